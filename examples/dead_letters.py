@@ -29,9 +29,9 @@ def send_again(admin: AdminClient, group: str, reason: str, max_per_second: int)
     preview = admin.redrives.preview(spec)
     if not preview.sent:
         return
-    topics = ", ".join([f"{each.count} to {each.topic}" for each in preview.topics])
+    groups = ", ".join([name for each in preview.topics for name in each.groups])
     job = admin.redrives.start(spec)
-    print(f"{group}: sending {topics} as job {job.job_id}")
+    print(f"{group}: sending {preview.sent} back to {groups} as job {job.job_id}")
     while not job.is_over:
         time.sleep(0.2)
         job = admin.redrives.job(job.job_id)

@@ -70,7 +70,7 @@ REDRIVEN_BY: Final = "REDRIVEN_BY"
 REDRIVE_PROPERTIES: Final = frozenset(
     {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 )
-"""Not reserved: `rmqlite dlq import` sends them as any producer would."""
+"""Not reserved: a program may send letters of an export again, as any producer would."""
 FIRST_ID_PROPERTIES: Final = (
     REDRIVEN_MESSAGE_ID,
     UNIQ_KEY,

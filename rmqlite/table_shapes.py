@@ -142,12 +142,6 @@ class ConsumerOffsetsTable(_Table):
     offset_table: dict[TopicAtGroup, dict[QueueId, Int64]] = {}
 
 
-class PurgeMarkersTable(_Table):
-    """deadLetterMarkers.json"""
-
-    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
-
-
 class KeyValuesTable(_Table):
     """kvConfig.json"""
 
@@ -229,6 +223,13 @@ def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
 Completed = Annotated[list[tuple[Offset, Offset]] | CompletedBitmap, WrapValidator(_check_span)]
 
 
+class PurgeMarkersTable(_Table):
+    """deadLetterMarkers.json; an older rmqlite wrote no letter_table."""
+
+    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
+    letter_table: dict[StoredName, dict[QueueId, Completed]] = {}
+
+
 class ProgressTable(_Table):
     """storeProgress.json; a field that an older rmqlite did not write is None or 0."""
 
@@ -306,12 +307,20 @@ class RedriveStep(RedriveKept):
         return self
 
 
+class RedriveImported(BaseModel):
+    """The body of an import's record: the letters of a topic that it has sent, by queue id."""
+
+    imported: StoredName
+    queues: dict[QueueId, Completed]
+
+
 class RedriveJobsTable(_Table):
-    """redriveJobs.json"""
+    """redriveJobs.json; an older rmqlite did not write imported."""
 
     queue_offset: Offset = 0
     jobs: tuple[Annotated[RedriveTold, BeforeValidator(_json_text)], ...] = ()
     earlier: dict[StoredName, dict[QueueId, Completed]] = {}
+    imported: dict[StoredName, dict[QueueId, Completed]] = {}
 
 
 def _bulk_job(text: object) -> BulkJob:

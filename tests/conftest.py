@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,10 @@ TOGETHER = (TESTS / "spark", TESTS / "conformance")
 ANY_MACHINE = "any machine"
 settings.register_profile(ANY_MACHINE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(ANY_MACHINE)
+
+# A shell lets what it runs in the background ignore Ctrl-C; our own processes would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

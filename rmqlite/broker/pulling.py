@@ -223,15 +223,14 @@ def _matching(
         wanted = tagged[begin : begin + LOOK_MESSAGES] if tagged else [True] * len(part)
         read = read_properties(store, list(compress(part, wanted)))
         for entry, is_wanted in zip(part, wanted, strict=True):
-            found = next(read) if is_wanted else (b"", 0)
-            properties = found[0] if found else b""
-            is_match = is_wanted and (found is None or sql.matches(properties))
+            properties = next(read) if is_wanted else b""
+            is_match = is_wanted and (properties is None or sql.matches(properties))
             matching.append(is_match)
             if is_match:
                 count, size = count - 1, size - entry.size
                 if count <= 0 or size <= 0:
                     return matching
-            work += sql.work(properties)
+            work += sql.work(properties or b"")
             if work > STEP_WORK:
                 work = 0
                 yield

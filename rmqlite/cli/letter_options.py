@@ -21,6 +21,7 @@ from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.letters import LetterFilter
 
 Group = Annotated[
@@ -67,9 +68,25 @@ class FailureOptions:
     reason: Annotated[
         str | None,
         typer.Option(
-            "--reason", "-r", metavar="TEXT", help="A part of the reason, in upper or lower case."
+            "--reason",
+            "-r",
+            metavar="TEXT",
+            help="A part of the reason or of its kind, in upper or lower case.",
         ),
     ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Failed for a reason of this kind, as rmqlite dlq list prints it.",
+        ),
+    ] = None
+
+    @property
+    def failure_kind(self) -> str:
+        """The kind that was typed, also by one of its reasons; empty if none was."""
+        return failure_kind(self.kind) if self.kind else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +105,26 @@ class LetterOptions(FailureOptions):
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Last failed before then.")
     ] = None
-    message_id: str | None = None
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="A message id, offset message id, or place such as billing:0:1; can be repeated.",
+        ),
+    ] = None
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="JOB_ID",
+            help="Sent by this redrive job, and failed again.",
+            autocompletion=completion.jobs,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
-        given = [each for each in dataclasses.astuple(self) if each is not None]
+        given = [text for _, text in self._given()]
         # In a script, --topic "$TOPIC" with an unset variable must not mean every topic.
         if "" in given:
             raise typer.BadParameter("an option of a filter is empty")
@@ -111,24 +144,22 @@ class LetterOptions(FailureOptions):
             self.reason or "",
             since_ms or 0,
             until_ms,
-            (self.message_id,) if self.message_id else (),
+            tuple(dict.fromkeys(self.ids or ())),
+            self.failure_kind,
+            self.job or "",
         )
 
     def words(self) -> str:
         """The options again, for a shell."""
-        names = ("--topic", "--tag", "--key", "--reason", "--since", "--until", "--id")
-        given = zip(names, dataclasses.astuple(self), strict=True)
-        return " ".join([f"{name} {shlex.quote(value)}" for name, value in given if value])
+        return " ".join([f"{name} {shlex.quote(text)}" for name, text in self._given()])
 
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterOptions(LetterOptions):
-    """A dead letter may also be named by its id."""
-
-    message_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="This message id, or offset message id."),
-    ] = None
+    def _given(self) -> Iterator[tuple[str, str]]:
+        """Each option that was given, and its text."""
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            for text in value if isinstance(value, list) else [value]:
+                if text is not None:
+                    yield ("--id" if each.name == "ids" else f"--{each.name}"), text
 
 
 def past_ms(option: str, text: str | None, broker: BrokerView) -> int | None:

@@ -56,6 +56,7 @@ class CommandLine(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        _refuse_twice(self)
         if HAS_RICH:
             _escape_markup(self)
 
@@ -79,6 +80,41 @@ def _escape_markup(command: Any) -> None:
             parameter.help = escape(parameter.help)
     for each in getattr(command, "commands", {}).values():
         _escape_markup(each)
+
+
+def _refuse_twice(command: Any) -> None:
+    """Make a command and its subcommands refuse an option that is given twice.
+
+    Otherwise the last one would count, silently.  Lists take every one that is given.
+    """
+    make_parser = command.make_parser
+
+    def make(ctx: Any) -> Any:
+        parser = make_parser(ctx)
+        parse_args = parser.parse_args
+
+        def parse(args: list[str]) -> Any:
+            found = parse_args(args=args)
+            _, _, given = found
+            if not ctx.resilient_parsing:
+                _check_once(given)
+            return found
+
+        parser.parse_args = parse
+        return parser
+
+    command.make_parser = make
+    for each in getattr(command, "commands", {}).values():
+        _refuse_twice(each)
+
+
+def _check_once(given: list[Any]) -> None:
+    for number, each in enumerate(given):
+        is_list = each.multiple or each.nargs == -1
+        if each.param_type_name == "option" and not is_list and each in given[:number]:
+            names = [*each.opts, *each.secondary_opts]
+            name = " or ".join([name for name in names if name.startswith("--")])
+            raise typer.BadParameter(f"{name} is given twice")
 
 
 app = typer.Typer(

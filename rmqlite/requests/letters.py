@@ -166,8 +166,8 @@ class ReasonCount:
 class DeadLetterGroup:
     """The dead letters of a group.
 
-    letters: how many lie behind the purge marker.  redriven: how many of these a job has sent
-    again.  purged: how many before the marker the log still has.  oldest_ms, newest_ms: when
+    letters: how many are not purged.  redriven: how many of these a job has sent again.  purged:
+    how many purged ones the log still has.  oldest_ms, newest_ms: when
     the first and the last of letters died, 0 without any.  reasons: the kinds of the open ones
     (not redriven) among the newest reasons_of letters, the most frequent kind first.
     rest_letters: how many of these open ones have none of these kinds; rest_kinds: how many
@@ -193,16 +193,17 @@ class DeadLetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class PurgeRequest:
-    """Move a group's purge marker: letters before it are no longer shown or redriven.
+    """Hide the letters of a group that match: they are no longer listed, counted or redriven.
 
-    until_ms: move it behind the letters that died before this time; None means behind all.
-    restore: move it back to the first letter that the log still has.  dry_run: only count.
+    until_ms: of older clients, the same as filter.until_ms.  restore: show all letters again that
+    the log still has; without a filter.  dry_run: only count.
     """
 
     group: str
     until_ms: int | None = None
     restore: bool = False
     dry_run: bool = False
+    filter: LetterFilter = EVERY_LETTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ OUTCOMES_MAX: Final = 1_000
 OUTCOMES_DEFAULT: Final = 100
 GROUPS_NAMED_MAX: Final = 1_000
 """The most names of groups on one page of a preview."""
+IMPORT_LETTERS_MAX: Final = 100
+"""The most letters that one call imports, 5 ms."""
 SAMPLES_MAX: Final = 20
 """How many refused letters, the first ones, a job holds with place and reason."""
 
@@ -230,6 +232,15 @@ class TopicCount:
     more_groups: int = 0
 
 
+def summed(counts: Iterable[TopicCount]) -> tuple[TopicCount, ...]:
+    """The counts of several pages as one for each topic, the most first."""
+    by_topic: dict[str, TopicCount] = {}
+    for each in counts:
+        known = by_topic.get(each.topic)
+        by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
+    return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
+
+
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
     """The counts of one page.  letters: how many letters all pages together read.
@@ -249,10 +260,6 @@ class RedrivePreview:
 
     def then(self, page: RedrivePreview) -> RedrivePreview:
         """The counts of the pages so far and of the next page together, with its cursor."""
-        topics = {each.topic: each for each in self.topics}
-        for each in page.topics:
-            known = topics.get(each.topic)
-            topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
         # The refused ones first: the others are all alike.
         samples = sorted(
             [*self.samples, *page.samples],
@@ -264,13 +271,52 @@ class RedrivePreview:
             self.sent + page.sent,
             self.already + page.already,
             self.refused + page.refused,
-            tuple(sorted(topics.values(), key=lambda each: -each.count)),
+            summed([*self.topics, *page.topics]),
             tuple(samples[:SAMPLES_MAX]),
             page.cursor,
         )
 
 
 NOTHING_SEEN: Final = RedrivePreview(0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLetter:
+    """A dead letter from a file of dlq export, perhaps with another body.
+
+    queue_id, queue_offset: its place in %DLQ%group.  offset_message_id, store_timestamp_ms: of
+    its record; they tell whether this broker has the letter, or another one had it.
+    properties: all of the letter, as a property string.
+    """
+
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str
+    store_timestamp_ms: int
+    properties: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """Send letters from a file, at once, each once; see RedriveSpec for to_topic and to_group.
+
+    letters: of this group, 1 to IMPORT_LETTERS_MAX.  dry_run: only say what would become of them.
+    """
+
+    group: str
+    letters: tuple[ImportedLetter, ...]
+    to_topic: str = ""
+    to_group: bool = True
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAnswer:
+    """letters: the outcome of each, by queue.  topics: where the sent ones go."""
+
+    letters: tuple[RedrivenLetter, ...]
+    topics: tuple[TopicCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

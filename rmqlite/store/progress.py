@@ -99,6 +99,26 @@ class CompletedOffsets:
                 count += (bits >> first & (1 << (last - first)) - 1).bit_count()
         return count
 
+    def last_open(self, start: int, end: int) -> int | None:
+        """The last of start <= n < end that is not completed; None if all are."""
+        for number, first, last in reversed([*_chunks_of(max(start, self.below), end)]):
+            clear = ~self._chunks.get(number, 0) >> first & (1 << (last - first)) - 1
+            if clear:
+                return (number << _CHUNK_SHIFT) + first + clear.bit_length() - 1
+        return None
+
+    def union(self, other: CompletedOffsets) -> CompletedOffsets:
+        """The offsets that are in one of both; the caller must not change them."""
+        if not other.below and not other._chunks:
+            return self
+        both = CompletedOffsets()
+        both.below = max(self.below, other.below)
+        both._chunks = dict(self._chunks)
+        for number, bits in other._chunks.items():
+            both._chunks[number] = both._chunks.get(number, 0) | bits
+        both._count()
+        return both
+
     def open_flags(self, start: int, end: int) -> bytes:
         """A byte for each of start <= n < end: 1 if it is open, 0 if it is completed."""
         flags = bytearray(b"\x01") * (end - start)
@@ -137,9 +157,12 @@ class CompletedOffsets:
         completed.below = int(tree["below"])
         for number, digits in tree["above"].items():
             completed._chunks[int(number)] = int(digits, 16)
-        completed._rise()
-        completed.count_above = completed.count_between(completed.below, completed._end)
+        completed._count()
         return completed
+
+    def _count(self) -> None:
+        self._rise()
+        self.count_above = self.count_between(self.below, self._end)
 
     @property
     def _end(self) -> int:

@@ -20,7 +20,7 @@ from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
 from rmqlite.requests.failure_kinds import REASON_CHARS_MAX
 from rmqlite.requests.letters import LETTER_IDS_MAX
 from rmqlite.requests.log import TOPICS_MAX
-from rmqlite.requests.redrive import RedriveOutcome
+from rmqlite.requests.redrive import IMPORT_LETTERS_MAX, RedriveOutcome
 from rmqlite.requests.schedule import BOUNDS_MAX, IDS_MAX
 from rmqlite.retry_policy import TEXT_CHARS_MAX
 from rmqlite.wire import rpcs
@@ -132,6 +132,11 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "RedriveSpec.to_topic": _TOPIC,
     "StartRedriveRequest.job_id": _JOB_ID,
     "GetRedriveJobRequest.job_id": _JOB_ID,
+    "ImportLettersRequest.group": _GROUP,
+    "ImportLettersRequest.letters": Limit(count=IMPORT_LETTERS_MAX),
+    "ImportLettersRequest.to_topic": _TOPIC,
+    "ImportedLetter.offset_message_id": _MESSAGE_ID,
+    "ImportedLetter.properties": _PROPERTY,
     "ChangeRedriveJobRequest.job_id": _JOB_ID,
     "ListRedriveOutcomesRequest.job_id": _JOB_ID,
     "ListRedriveOutcomesRequest.outcomes": Limit(count=len(RedriveOutcome)),
@@ -174,6 +179,7 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
         "OutgoingMessage.body": replace(
             bodies, size=config.max_message_bytes, size_key="maxMessageSize"
         ),
+        "ImportedLetter.body": bodies,
         "ScheduleBulkRequest.bodies": replace(
             bodies, count=several.count, count_key=several.count_key
         ),
@@ -206,7 +212,7 @@ class RequestLimits:
         for rpc in rpcs.ALL:
             size = LIST_REQUEST_BYTES_MAX if rpc.name in _LISTS else SMALL_REQUEST_BYTES_MAX
             bounds = Bounds(rpc.request, fields, size=Limit(size=size, error=MessageTooLarge))
-            if rpc in (rpcs.SEND, rpcs.SCHEDULE_BULK):
+            if rpc in (rpcs.SEND, rpcs.SCHEDULE_BULK, rpcs.IMPORT_LETTERS):
                 bounds = Bounds(rpc.request, fields, size=whole, beside=beside)
             self._bounds[rpc.path] = bounds
 

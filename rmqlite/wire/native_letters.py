@@ -18,6 +18,9 @@ from rmqlite.requests.letters import (
     ReasonCount,
 )
 from rmqlite.requests.redrive import (
+    ImportAnswer,
+    ImportedLetter,
+    ImportRequest,
     JobAction,
     JobChange,
     JobState,
@@ -43,7 +46,7 @@ query = nested(LettersQuery, pb.ListLettersRequest, filter=letter_filter)
 page = in_parts(nested(LetterPage, pb.ListLettersResponse, letters=letter), letters=letter)
 reason_count = flat(ReasonCount, pb.ReasonCount)
 group = nested(DeadLetterGroup, pb.DeadLetterGroup, reasons=reason_count)
-purge = flat(PurgeRequest, pb.PurgeDeadLettersRequest)
+purge = nested(PurgeRequest, pb.PurgeDeadLettersRequest, filter=letter_filter)
 purged = flat(Purged, pb.PurgeDeadLettersResponse)
 hop = nested(Hop, pb.Hop, kind=HopKind)
 life_query = flat(LifeQuery, pb.GetLifeRequest)
@@ -64,6 +67,15 @@ preview = nested(
 )
 start = nested(RedriveRequest, pb.StartRedriveRequest, spec=spec)
 change = nested(JobChange, pb.ChangeRedriveJobRequest, action=JobAction)
+import_request = nested(
+    ImportRequest, pb.ImportLettersRequest, letters=flat(ImportedLetter, pb.ImportedLetter)
+)
+import_answer = nested(
+    ImportAnswer,
+    pb.ImportLettersResponse,
+    letters=redriven,
+    topics=flat(TopicCount, pb.TopicCount),
+)
 outcomes_query = nested(OutcomesQuery, pb.ListRedriveOutcomesRequest, outcomes=RedriveOutcome)
 outcomes = in_parts(
     nested(OutcomesPage, pb.ListRedriveOutcomesResponse, letters=redriven),

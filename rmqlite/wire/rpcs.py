@@ -52,6 +52,8 @@ from rmqlite.requests.messages import (
     SendResult,
 )
 from rmqlite.requests.redrive import (
+    ImportAnswer,
+    ImportRequest,
     JobChange,
     OutcomesPage,
     OutcomesQuery,
@@ -361,6 +363,9 @@ CHANGE_REDRIVE_JOB: Rpc[JobChange, RedriveJob] = _rpc(
     "ChangeRedriveJob",
     native_letters.change,
     wrapped(pb.ChangeRedriveJobResponse, "job", native_letters.job),
+)
+IMPORT_LETTERS: Rpc[ImportRequest, ImportAnswer] = _rpc(
+    "Admin", "ImportLetters", native_letters.import_request, native_letters.import_answer
 )
 LIST_REDRIVE_OUTCOMES: Rpc[OutcomesQuery, OutcomesPage] = _rpc(
     "Admin", "ListRedriveOutcomes", native_letters.outcomes_query, native_letters.outcomes

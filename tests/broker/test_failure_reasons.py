@@ -218,7 +218,7 @@ def test_a_filter_by_kind_finds_as_many_as_were_counted(
 ) -> None:
     """A group in a list that leads nowhere is worse than none.
 
-    A reason of an earlier attempt does not count, whether our broker or RocketMQ's took it along.
+    The reason that is shown counts, also if it is of an earlier attempt: no later one gave any.
     """
     records = [
         new_record("letter", topic, properties=properties, reconsume_times=times)
@@ -230,8 +230,8 @@ def test_a_filter_by_kind_finds_as_many_as_were_counted(
     group = topic.removeprefix("%DLQ%")
     counted = reasons(under_test, group)
     assert len(counted) == 5
-    assert counted["no answer within # s"] == (6 if topic == DLQ else 8)
-    assert counted[NO_REASON] == (8 if topic == DLQ else 6)
+    assert counted["no answer within # s"] == 10
+    assert counted[NO_REASON] == 4
     assert counts_by_filter(under_test, group, counted) == counted
     mine = groups(under_test)[group]
     assert sum(counted.values()) + mine.rest_letters == mine.open
@@ -267,7 +267,6 @@ def test_retries_have_kinds_too(under_test: BrokerUnderTest) -> None:
     _, again = under_test.messages(retry_topic(GROUP))
     send_back(under_test, again, delay_level=5, reason="")
     found = retries(under_test, LetterFilter(failure_kind="code # of #"))
-    assert [each.message_id for each in found] == ["m0", "m1", "m2"]
+    assert sorted(each.message_id for each in found) == ["m0", "m1", "m1", "m2"]
     assert {each.failure_kind for each in found} == {"code # of #"}
-    (none,) = retries(under_test, LetterFilter(failure_kind=NO_REASON))
-    assert (none.message_id, none.reason, none.failure_kind) == ("m1", "code 1 of 9", NO_REASON)
+    assert retries(under_test, LetterFilter(failure_kind=NO_REASON)) == []

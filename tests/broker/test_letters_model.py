@@ -13,10 +13,11 @@ from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters
 from rmqlite.names import dlq_topic
 from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.letters import LetterFilter
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed
-from tests.support.letters import groups, purge
+from tests.support.letters import groups, purge, set_marker
 from tests.support.messages import GROUP, save_group
 from tests.support.steps import done
 from tests.support.stores import new_record
@@ -33,12 +34,16 @@ class Plain:
     reasons: list[str] = field(default_factory=list)
     """Of every letter that ever was, by its queue offset."""
     kept_from: int = 0
-    marker: int = 0
+    hidden: set[int] = field(default_factory=set)
     redriven: dict[int, str] = field(default_factory=dict)
 
     @property
-    def begin(self) -> int:
-        return max(self.marker, self.kept_from)
+    def kept(self) -> range:
+        return range(self.kept_from, len(self.reasons))
+
+    @property
+    def shown(self) -> list[int]:
+        return [number for number in self.kept if number not in self.hidden]
 
     def is_open(self, number: int) -> bool:
         return number not in self.redriven
@@ -57,21 +62,32 @@ def die(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
 
 
 def purge_some(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
-    begin, end = plain.begin, len(plain.reasons)
-    if random.random() < 0.3:
-        low, high = plain.kept_from, begin
+    way = random.choice(("restore", "all", "a reason", "a place", "a marker"))
+    changed: list[int] = []
+    if way == "restore":
+        changed = [number for number in plain.kept if number in plain.hidden]
         told = purge(broker, restore=True)
-        plain.marker = plain.kept_from
-    elif random.random() < 0.5:
-        low, high = begin, end
-        told = purge(broker)
-        plain.marker = end
-    else:
-        plain.marker = random.randint(begin, end)
-        broker.broker.markers.move(GROUP, {0: plain.marker})
+        plain.hidden.clear()
+    elif way == "a marker":
+        marker = random.randint(plain.kept_from, len(plain.reasons))
+        set_marker(broker, marker)
+        plain.hidden = set(range(marker))
         return
-    count = sum(plain.is_open(number) for number in range(low, high))
-    assert (told.letters, told.open) == (high - low, count)
+    else:
+        changed, wanted = plain.shown, LetterFilter()
+        if way == "a reason":
+            reason = random.choice(REASONS)
+            wanted = LetterFilter(failure_kind=reason or NO_REASON)
+            changed = [number for number in changed if plain.reasons[number] == reason]
+        elif way == "a place":
+            place = random.choice([*plain.kept, 0])
+            wanted = LetterFilter(ids=(f"{DLQ}:0:{place}",))
+            changed = [number for number in changed if number == place]
+        told = purge(broker, filter=wanted, dry_run=True)
+        assert purge(broker, filter=wanted) == told
+        plain.hidden |= set(changed)
+    open_ones = [number for number in changed if plain.is_open(number)]
+    assert (told.letters, told.open) == (len(changed), len(open_ones)), way
 
 
 def redrive(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
@@ -97,25 +113,24 @@ def restart(broker: BrokerUnderTest, plain: Plain, _: Random) -> None:
 
 
 def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
-    begin, end = plain.begin, len(plain.reasons)
-    shown = range(begin, end)
+    shown, end = plain.shown, len(plain.reasons)
     mine = groups(broker).get(GROUP)
     if mine is None:
         assert end == plain.kept_from
         return
     is_open = [number for number in shown if plain.is_open(number)]
     assert (mine.letters, mine.open) == (len(shown), len(is_open))
-    assert mine.purged == begin - plain.kept_from
+    assert mine.purged == len(plain.kept) - len(shown)
     assert done(broker.broker.letters.dead.open_counts())[GROUP] == len(is_open)
-    first = max(begin, end - WINDOW)
-    assert mine.reasons_of == end - first
+    first = end - WINDOW
+    assert mine.reasons_of == len([number for number in shown if number >= first])
     counted = Counter(plain.reasons[number] or NO_REASON for number in is_open if number >= first)
     assert {each.reason: each.count for each in mine.reasons} == counted
     newest_first, open_only = random.random() < 0.5, random.random() < 0.5
     found = listed(
         broker, newest_first=newest_first, is_open=open_only, max_letters=random.randint(1, 20)
     )
-    wanted = is_open if open_only else list(shown)
+    wanted = is_open if open_only else shown
     assert [each.queue_offset for each in found] == (wanted[::-1] if newest_first else wanted)
     assert [each.reason for each in found] == [plain.reasons[each.queue_offset] for each in found]
     assert all(bool(each.redriven_by) == (each.queue_offset in plain.redriven) for each in found)

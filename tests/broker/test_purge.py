@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.letters.dead_letters import STEP_LETTERS
 from rmqlite.broker.tables.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.names import dlq_topic
-from rmqlite.requests.letters import LetterFilter, LettersQuery, Purged
+from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.letters import LetterFilter, LettersQuery, Purged, PurgeRequest
 from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles
-from tests.support.letters import dead, dead_ids, groups, purge, reasons
+from tests.support.letters import dead, dead_ids, groups, purge, reasons, set_marker
 from tests.support.messages import GROUP, save_group
+from tests.support.redrives import redrive
 from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 
@@ -56,6 +60,33 @@ def test_what_was_purged_stays_out_of_sight(under_test: BrokerUnderTest, restart
     assert reasons(under_test) == {"anew": 1}
     assert purge(under_test) == Purged(1, 1)
     assert purge(under_test) == Purged(0, 0)
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_only_those_that_match_a_filter_are_purged(
+    under_test: BrokerUnderTest, restart: Restart
+) -> None:
+    """A bug that was mended made some of the letters; the others are still to be looked at."""
+    for number in range(6):
+        dead(under_test, f"m{number}", reason=f"no answer within {number} s" if number % 2 else "")
+    kind = LetterFilter(failure_kind="no answer within # s")
+    assert purge(under_test, filter=kind, dry_run=True) == Purged(3, 3)
+    assert len(dead_ids(under_test)) == 6
+    assert purge(under_test, filter=kind) == Purged(3, 3)
+    assert purge(under_test, filter=kind) == Purged(0, 0)
+    for _ in range(2):
+        assert dead_ids(under_test) == dead_ids(under_test, is_open=True) == ["m0", "m2", "m4"]
+        assert dead_ids(under_test, LetterFilter(ids=("m1", "m2")), group="") == ["m2"]
+        mine = groups(under_test)[GROUP]
+        assert (mine.letters, mine.open, mine.purged, mine.reasons_of) == (3, 3, 3, 3)
+        assert reasons(under_test) == {NO_REASON: 3}
+        restart(under_test)
+    assert purge(under_test, filter=LetterFilter(ids=("m0", f"{GROUP}:0:4"))) == Purged(2, 2)
+    assert redrive(under_test).sent == 1
+    assert groups(under_test)[GROUP].open == 0
+    assert purge(under_test) == Purged(1, 0)
+    assert purge(under_test, restore=True) == Purged(6, 5)
+    assert len(dead_ids(under_test)) == 6
 
 
 @pytest.mark.parametrize("restart", WAYS)
@@ -124,19 +155,40 @@ def test_a_group_that_nobody_knows_is_refused(under_test: BrokerUnderTest) -> No
     assert not marker_file(under_test).exists()
 
 
-def test_all_is_restored_or_nothing(under_test: BrokerUnderTest) -> None:
+@pytest.mark.parametrize(
+    "condition", [{"until_ms": 5}, {"filter": LetterFilter(until_ms=5)}], ids=["old", "filter"]
+)
+def test_all_is_restored_or_nothing(under_test: BrokerUnderTest, condition: Any) -> None:
     """A time of a restore would be a second meaning of it."""
     with pytest.raises(InvalidValue) as raised:
-        purge(under_test, restore=True, until_ms=5)
+        purge(under_test, restore=True, **condition)
     assert raised.value.field == "until_ms"
 
 
-def test_a_marker_of_a_longer_log_hides_nothing_that_comes(under_test: BrokerUnderTest) -> None:
+def test_a_purge_of_very_many_lets_others_go_on(under_test: BrokerUnderTest) -> None:
+    """Somebody who sends meanwhile waits for one step; what dies meanwhile stays shown."""
+    for number in range(STEP_LETTERS + 1):
+        dead(under_test, f"m{number}", reason="no stock")
+    steps = under_test.broker.letters.purging.purge(
+        PurgeRequest(GROUP, filter=LetterFilter(reason="stock"))
+    )
+    next(steps)
+    dead(under_test, "later", reason="no stock")
+    assert done(steps) == Purged(STEP_LETTERS + 1, STEP_LETTERS + 1)
+    assert dead_ids(under_test) == ["later"]
+
+
+@pytest.mark.parametrize("marker", [99, 4])
+def test_a_marker_of_a_longer_log_hides_nothing_that_comes(
+    under_test: BrokerUnderTest, marker: int
+) -> None:
     """The store may be an older copy, or a power cut took what was not synced."""
     ids = five(under_test)
     purge(under_test)
     under_test.close()
-    marker_file(under_test).write_text(json.dumps({"offsetTable": {DLQ: {"0": 99}, "x": {"0": 9}}}))
+    letters = {DLQ: {"0": [[1, 2], [4, 99]]}, "y": {"0": [[3, 9]]}}
+    table = {"offsetTable": {DLQ: {"0": marker}, "x": {"0": 9}}, "letterTable": letters}
+    marker_file(under_test).write_text(json.dumps(table))
     under_test.open()
     assert dead_ids(under_test) == []
     dead(under_test, "later")
@@ -145,7 +197,15 @@ def test_a_marker_of_a_longer_log_hides_nothing_that_comes(under_test: BrokerUnd
     assert dead_ids(under_test) == [*ids, "later"]
 
 
-@pytest.mark.parametrize("text", ['{"offsetTable": []}', '{"offsetTable": {"t": {"0": "x"}}}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"offsetTable": []}',
+        '{"offsetTable": {"t": {"0": "x"}}}',
+        '{"letterTable": {"t": {"0": [[1]]}}}',
+        "{",
+    ],
+)
 def test_a_table_that_cannot_be_read_is_damage(under_test: BrokerUnderTest, text: str) -> None:
     """What was purged must not come back unseen."""
     dead(under_test, "m1")
@@ -191,7 +251,7 @@ def test_retention_takes_letters_from_both_sides_of_a_marker(make: Make) -> None
     for number in range(20):
         dead(broker, f"m{number}", reason="old" if number < 10 else "new", body=bytes(25_000))
     assert reasons(broker) == {"new": 10, "old": 10}
-    purge_to(broker, 2)
+    set_marker(broker, 2)
     assert groups(broker)[GROUP].purged == 2
     broker.persist()
     kept = drop(broker, 2)
@@ -200,10 +260,6 @@ def test_retention_takes_letters_from_both_sides_of_a_marker(make: Make) -> None
     assert dead_ids(broker) == [f"m{number}" for number in range(kept, 20)]
     assert reasons(broker) == {"new": 10, "old": 10 - kept}
     assert purge(broker, restore=True) == Purged(0, 0)
-
-
-def purge_to(broker: BrokerUnderTest, queue_offset: int) -> None:
-    broker.broker.markers.move(GROUP, {0: queue_offset})
 
 
 def drop(broker: BrokerUnderTest, files: int) -> int:
@@ -221,7 +277,7 @@ def test_a_purge_between_two_pages_is_seen(under_test: BrokerUnderTest, newest_f
     ids = five(under_test)
     pages = under_test.broker.letters.dead.pages
     first = done(pages(LettersQuery(GROUP, newest_first=newest_first, max_letters=1)))
-    purge_to(under_test, 3)
+    set_marker(under_test, 3)
     query = LettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
     rest = [each.message_id for each in done(pages(query)).letters]
     assert rest == ([ids[3]] if newest_first else ids[3:])
@@ -235,10 +291,10 @@ def test_a_purge_between_two_steps_of_a_count_is_no_mistake(
     monkeypatch.setattr(letter_reading, "SLICE_MAX", 1)
     five(under_test)
     if is_restore:
-        purge_to(under_test, 3)
+        set_marker(under_test, 3)
     steps = under_test.broker.letters.dead.groups()
     next(steps)
-    purge_to(under_test, 0 if is_restore else 3)
+    set_marker(under_test, 0 if is_restore else 3)
     (mine,) = done(steps)
     assert (mine.letters, mine.reasons_of, sum(each.count for each in mine.reasons)) == (2, 2, 2)
     again = groups(under_test)[GROUP]

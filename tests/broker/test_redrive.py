@@ -42,7 +42,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
-from tests.support.letters import dead_letters
+from tests.support.letters import dead_letters, set_marker
 from tests.support.messages import bodies
 from tests.support.redrives import (
     DLQ,
@@ -553,11 +553,11 @@ def test_rocketmq_finds_nothing_wrong_with_a_store_that_was_redriven(
 def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
     """Also when that happens while the job runs."""
     bury_many(under_test, 6)
-    under_test.broker.markers.move(GROUP, {0: 2})
+    set_marker(under_test, 2)
     job = start(under_test)
     assert (job.letters, preview(under_test).letters) == (4, 4)
     under_test.broker.redrive.step(job.job_id, 1)
-    under_test.broker.markers.move(GROUP, {0: 5})
+    set_marker(under_test, 5)
     over = run(under_test, job.job_id)
     assert (over.looked_at, over.sent) == (4, 2)
     assert [each.queue_offset for each in outcomes(under_test, job.job_id)] == [2, 5]

@@ -18,6 +18,7 @@ from rmqlite.message import (
     ORIGIN_MESSAGE_ID,
     REAL_QID,
     REAL_TOPIC,
+    RETRY_TOPIC,
     UNIQ_KEY,
     Message,
     encode_properties,
@@ -139,7 +140,8 @@ def test_the_largest_message_has_room_for_a_whole_life(small: BrokerUnderTest, t
     assert letter.properties[FAILURE_REASON] == "r"
     assert redrive(small).sent == 1
     (redriven,) = redriven_messages(small)
-    assert (redriven.topic, redriven.body) == (topic, body)
+    assert (redriven.topic, redriven.body) == (f"%RETRY%{GROUP}", body)
+    assert redriven.properties[RETRY_TOPIC] == topic
 
 
 # ---- what is there already

@@ -78,13 +78,34 @@ def test_the_group_with_most_to_do_is_first(run: Run, broker: FakeBroker) -> Non
 def test_reasons_of_some_letters_are_not_said_to_be_of_all(run: Run, broker: FakeBroker) -> None:
     """A share of what was counted, and a word about what that was."""
     some = DeadLetterGroup(
-        "a", 500_000, 0, 0, OLDEST_MS, NEWEST_MS, (ReasonCount("", 50_000),), 100_000
+        "a", 500_000, 0, 0, OLDEST_MS, NEWEST_MS, (ReasonCount("(no reason)", 50_000),), 100_000
     )
     has_groups(broker, some)
     assert run("dlq", "list").stdout.splitlines()[-2:] == [
         "  reasons of the newest 100,000 dead letters:",
-        "  50,000   50%  no reason given",
+        "  50,000   50%  (no reason)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "line"),
+    [
+        (7, "   500    5%  of 7 other kinds"),
+        (1, "   500    5%  of 1 other kind"),
+        (0, "   500    5%  that cannot be read"),
+    ],
+)
+def test_the_letters_of_other_kinds_have_a_line(
+    run: Run, broker: FakeBroker, kinds: int, line: str
+) -> None:
+    """Whoever adds up the lines gets the open letters."""
+    counts = (ReasonCount("no answer within # s", 9_500),)
+    ends = (OLDEST_MS, NEWEST_MS)
+    has_groups(broker, DeadLetterGroup("a", 10_000, 0, 0, *ends, counts, 10_000, 500, kinds))
+    lines = run("dlq", "list").stdout.splitlines()
+    assert lines[-2:] == ["  9,500   95%  no answer within # s", f" {line}"]
+    tree = json.loads(run("dlq", "list", "--json").stdout)["groups"][0]
+    assert (tree["rest_letters"], tree["rest_kinds"]) == (500, kinds)
 
 
 def test_groups_as_json(run: Run, broker: FakeBroker) -> None:
@@ -159,8 +180,15 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     )
     wanted = LetterFilter("orders", "A", "k", "Timed Out", NOW_MS - 7_200_000, NOW_MS - 1)
     assert asked(broker) == LettersQuery("billing", wanted, True, True, "0", 7)
-    run("dlq", "show", "billing", "--all", "--id", "X")
-    assert asked(broker) == LettersQuery("billing", LetterFilter(ids=("X",)), max_letters=20)
+    options = ("--id", "X", "--id", "billing:0:1", "--id", "X", "--job", "job-1")
+    run("dlq", "show", "billing", "--all", *options, "--kind", "HTTP 503 after 17 ms")
+    found = LetterFilter(
+        ids=("X", "billing:0:1"), failure_kind="HTTP 503 after # ms", job_id="job-1"
+    )
+    assert asked(broker) == LettersQuery("billing", found, max_letters=20)
+    said = "id X or billing:0:1, reasons of the kind 'HTTP 503 after # ms', sent by job job-1"
+    has_letters(broker)
+    assert said in run("dlq", "show", "billing", *options, "--kind", "HTTP 503 after # ms").stderr
 
 
 @pytest.mark.parametrize(
@@ -169,6 +197,7 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
         (("billing", "--since", "2 days"), "or 2h for two hours ago"),
         (("billing", "--since", "1h", "--until", "2h"), "later than --since"),
         (("billing", "--topic", ""), "an option of a filter is empty"),
+        (("billing", "--id", "a", "--id", ""), "an option of a filter is empty"),
         (("billing", "--key", "\udcff"), "no UTF-8 text"),
         (("bill/ing",), "only letters, digits"),
         (("billing", "--max", "0"), "greater than or equal to 1"),

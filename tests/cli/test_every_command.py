@@ -183,3 +183,24 @@ def test_a_wrong_option_is_exit_code_2(run: Run, name: str) -> None:
     """Nothing was asked."""
     result = run(*name.split(), *ARGUMENTS.get(name, "").split(), "--no-such-option")
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_an_option_that_is_given_twice_counts_twice_or_is_refused(name: str) -> None:
+    """The last one alone would count, and a redrive of two ids would send one."""
+    path = name.split()
+    for option in COMMANDS[name].params:
+        if option.param_type_name != "option" or option.name == "help":
+            continue
+        for spelling in (*option.opts, *option.secondary_opts):
+            value = [] if option.is_flag else ["1"]
+            given = [spelling, *value, option.opts[0], *value]
+            if option.multiple:
+                context = COMMANDS[name].context_class(COMMANDS[name])
+                found, _, _ = COMMANDS[name].make_parser(context).parse_args(given)
+                assert found[option.name] == ["1", "1"]
+                assert "repeated" in option.help or "several" in option.help
+            else:
+                result = CliRunner().invoke(app, [*path, *given])
+                assert "is given twice" in result.stderr
+                assert result.exit_code == 2

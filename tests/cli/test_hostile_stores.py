@@ -27,8 +27,9 @@ from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.bulk import schedule
 from tests.support.clock import FakeClock, FakeMachine
+from tests.support.letters import set_marker
 from tests.support.looking import run_store
-from tests.support.redrives import GROUP, bury_many, redrive
+from tests.support.redrives import bury_many, redrive
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 1 << 17,
@@ -107,7 +108,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bury_many(broker, 5)
     redrive(broker)
     broker.broker.commit_offsets(OffsetsCommit("readers", {Queue("orders", 0): 7}))
-    broker.broker.markers.move(GROUP, {0: 2})
+    set_marker(broker, 2)
     broker.close()
     return root
 

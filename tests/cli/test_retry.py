@@ -89,9 +89,11 @@ def test_every_option_of_a_list_reaches_the_broker(run: Run, broker: FakeBroker)
     run(
         *("retry", "list", "billing", "--topic", "orders", "--tag", "paid", "--key", "k"),
         *("--reason", "card", "--since", "2h", "--until", str(NOW_MS), "--max", "1200"),
-        *("--cursor", "C0"),
+        *("--cursor", "C0", "--id", "A", "--id", "B", "--kind", "(no reason)", "--job", "J"),
     )
-    wanted = LetterFilter("orders", "paid", "k", "card", NOW_MS - 7_200_000, NOW_MS)
+    since_ms = NOW_MS - 7_200_000
+    rest = (("A", "B"), "(no reason)", "J")
+    wanted = LetterFilter("orders", "paid", "k", "card", since_ms, NOW_MS, *rest)
     assert broker.asked["ListRetries"] == [
         LettersQuery("billing", wanted, False, False, "C0", 1_000)
     ]
@@ -275,8 +277,10 @@ def test_the_schedule_is_filtered_by_what_is_known_of_retries(run: Run, broker: 
     """--tag, --origin-topic and --reason, on every command that takes a filter."""
     has_retries(broker, [])
     changes(broker, 1)
-    options = ("--tag", "paid", "--origin-topic", "orders", "--reason", "card")
-    wanted = PendingFilter(tag="paid", origin_topic="orders", reason="card")
+    failure = ("--reason", "card", "--kind", "code 7 of 9")
+    options = ("--tag", "paid", "--origin-topic", "orders", *failure)
+    kind = "code # of #"
+    wanted = PendingFilter(tag="paid", origin_topic="orders", reason="card", failure_kind=kind)
     run("schedule", "list", *options)
     assert broker.asked["ListPending"][-1].filter == wanted
     for command in (("cancel",), ("fire",), ("reschedule", "--to", "10m")):
@@ -284,5 +288,5 @@ def test_the_schedule_is_filtered_by_what_is_known_of_retries(run: Run, broker: 
         assert asked_to_change(broker)[-1].filter == wanted
     changes(broker, 0)
     result = run("schedule", "cancel", *options, "--yes")
-    said = "tag paid, sent to topic orders, failed with 'card'"
-    assert result.stderr == f"nothing that waits fits: {said}\n"
+    said = "tag paid, sent to topic orders, failed with 'card', failed for reasons of the kind"
+    assert result.stderr == f"nothing that waits fits: {said} '{kind}'\n"

@@ -92,10 +92,10 @@ def test_every_option_reaches_the_broker(run: Run, broker: FakeBroker) -> None:
     has_schedule(broker, [])
     run(
         *("schedule", "list", "--level", "7", "--level", "1m", "--topic", "orders", "--key", "k"),
-        *("--from", local_text(NOW_MS), "--until", str(NOW_MS + 1), "--id", "ID"),
+        *("--from", local_text(NOW_MS), "--until", str(NOW_MS + 1), "--id", "ID", "--id", "B"),
         *("--max", "1200", "--cursor", "C0"),
     )
-    wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", ("ID",))
+    wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", ("ID", "B"))
     assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", PAGE_MAX)]
 
 

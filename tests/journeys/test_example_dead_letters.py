@@ -21,7 +21,7 @@ def test_what_died_of_one_reason_is_sent_again_once(
     endpoint = start_broker().endpoint
     assert run(endpoint).startswith("shop: 300 open\n  150 'ConnectionError: payment service")
     sent = run(endpoint, "no such article", "1000")
-    assert sent.startswith("shop: sending 20 to orders, 20 to payments, 20 to parcels as job r-")
+    assert sent.startswith("shop: sending 60 back to shop as job r-")
     assert sent.endswith("shop: 60 sent, 0 sent before, 0 refused\n")
     assert run(endpoint, "no such article") == ""
     assert run(endpoint).startswith("shop: 240 open\n")

@@ -28,9 +28,12 @@ from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.redrive import (
+    ImportedLetter,
+    ImportRequest,
     JobAction,
     JobChange,
     OutcomesQuery,
+    RedriveJobQuery,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
@@ -218,6 +221,7 @@ class Largest:
 KEY: Final = "k" * limits.KEY_BYTES_MAX
 EVERY_LETTER: Final = LetterFilter(reason="nothing like that " * 50)
 EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
+LETTER_PROPERTIES: Final = b"RETRY_TOPIC\x01orders"
 SPEC: Final = RedriveSpec(READERS, LetterFilter(reason="nothing like that " * 50), again=True)
 REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.GET_ROUTE: lambda at: RouteRequest(at.name, create=True),
@@ -269,9 +273,18 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
     rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
     rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
-    rpcs.GET_REDRIVE_JOB: lambda _: "redrive-0",
+    rpcs.GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_fates=True),
     rpcs.LIST_REDRIVE_JOBS: lambda _: None,
     rpcs.CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
+    rpcs.IMPORT_LETTERS: lambda at: ImportRequest(
+        READERS,
+        tuple(
+            ImportedLetter(
+                0, 1_000_000 + 100 * at._number + n, "", 0, LETTER_PROPERTIES, b"x" * 5_000
+            )
+            for n in range(100)
+        ),
+    ),
     rpcs.LIST_REDRIVE_OUTCOMES: lambda _: OutcomesQuery("redrive-0", max_letters=1_000),
     rpcs.GET_BULK_JOB: lambda _: "job-1",
     rpcs.LIST_BULK_JOBS: lambda _: None,

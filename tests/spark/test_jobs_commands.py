@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.errors import Refused, StoreDamaged
-from rmqlite.message import ORIGIN_MESSAGE_ID, RETRY_TOPIC
+from rmqlite.message import FAILURE_REASON, ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rmqlite.spark.jobs.failure import told
 from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
@@ -111,6 +111,24 @@ def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path
     assert "The outcome of each retry: workers, messages of orders" in result.stdout
     assert ["1", "1", "0", "0", "1", "0", "0", "-"] in lines
     assert "no message was failed" in run("retries", "--path", empty(tmp_path)).stderr
+
+
+def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest, tmp_path: Path) -> None:
+    """By kind, and what is not shown is counted: on the terminal, on the page and in JSON."""
+    for number, reason in enumerate(["no answer within 3 s", "no answer within 40 s", "", "full"]):
+        told = {ORIGIN_MESSAGE_ID: f"{number:032}"} | ({FAILURE_REASON: reason} if reason else {})
+        store.append(new_record("x", "%DLQ%workers", reconsume_times=1, properties=told))
+    store.sync()
+    page = tmp_path / "r.html"
+    result = run("retries", "--path", store.root, "--reasons", 1, "--report", page)
+    for line in ("workers         2  no answer within # s", "workers         2  (2 other kinds)"):
+        assert line in result.stdout
+    assert "(2 other kinds)" in page.read_text("utf-8")
+    tree = json.loads(run("retries", "--path", store.root, "--reasons", 1, "--json").stdout)
+    assert [tuple(row.values()) for row in tree["reasons"]] == [
+        ("workers", "no answer within # s", 2, 1),
+        ("workers", None, 2, 2),
+    ]
 
 
 def empty(folder: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.message import pack_host
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.log.property_strings import Tail, property_strings
+from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import NewRecord, read_head
 from tests.support.brokers import BrokerUnderTest
@@ -29,14 +29,14 @@ def test_every_record_that_rocketmq_wrote_has_the_same_properties(tmp_path: Path
         strings = property_strings(entries, broker.store.read)
         for walked, properties in zip(heads, strings, strict=True):
             assert walked is not None
-            assert properties == (walked.head.properties, walked.head.reconsume_times)
+            assert properties == walked.head.properties
             count += 1
     assert count > 2_000
     broker.store.release()
 
 
 RECORDS = [
-    new_record("body", properties={"a": "1"}, reconsume_times=-7),
+    new_record("body", properties={"a": "1"}),
     new_record("", properties={}),
     new_record(bytes(5_000), "t" * 127, properties={"a": "x" * 32_000}),
     new_record("half", sys_flag=0x04, properties={"a": "2"}),
@@ -55,7 +55,7 @@ def laid_out(record: NewRecord, physical_offset: int = 100) -> tuple[Entry, byte
     return Entry(physical_offset, len(data), 0), data
 
 
-def properties_in(entry: Entry, data: bytes, base: int = 100) -> Tail | None:
+def properties_in(entry: Entry, data: bytes, base: int = 100) -> bytes | None:
     (found,) = property_strings([entry], lambda at, size: data[at - base : at - base + size])
     return found
 
@@ -63,7 +63,7 @@ def properties_in(entry: Entry, data: bytes, base: int = 100) -> Tail | None:
 @pytest.mark.parametrize("record", RECORDS)
 def test_a_record_as_nearly_all_are(record: NewRecord) -> None:
     """With any body, topic and properties."""
-    assert properties_in(*laid_out(record)) == (record.properties.encoded, record.reconsume_times)
+    assert properties_in(*laid_out(record)) == record.properties.encoded
 
 
 @pytest.mark.parametrize("record", ODD)
@@ -85,4 +85,4 @@ def test_no_broken_record_has_properties() -> None:
             head = read_head(broken)
             found = properties_in(entry, broken)
             if found is not None and head is not None:
-                assert found == (head.properties, head.reconsume_times)
+                assert found == head.properties

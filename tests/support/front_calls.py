@@ -27,6 +27,8 @@ from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.redrive import (
+    ImportedLetter,
+    ImportRequest,
     JobAction,
     JobChange,
     OutcomesQuery,
@@ -55,6 +57,7 @@ from tests.support.transactions import send_half
 
 WAITING = "waiting-1"
 JOB = "nightly"
+LETTER = ImportedLetter(0, 7, "", 0, b"RETRY_TOPIC\x01orders", b"x")
 NEW = "not-there-yet"
 HALF_AT = 192
 """Where the half message of a transaction begins."""
@@ -97,6 +100,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("letters.purge", (PurgeRequest(GROUP),)),
     ("redrives.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
     ("redrives.change", (JobChange(JOB, JobAction.PAUSE),)),
+    ("redrives.import_letters", (ImportRequest(GROUP, (LETTER,)),)),
     ("transactions.end", (TransactionEnd(PRODUCERS, 0, HALF_AT, is_commit=True),)),
 )
 """Every method that can change what is on disk, with a request that does."""

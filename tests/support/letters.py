@@ -16,6 +16,7 @@ from rmqlite.requests.letters import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.store.progress import CompletedOffsets
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, received, send_back
 from tests.support.steps import done
@@ -89,7 +90,12 @@ def retries(
 
 
 def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
-    return broker.broker.letters.dead.purge(PurgeRequest(group, **how))
+    return done(broker.broker.letters.purging.purge(PurgeRequest(group, **how)))
+
+
+def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
+    """Hide the letters of the first queue before this one, and no others."""
+    broker.broker.markers.set(GROUP, {0: CompletedOffsets([(0, queue_offset)])})
 
 
 def life(broker: BrokerUnderTest, message_id: str) -> Life:

@@ -26,7 +26,9 @@ PROPERTIES = st.dictionaries(
 )
 DELAYS = st.one_of(
     st.fixed_dictionaries({"delay_level": INT32}),
-    st.fixed_dictionaries({"delay": st.text(min_size=1, max_size=12)}),
+    st.fixed_dictionaries(
+        {"delay": st.builds("{}{}".format, st.integers(1, 3_650), st.sampled_from("smhd"))}
+    ),
 )
 MESSAGES = st.builds(
     lambda delay, **fields: Message(**fields, **delay),

@@ -18,7 +18,7 @@ from rmqlite.broker.finding.matching import (
     check_wanted,
     has_all,
     has_any_id,
-    kind_of,
+    kind_in,
     number_of,
     origin_of,
     tells_last_failure,
@@ -46,7 +46,7 @@ from rmqlite.message import (
 from rmqlite.names import group_of
 from rmqlite.requests.letters import Letter, LetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
-from rmqlite.store.log.property_strings import Tail, property_strings
+from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import Head, read_outline
@@ -110,8 +110,8 @@ def whole_slices(
 
 def property_slices(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
-) -> Iterator[tuple[int, list[Tail | None]]]:
-    """For each slice, its first queue offset and the properties of its records.
+) -> Iterator[tuple[int, list[bytes | None]]]:
+    """For each slice, its first queue offset and the property strings of its records.
 
     It costs half of slices(), for a search for one property in very many records.
     """
@@ -166,20 +166,20 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
     yield from _small(store, small)
 
 
-def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Tail | None]:
-    """The properties of entries' records, for half of what read_heads() costs.
+def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
+    """The property strings of entries' records, for half of what read_heads() costs.
 
     None for an unreadable record and for a repaired place.
     """
     if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
         for head in read_heads(store, entries):
-            yield _tail(head)
+            yield head.properties if head else None
         return
-    for entry, tail in zip(entries, property_strings(entries, store.read), strict=True):
-        if tail is None:
+    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
+        if properties is None:
             (head,) = read_heads(store, [entry])
-            tail = _tail(head)
-        yield tail
+            properties = head.properties if head else None
+        yield properties
 
 
 def check_filter(wanted: LetterFilter) -> None:
@@ -275,7 +275,7 @@ def described(
         redriven_by=redriven_by,
         due_ms=due_ms,
         max_reconsume_times=senders_limit(told),
-        failure_kind=kind_of(head),
+        failure_kind=kind_in(head.properties),
     )
 
 
@@ -324,10 +324,6 @@ def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:
         for _, head in part:
             if head is not None:
                 yield head
-
-
-def _tail(head: Head | None) -> Tail | None:
-    return (head.properties, head.reconsume_times) if head else None
 
 
 def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:

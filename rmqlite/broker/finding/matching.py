@@ -133,7 +133,7 @@ def has_all(
         and (not tag or has_tag(head, tag))
         and (not key or has_key(head, key))
         and (not reason or has_reason(head, reason))
-        and (not failure_kind or kind_of(head) == failure_kind)
+        and (not failure_kind or kind_in(head.properties) == failure_kind)
         and (not job_id or find_property(head.properties, _REDRIVEN_BY) == encoded(job_id))
     )
 
@@ -206,7 +206,7 @@ def has_reason(head: Head, part: str) -> bool:
     reason = find_property(head.properties, _FAILURE_REASON)
     if reason is not None and wanted in reason.decode("utf-8", "replace").casefold():
         return True
-    kind = kind_of(head)
+    kind = kind_in(head.properties)
     return wanted == NO_REASON if kind == NO_REASON else wanted in kind.casefold()
 
 
@@ -215,40 +215,23 @@ def tells_last_failure(head: Head) -> bool:
 
     RocketMQ counts a failure without recording it, and copies our properties of an older one.
     """
-    return _tells_last(head.topic, head.properties, head.reconsume_times)
-
-
-def _tells_last(topic: str, properties: bytes, reconsume_times: int) -> bool:
-    if topic == UNDELIVERABLE_TOPIC:
+    if head.topic == UNDELIVERABLE_TOPIC:
         return True
-    attempts = number_of(properties, _ATTEMPTS)
-    return attempts is None or attempts >= reconsume_times
+    attempts = number_of(head.properties, _ATTEMPTS)
+    return attempts is None or attempts >= head.reconsume_times
 
 
 def reason_of(head: Head) -> str:
     """The reason that the last failure gave; empty if it gave none."""
-    return _last_reason(*_failure(head)).decode("utf-8", "replace")
+    is_of_earlier_attempt = find_property(head.properties, _REASON_ATTEMPT) is not None
+    if is_of_earlier_attempt or not tells_last_failure(head):
+        return ""
+    return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
 
 
-def kind_of(head: Head) -> str:
-    """The kind of the reason that the last failure gave."""
-    return kind_in(*_failure(head))
-
-
-def kind_in(topic: str, properties: bytes, reconsume_times: int) -> str:
-    """The same as kind_of(), for a record whose head was not read."""
-    return _kind(_last_reason(topic, properties, reconsume_times))
-
-
-def _failure(head: Head) -> tuple[str, bytes, int]:
-    return head.topic, head.properties, head.reconsume_times
-
-
-def _last_reason(topic: str, properties: bytes, reconsume_times: int) -> bytes:
-    reason = find_property(properties, _FAILURE_REASON)
-    if reason is None or find_property(properties, _REASON_ATTEMPT) is not None:
-        return b""
-    return reason if _tells_last(topic, properties, reconsume_times) else b""
+def kind_in(properties: bytes) -> str:
+    """The kind of the reason that is shown: the last one that a failure gave."""
+    return _kind(find_property(properties, _FAILURE_REASON) or b"")
 
 
 @lru_cache(maxsize=_KINDS_MAX)

@@ -1,4 +1,4 @@
-"""The dead letters of every group: counted, listed, and purged.
+"""The dead letters of every group: counted and listed.
 
 A group's letters begin at its purge marker, or at the first one that retention has left.
 Counts are those of the queues.  A page goes on at a physical offset: so it is stable while
@@ -15,11 +15,12 @@ from typing import Final
 from rmqlite.broker.finding.letter_reading import Range, check_filter, described, fits, in_order
 from rmqlite.broker.finding.outcome import is_entered, named_offsets, outline_at
 from rmqlite.broker.letters.failure_reasons import OTHERS, FailureReasons
+from rmqlite.broker.letters.shown import Shown, count_shown
 from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
+from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.requests.letters import (
@@ -31,8 +32,6 @@ from rmqlite.requests.letters import (
     DeadLetterGroup,
     LetterPage,
     LettersQuery,
-    Purged,
-    PurgeRequest,
     ReasonCount,
 )
 from rmqlite.store.consume_queue import ConsumeQueue
@@ -62,17 +61,17 @@ class DeadLetters:
         self,
         store: MessageStore,
         groups: GroupTable,
-        markers: PurgeMarkers,
+        shown: Shown,
         redriven: Redriven,
         readable_end: Callable[[], int],
     ) -> None:
         self._store = store
         self._groups = groups
-        self._markers = markers
+        self._shown = shown
         self._redriven = redriven
         self._readable_end = readable_end
         self._reasons: dict[QueueKey, FailureReasons] = {}
-        self._counted: dict[QueueKey, tuple[tuple[int, int, int], Counter[str]]] = {}
+        self._counted: dict[QueueKey, tuple[tuple[int, ...], Counter[str]]] = {}
 
     # ---- groups
 
@@ -101,9 +100,8 @@ class DeadLetters:
                 yield
             counts[group] = 0
             for queue_id, queue in queues.items():
-                begin, end = self._markers.begin(group, queue_id), queue.max_offset
-                known = Range(queue, min(begin, end), end)
-                counts[group] += end - known.begin - self._count_redriven(group, queue_id, known)
+                closed = self._shown.closed(group, queue_id)
+                counts[group] += count_shown(closed, queue.min_offset, queue.max_offset)
         return counts
 
     def _group(self, group: str, queues: Mapping[int, ConsumeQueue]) -> Steps[DeadLetterGroup]:
@@ -114,28 +112,31 @@ class DeadLetters:
             topic, window = dlq_topic(group), REASONS_OF_MAX // len(queues)
             known = self._reasons.get((topic, queue_id))
             if known is None:
-                known = self._reasons[topic, queue_id] = FailureReasons(self._store, topic, queue)
+                known = self._reasons[topic, queue_id] = FailureReasons(self._store, queue)
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)
             # Letters may have been purged or removed meanwhile; new and restored ones are
             # left to the next call.
-            begin = max(begin, min(self._markers.begin(group, queue_id), end))
-            letters += end - begin
-            redriven += self._count_redriven(group, queue_id, Range(queue, begin, end))
-            purged += begin - queue.min_offset
-            if begin < end:
+            hidden = self._shown.hidden(group, queue_id)
+            begin = hidden.next_open(max(begin, queue.min_offset))
+            shown = count_shown(hidden, begin, end)
+            letters += shown
+            redriven += shown - count_shown(self._shown.closed(group, queue_id), begin, end)
+            purged += max(0, end - queue.min_offset) - shown
+            last = hidden.last_open(begin, end)
+            if last is not None:
                 first = max(begin, looked_from)
-                reasons_of += end - first
+                reasons_of += count_shown(hidden, first, end)
                 reasons += self._counts((topic, queue_id), known, first, end)
-                times += [self._stored_ms(queue, begin), self._stored_ms(queue, end - 1)]
+                times += [self._stored_ms(queue, begin), self._stored_ms(queue, last)]
         unknown = reasons.pop(OTHERS, 0)
         most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
         return DeadLetterGroup(
             group,
             letters,
             redriven,
-            max(0, purged),
+            purged,
             min(times, default=0),
             max(times, default=0),
             tuple(ReasonCount(*each) for each in most),
@@ -146,10 +147,10 @@ class DeadLetters:
 
     def _counts(self, key: QueueKey, reasons: FailureReasons, first: int, end: int) -> Counter[str]:
         """The kinds of a queue's open letters; the counts are cached until something changes."""
-        state = (first, end, self._redriven.version)
+        state = (first, end, *self._shown.state)
         known = self._counted.get(key)
         if known is None or known[0] != state:
-            counts = reasons.counts(first, end, self._redriven.of(*key))
+            counts = reasons.counts(first, end, self._shown.closed(group_of(key[0]) or "", key[1]))
             known = self._counted[key] = state, counts
         return known[1]
 
@@ -165,11 +166,11 @@ class DeadLetters:
         after = _read_cursor(query)
         queues = dead_letter_queues(self._store)
         if query.group:
-            queues = {query.group: self._queues_of(query.group)}
-        heads = yield from self._heads(query, queues, after, limit)
+            queues = {query.group: self.queues_of(query.group)}
+        heads = yield from self.heads(query, queues, after, limit)
         found, looked_at, size = [], 0, 0
         for looked_at, head in enumerate(heads, 1):
-            if fits(head, query.filter) and not (query.is_open and self._is_redriven(head)):
+            if self._shown.is_shown(head, is_open=query.is_open) and fits(head, query.filter):
                 by = self._redriven.job_of(head.topic, head.queue_id, head.queue_offset)
                 found.append(described(head, redriven_by=by))
                 size += len(head.properties)
@@ -180,11 +181,7 @@ class DeadLetters:
                 yield
         return LetterPage(tuple(found), "", looked_at)
 
-    def _is_redriven(self, head: Head) -> bool:
-        sent = self._redriven.of(head.topic, head.queue_id)
-        return sent.next_open(head.queue_offset) != head.queue_offset
-
-    def _heads(
+    def heads(
         self,
         query: LettersQuery,
         queues: Mapping[str, Mapping[int, ConsumeQueue]],
@@ -200,14 +197,14 @@ class DeadLetters:
             return self._at(offsets, queues, after, newest_first)
         ranges = []
         for group, mine in queues.items():
-            for queue_id, each in self._ranges(group, mine).items():
+            for queue_id, each in self.ranges(group, mine).items():
                 if wanted.since_ms:
                     # A letter that was stored before has not failed since.
                     first = offset_at(self._store, each.queue, wanted.since_ms)
                     each = each._replace(begin=max(each.begin, first))
                 if query.is_open:
-                    sent = self._redriven.of(dlq_topic(group), queue_id)
-                    each = each._replace(begin=sent.next_open(each.begin))
+                    closed = self._shown.closed(group, queue_id)
+                    each = each._replace(begin=closed.next_open(each.begin))
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)
@@ -236,7 +233,7 @@ class DeadLetters:
         after: int | None,
         newest_first: bool,
     ) -> Iterator[Head]:
-        """The records at some offsets that are shown letters, behind a physical offset."""
+        """The records at some offsets that are dead letters, behind a physical offset."""
         readable = self._readable_end()
         for physical_offset in sorted(offsets, reverse=newest_first):
             if after is not None and not (
@@ -246,56 +243,25 @@ class DeadLetters:
             head = outline_at(self._store, physical_offset)
             if head is None or physical_offset + head.size > readable or not is_dlq(head.topic):
                 continue
-            group = group_of(head.topic) or ""
-            is_shown = head.queue_offset >= self._markers.begin(group, head.queue_id)
-            if group in queues and is_shown and is_entered(self._store, head):
+            if group_of(head.topic) in queues and is_entered(self._store, head):
                 yield head
-
-    # ---- purging
-
-    def purge(self, request: PurgeRequest) -> Purged:
-        """Move a group's marker; on disk when it returns.
-
-        Raises GroupUnknown, InvalidValue, StoreUnavailable, FlushFailed.
-        """
-        group, until_ms = request.group, request.until_ms
-        if request.restore and until_ms is not None:
-            raise InvalidValue("until_ms", until_ms, "none, because restore shows all letters")
-        markers: dict[int, int] = {}
-        letters = redriven = 0
-        for queue_id, (queue, begin, end) in self._ranges(group, self._queues_of(group)).items():
-            if request.restore:
-                markers[queue_id] = queue.min_offset
-                moved = Range(queue, queue.min_offset, begin)
-            else:
-                upto = end if until_ms is None else offset_at(self._store, queue, until_ms)
-                markers[queue_id] = max(begin, min(upto, end))
-                moved = Range(queue, begin, markers[queue_id])
-            letters += moved.end - moved.begin
-            redriven += self._count_redriven(group, queue_id, moved)
-        if not request.dry_run and markers:
-            self._markers.move(group, markers)
-        return Purged(letters, letters - redriven)
 
     # ---- inside
 
-    def _queues_of(self, group: str) -> dict[int, ConsumeQueue]:
+    def queues_of(self, group: str) -> dict[int, ConsumeQueue]:
         """A group's dead-letter queues.  Raises GroupUnknown for no group without letters."""
         queues = dead_letter_queues(self._store).get(group, {})
         if not queues:
             self._groups.existing(group)
         return queues
 
-    def _ranges(self, group: str, queues: Mapping[int, ConsumeQueue]) -> dict[int, Range]:
+    def ranges(self, group: str, queues: Mapping[int, ConsumeQueue]) -> dict[int, Range]:
         return {queue_id: self._range(group, queue_id, each) for queue_id, each in queues.items()}
 
     def _range(self, group: str, queue_id: int, queue: ConsumeQueue) -> Range:
         """The shown letters of a queue."""
         end = max(queue.min_offset, end_before(queue, self._readable_end()))
-        return Range(queue, min(self._markers.begin(group, queue_id), end), end)
-
-    def _count_redriven(self, group: str, queue_id: int, known: Range) -> int:
-        return self._redriven.of(dlq_topic(group), queue_id).count_between(known.begin, known.end)
+        return Range(queue, min(self._shown.begin(group, queue_id), end), end)
 
 
 def checked_limit(query: LettersQuery) -> int:

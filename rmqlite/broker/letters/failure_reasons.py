@@ -29,9 +29,8 @@ _OTHERS: Final = 0
 class FailureReasons:
     """The kinds of reasons of one queue's newest letters."""
 
-    def __init__(self, store: MessageStore, topic: str, queue: ConsumeQueue) -> None:
+    def __init__(self, store: MessageStore, queue: ConsumeQueue) -> None:
         self._store = store
-        self._topic = topic
         self._queue = queue
         self._first = 0
         """The queue offset of the first letter in _numbers."""
@@ -54,9 +53,9 @@ class FailureReasons:
             first, several = part
             # Retention has removed these letters meanwhile.
             self._numbers.extend(repeat(_OTHERS, first - self._end))
-            for tail in several:
+            for properties in several:
                 # Get the number before the append: a new kind may renumber all of them.
-                number = _OTHERS if tail is None else self._number(kind_in(self._topic, *tail))
+                number = _OTHERS if properties is None else self._number(kind_in(properties))
                 self._numbers.append(number)
             yield
         forgotten = begin - self._first

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from rmqlite.broker.letters.dead_letters import DeadLetters
 from rmqlite.broker.letters.life import Lives
+from rmqlite.broker.letters.purging import Purging
 from rmqlite.broker.letters.retries import Retries
+from rmqlite.broker.letters.shown import Shown
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.tables.groups import GroupTable
@@ -35,6 +37,8 @@ class Letters:
         redriven: Redriven,
         readable_end: Callable[[], int],
     ) -> None:
-        self.dead = DeadLetters(store, groups, markers, redriven, readable_end)
+        shown = Shown(markers, redriven)
+        self.dead = DeadLetters(store, groups, shown, redriven, readable_end)
+        self.purging = Purging(store, self.dead, markers, shown, redriven)
         self.retries = Retries(store, groups, offsets, pending, readable_end)
         self.lives = Lives(store, offsets, redriven, readable_end)

@@ -17,7 +17,7 @@ from rmqlite.broker.finding.finding import offset_in
 from rmqlite.broker.finding.matching import has_key, has_offset_id, redriven_from, unique_key_of
 from rmqlite.broker.finding.outcome import is_entered, outline_at
 from rmqlite.broker.letters.hops import hop_of
-from rmqlite.broker.redrive.redriven import EARLIER, Redriven
+from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
@@ -153,7 +153,7 @@ class _Search:
             self._ids.setdefault(own)
             for job_id in self._redriven.jobs_of(*place):
                 # A job with again=True has its own id in the message id.
-                if job_id != EARLIER:
+                if job_id not in (EARLIER, IMPORTED):
                     self._ids.setdefault(f"{own}:{job_id}")
         origin = redriven_from(head.properties)
         if origin:

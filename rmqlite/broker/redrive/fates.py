@@ -145,9 +145,8 @@ class _Count:
             self.is_complete = False
         self._room -= max(0, end - begin)
         for first, several in property_slices(self._store, queue, begin, end):
-            for queue_offset, tail in enumerate(several, first):
-                properties = tail[0] if tail else b""
-                if find_property(properties, _BY) != self._job_id:
+            for queue_offset, properties in enumerate(several, first):
+                if properties is None or find_property(properties, _BY) != self._job_id:
                     continue
                 if completed is not None and not self._waits(properties, queue_offset, completed):
                     continue

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqlite.broker.redrive.records import JobProgress, Step
-from rmqlite.broker.redrive.redriven import EARLIER, Redriven
+from rmqlite.broker.redrive.records import JobProgress, Step, read_record
+from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Tree
-from rmqlite.table_shapes import RedriveJobsTable, RedriveTold
+from rmqlite.table_shapes import RedriveImported, RedriveJobsTable, RedriveTold
 
 TABLE: Final = "redriveJobs.json"
 _ENTRIES_AT_ONCE: Final = 64
@@ -86,6 +87,13 @@ class RedriveJobs:
         self._put(step.kept, queue_offset)
         self._note_sent(step, step.kept)
 
+    def keep_imported(self, topic: str, sent: Mapping[int, CompletedOffsets]) -> None:
+        """Take letters, by queue id, that were sent from a file; their record is in the log."""
+        for queue_id, known in sent.items():
+            for start, end in known.ranges():
+                self.redriven.add(IMPORTED, topic, queue_id, start, end)
+        self._is_changed = True
+
     def move(self, kept: JobProgress) -> None:
         """Take a job that has only skipped letters, for which there is no record."""
         self._kept[kept.job.job_id] = kept
@@ -105,9 +113,12 @@ class RedriveJobs:
             if job_id not in self._texts:
                 self._texts[job_id] = self._text(kept)
         texts = [self._texts[job_id] for job_id in self._kept]
-        earlier = {topic: self.redriven.to_json(topic) for topic in self.redriven.topics()}
+        named = {
+            key: {topic: self.redriven.to_json(topic, by) for topic in self.redriven.topics()}
+            for key, by in (("earlier", EARLIER), ("imported", IMPORTED))
+        }
         end = self._end_of(REDRIVE_JOBS_TOPIC, 0)
-        return {TABLE: {"queueOffset": end, "jobs": texts, "earlier": earlier}}
+        return {TABLE: {"queueOffset": end, "jobs": texts, **named}}
 
     # ---- inside
 
@@ -156,15 +167,19 @@ class RedriveJobs:
     def _load(self) -> None:
         """Load the table, then the records of the log behind it."""
         table = self._store.load_table(TABLE, RedriveJobsTable) or RedriveJobsTable()
-        for topic, sent in table.earlier.items():
-            self.redriven.load(topic, sent, end_of=self._end_of)
+        for by, topics in ((EARLIER, table.earlier), (IMPORTED, table.imported)):
+            for topic, sent in topics.items():
+                self.redriven.load(topic, sent, by, end_of=self._end_of)
         for told in table.jobs:
             self._load_job(told)
         begin = table.queue_offset
         self._is_changed = False
         last: dict[str, tuple[Step, Record]] = {}
         for walked in self._behind(begin):
-            step = read_step(walked)
+            step = _read(walked)
+            if isinstance(step, RedriveImported):
+                self._load_imported(step)
+                continue
             if step is None:
                 continue
             job_id = step.kept.job.job_id
@@ -175,6 +190,10 @@ class RedriveJobs:
             last[job_id] = step, walked
         for step, walked in last.values():
             self._end_step(step, walked)
+
+    def _load_imported(self, found: RedriveImported) -> None:
+        self.redriven.load(found.imported, found.queues, IMPORTED, end_of=self._end_of)
+        self._is_changed = True
 
     def _load_job(self, told: RedriveTold) -> None:
         kept = JobProgress.of(told)
@@ -227,9 +246,14 @@ class RedriveJobs:
 
 def read_step(walked: Record) -> Step | None:
     """The step in a record; None if the record is no job's."""
+    found = _read(walked)
+    return found if isinstance(found, Step) else None
+
+
+def _read(walked: Record) -> Step | RedriveImported | None:
     head = walked.head
     try:
-        return Step.read(walked.body)
+        return read_record(walked.body)
     except ValueError as error:
         # A producer's message: the topic is closed to producers here, but not in RocketMQ.
         offset = head.physical_offset

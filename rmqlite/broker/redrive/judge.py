@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.finding.letter_reading import SeenWhole, fits
 from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.finding.sent_before import SentBefore
-from rmqlite.broker.redrive.records import JobProgress, message_id_of
+from rmqlite.broker.redrive.records import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
@@ -100,10 +100,16 @@ class Judge:
         self._room = Room(store.log_file_bytes, config.max_message_bytes)
 
     def judged(
-        self, kept: JobProgress, queue_id: int, letters: Sequence[SeenWhole]
+        self,
+        kept: JobProgress,
+        queue_id: int,
+        letters: Sequence[SeenWhole],
+        *,
+        is_known: bool = True,
     ) -> list[Judged]:
         """The judgements of the matching ones of some letters, in order.
 
+        is_known: False for letters of another broker, in whose places other letters may lie here.
         Raises StoreUnavailable.
         """
         refusals: dict[str, str] = {}
@@ -111,10 +117,11 @@ class Judge:
         for queue_offset, letter in letters:
             if letter is not None:
                 if fits(letter.head, kept.job.spec.filter):
-                    found.append(self._judged(kept, queue_id, queue_offset, letter, refusals))
+                    place = queue_id, queue_offset
+                    found.append(self._judged(kept, place, letter, refusals, is_known=is_known))
             elif kept.job.spec.filter == EVERY_LETTER:
                 found.append(_refused(queue_offset, _UNREADABLE))
-        return found if kept.job.spec.again else self._without_sent(found)
+        return found if kept.job.spec.again else self._without_sent(found, is_known=is_known)
 
     def why_not_to(self, topic: str) -> str:
         """Why no letter may be redriven to a topic; empty if letters may."""
@@ -143,17 +150,18 @@ class Judge:
     def _judged(
         self,
         kept: JobProgress,
-        queue_id: int,
-        queue_offset: int,
+        place_in_topic: tuple[int, int],
         letter: Record,
         refusals: dict[str, str],
+        *,
+        is_known: bool,
     ) -> Judged:
         """refusals: a cache of why_not_to() by topic."""
-        spec = kept.job.spec
+        spec, (queue_id, queue_offset) = kept.job.spec, place_in_topic
         origin = origin_of(letter.head)
         topic = spec.to_topic or _target(spec, letter.head, origin)
         message_id = message_id_of(kept, queue_id, queue_offset)
-        if not spec.again:
+        if is_known and not spec.again:
             by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
             if by:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
@@ -174,18 +182,18 @@ class Judge:
         sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
         return Judged(*sent, letter, properties)
 
-    def _without_sent(self, found: list[Judged]) -> list[Judged]:
+    def _without_sent(self, found: list[Judged], *, is_known: bool) -> list[Judged]:
         """Change SENT to ALREADY for letters whose message id is in the log."""
         fresh = [each for each in found if each.outcome is RedriveOutcome.SENT]
         if not fresh:
             return found
         since_ms = min(each.letter.head.store_timestamp_ms for each in fresh if each.letter)
         # An older dlq import has sent it to the original topic, whatever this job's topic is.
-        names = [
-            (topic, each.message_id)
-            for each in fresh
-            for topic in {each.topic, origin_of(each.letter.head) if each.letter else ""}
-        ]
+        names = [(each.topic, each.message_id) for each in fresh]
+        if is_known:
+            names += [
+                (origin_of(each.letter.head), each.message_id) for each in fresh if each.letter
+            ]
         ids = {names[at][1] for at in SentBefore(self._store, names, since_ms).positions()}
         return [
             each._replace(
@@ -205,6 +213,19 @@ class Judge:
             return f"its properties would be {size} bytes long, at most {most} can be"
         longest = head._replace(born_host=_LONGEST_HOST, store_host=_LONGEST_HOST)
         return self._room.why_not_in(longest, topic, properties_bytes=size)
+
+
+def runs_of(letters: list[Judged]) -> tuple[OutcomeRun, ...]:
+    """Join successive letters with the same outcome."""
+    runs: list[OutcomeRun] = []
+    for each in letters:
+        last = runs[-1] if runs else None
+        is_next = last and each.queue_offset == last.queue_offset + last.letters
+        if last and is_next and (each.outcome, each.topic, each.why) == last[2:]:
+            runs[-1] = last._replace(letters=last.letters + 1)
+        else:
+            runs.append(OutcomeRun(each.queue_offset, 1, each.outcome, each.topic, each.why))
+    return tuple(runs)
 
 
 def is_own(topic: str) -> bool:

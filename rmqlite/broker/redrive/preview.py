@@ -64,13 +64,14 @@ def preview(kept: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[Redri
         sent=counts[RedriveOutcome.SENT],
         already=counts[RedriveOutcome.ALREADY],
         refused=counts[RedriveOutcome.REFUSED],
-        topics=_with_groups(topics, readers_of),
+        topics=with_groups(topics, readers_of),
         samples=tuple([*samples[True], *samples[False]][:SAMPLES_MAX]),
         cursor=cursor_text(kept) if kept.at.part < len(kept.parts) else "",
     )
 
 
-def _with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[TopicCount, ...]:
+def with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[TopicCount, ...]:
+    """The numbers of messages to each topic, the most first, and the groups that get them."""
     found, room = [], GROUPS_NAMED_MAX
     for topic, count in topics.most_common():
         groups = readers_of(topic)

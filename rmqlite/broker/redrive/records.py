@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +24,15 @@ from rmqlite.requests.redrive import (
     RedriveOutcome,
     RedriveSpec,
 )
+from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.tables import tables
-from rmqlite.table_shapes import RedriveKept, RedriveStep, validated
+from rmqlite.table_shapes import RedriveImported, RedriveKept, RedriveStep, validated
 
 _HOST: Final = pack_host("127.0.0.1:0")
+_IMPORTED: Final = b'{"imported":'
+"""The beginning of an import's record."""
 
 
 class QueuePart(NamedTuple):
@@ -213,6 +216,20 @@ def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
     for run in runs:
         counts[run.outcome] += run.letters
     return counts
+
+
+def imported_record(topic: str, sent: Mapping[int, CompletedOffsets], now_ms: int) -> NewRecord:
+    """The record that says which letters of a topic, by queue id, were sent from a file."""
+    queues = {str(queue_id): known.to_json() for queue_id, known in sorted(sent.items())}
+    body = json.dumps({"imported": topic, "queues": queues}, separators=(",", ":")).encode()
+    return fresh(Draft(REDRIVE_JOBS_TOPIC, 0, b"", body, now_ms, _HOST), _HOST)
+
+
+def read_record(body: bytes) -> Step | RedriveImported:
+    """The step of a job, or the letters of an import.  Raises ValueError on another shape."""
+    if body.startswith(_IMPORTED):
+        return validated(RedriveImported, tables.decode(body))
+    return Step.read(body)
 
 
 def message_id_of(kept: JobProgress, queue_id: int, queue_offset: int) -> str:

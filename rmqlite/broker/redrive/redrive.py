@@ -17,12 +17,13 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
 from rmqlite.broker.redrive.fates import Fates
+from rmqlite.broker.redrive.imports import Imports
 from rmqlite.broker.redrive.jobs import RedriveJobs
-from rmqlite.broker.redrive.judge import Judge, Judged, is_own
+from rmqlite.broker.redrive.judge import Judge, Judged, is_own, runs_of
 from rmqlite.broker.redrive.messages import RedrivenMessages
 from rmqlite.broker.redrive.outcomes import page_of
 from rmqlite.broker.redrive.preview import preview, read_cursor
-from rmqlite.broker.redrive.records import At, JobProgress, OutcomeRun, QueuePart, Step, counted
+from rmqlite.broker.redrive.records import At, JobProgress, QueuePart, Step, counted
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
@@ -122,6 +123,18 @@ class Redrive:
         self._retention = retention
         self._appending = appending
         self._messages = RedrivenMessages(config, store, topics, groups, host)
+        self.imports = Imports(
+            store,
+            topics,
+            clock,
+            retention,
+            appending,
+            jobs,
+            self._judge,
+            self._messages,
+            self._check,
+            self._readers_of,
+        )
         self._notes: dict[str, str] = {}
 
     # ---- called for users
@@ -258,8 +271,8 @@ class Redrive:
         group = group_of(topic)
         return (group,) if group else readers_of(topic, self._offsets, self._membership)
 
-    def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
-        """The ranges of letters of a job.  Raises start()'s errors about the spec."""
+    def _check(self, spec: RedriveSpec) -> None:
+        """Raises start()'s errors about the spec."""
         check_group(spec.group)
         check_filter(spec.filter)
         wanted = spec.filter
@@ -280,6 +293,10 @@ class Redrive:
             rule = f"0, which is now, or a level of the table in force, 1 to {most}"
             raise InvalidValue("delay_level", spec.delay_level, rule)
         _check_rate(spec.max_per_second)
+
+    def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
+        """The ranges of letters of a job.  Raises start()'s errors about the spec."""
+        self._check(spec)
         queues = dead_letter_queues(self._store).get(spec.group)
         if queues is None:
             self._groups.existing(spec.group)
@@ -303,7 +320,9 @@ class Redrive:
         if queue is not None:
             upto = min(part.end, begin + count_max)
             slice_ = next(whole_slices(self._store, queue, begin, upto), [])
-            letters = self._judge.judged(kept, part.queue_id, slice_)
+            hidden = self._markers.hidden(kept.job.spec.group, part.queue_id)
+            shown = [each for each in slice_ if hidden.next_open(each[0]) == each[0]]
+            letters = self._judge.judged(kept, part.queue_id, shown)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)
         if end < part.end:
             return At(number, end), letters
@@ -312,7 +331,7 @@ class Redrive:
 
     def _step(self, kept: JobProgress, at: At, letters: list[Judged]) -> Step:
         """The job behind some letters."""
-        runs = _runs(letters)
+        runs = runs_of(letters)
         counts = counted(runs)
         job, now_ms = kept.job, self._clock.now_ms()
         changes: dict[str, Any] = {"changed_at_ms": now_ms}
@@ -366,19 +385,6 @@ class Redrive:
             job_id = f"r-{digits[:8]}-{digits[8:14]}-{uuid.uuid4().hex[:4]}"
             if self.jobs.find(job_id) is None:
                 return job_id
-
-
-def _runs(letters: list[Judged]) -> tuple[OutcomeRun, ...]:
-    """Join successive letters with the same outcome."""
-    runs: list[OutcomeRun] = []
-    for each in letters:
-        last = runs[-1] if runs else None
-        is_next = last and each.queue_offset == last.queue_offset + last.letters
-        if last and is_next and (each.outcome, each.topic, each.why) == last[2:]:
-            runs[-1] = last._replace(letters=last.letters + 1)
-        else:
-            runs.append(OutcomeRun(each.queue_offset, 1, each.outcome, each.topic, each.why))
-    return tuple(runs)
 
 
 def _check_rate(max_per_second: int) -> None:

@@ -14,6 +14,8 @@ from rmqlite.store.progress import CompletedOffsets
 
 EARLIER: Final = "an earlier job"
 """The name of all forgotten jobs."""
+IMPORTED: Final = "dlq import"
+"""The name of all imports; no job can have one of these two: they have blanks."""
 _Offsets = dict[int, CompletedOffsets]
 """By queue id."""
 

@@ -1,8 +1,9 @@
-"""Markers up to which a group's dead letters are hidden: config/deadLetterMarkers.json.
+"""The dead letters that are hidden: config/deadLetterMarkers.json.
 
-A purge moves a marker, a queue offset; the front answers when it is on disk.  The log
-is never rewritten: the letters stay until retention removes them, a consumer of the %DLQ%
-topic still gets them, and a restore shows them again.
+A purge of all letters, or of the older ones, moves a queue's marker: every letter before it is
+hidden.  A purge by a filter hides single letters behind the marker.  The log is never rewritten:
+the letters stay until retention removes them, a consumer of the %DLQ% topic still gets them, and a
+restore shows them again.
 """
 
 from __future__ import annotations
@@ -14,58 +15,87 @@ from typing import Final
 
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.tables.table_changes import put_all
 from rmqlite.store.tables.tables import Snapshot
 from rmqlite.table_shapes import PurgeMarkersTable
 
 TABLE: Final = "deadLetterMarkers.json"
+_NONE: Final = CompletedOffsets()
 
 log = logging.getLogger(__name__)
 
 
 class PurgeMarkers:
-    """The first queue offset that is shown, by group and queue id."""
+    """The queue offsets of hidden letters, by group and queue id."""
 
     def __init__(self, store: MessageStore) -> None:
         """Raises StoreDamaged for a table that cannot be read."""
         self._store = store
-        self._markers: dict[str, dict[int, int]] = {}
+        self.version = 0
+        """Rises with every change."""
+        self._hidden: dict[QueueKey, CompletedOffsets] = {}
         table = store.load_table(TABLE, PurgeMarkersTable) or PurgeMarkersTable()
-        for topic, by_queue in table.offset_table.items():
-            for queue_id, marker in by_queue.items():
-                self._load(topic, queue_id, marker)
+        for topic, markers in table.offset_table.items():
+            for queue_id, marker in markers.items():
+                self._load((topic, queue_id), CompletedOffsets([(0, marker)]))
+        for topic, letters in table.letter_table.items():
+            for queue_id, tree in letters.items():
+                self._load((topic, queue_id), CompletedOffsets.from_json(tree))
+
+    def hidden(self, group: str, queue_id: int) -> CompletedOffsets:
+        """The hidden letters of a queue; the caller must not change them."""
+        return self._hidden.get((dlq_topic(group), queue_id), _NONE)
 
     def begin(self, group: str, queue_id: int) -> int:
         """The queue offset of the first letter that is or will be shown."""
-        marker = self._markers.get(dlq_topic(group), {}).get(queue_id, 0)
         queue = self._store.queue(dlq_topic(group), queue_id)
-        return max(marker, queue.min_offset) if queue else marker
+        return max(self.hidden(group, queue_id).below, queue.min_offset if queue else 0)
 
-    def move(self, group: str, markers: Mapping[int, int]) -> None:
-        """Move a group's markers, by queue id; written with the next sync."""
-        of_topic = self._markers.setdefault(dlq_topic(group), {})
-        before = put_all(of_topic, markers)
-        self._store.table_changes.add(TABLE, self._snapshot, partial(put_all, of_topic, before))
+    def hide(self, group: str, letters: Mapping[int, CompletedOffsets]) -> None:
+        """Hide these letters of a group, by queue id, beside those that are hidden."""
+        self.set(group, {n: self.hidden(group, n).union(each) for n, each in letters.items()})
+
+    def set(self, group: str, letters: Mapping[int, CompletedOffsets]) -> None:
+        """Hide these letters of a group, by queue id, and no others; written with the next sync."""
+        topic = dlq_topic(group)
+        before = self._put({(topic, queue_id): each for queue_id, each in letters.items()})
+        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
+
+    def _put(
+        self, changes: Mapping[QueueKey, CompletedOffsets | None]
+    ) -> Mapping[QueueKey, CompletedOffsets | None]:
+        self.version += 1
+        return put_all(self._hidden, changes)
 
     def _snapshot(self) -> Snapshot:
-        """In the shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
-        markers = {topic: dict(each) for topic, each in sorted(self._markers.items()) if each}
-        return lambda: {"offsetTable": markers}
+        """Markers in the shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
+        markers: dict[str, dict[int, int]] = {}
+        letters: dict[str, dict[int, object]] = {}
+        for (topic, queue_id), hidden in sorted(self._hidden.items()):
+            markers.setdefault(topic, {})[queue_id] = hidden.below
+            if hidden.count_above:
+                letters.setdefault(topic, {})[queue_id] = hidden.to_json()
+        return lambda: {"offsetTable": markers, "letterTable": letters}
 
-    def _load(self, topic: str, queue_id: int, marker: int) -> None:
-        queue = self._store.queue(topic, queue_id)
+    def _load(self, key: QueueKey, hidden: CompletedOffsets) -> None:
+        queue = self._store.queue(*key)
         end = queue.max_offset if queue else 0
-        if marker > end:
+        last = hidden.ranges()[-1:]
+        if last and last[0][1] > end:
             # The marker is from a longer log: letters that come now were never purged.
             log.warning(
                 "purge marker beyond its queue topic=%s queue=%d marker=%d end=%d",
-                topic,
-                queue_id,
-                marker,
+                *key,
+                last[0][1],
                 end,
             )
-        self._markers.setdefault(topic, {})[queue_id] = max(0, min(marker, end))
+            hidden = CompletedOffsets(
+                [(start, min(until, end)) for start, until in hidden.ranges() if start < end]
+            )
+        self._hidden[key] = hidden.union(self._hidden.get(key, _NONE))
 
 
 def dead_letter_queues(store: MessageStore) -> dict[str, dict[int, ConsumeQueue]]:

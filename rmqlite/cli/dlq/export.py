@@ -17,7 +17,7 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
-from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group
+from rmqlite.cli.letter_options import Group, LetterOptions, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
@@ -75,7 +75,7 @@ def export(
             show_default=False,
         ),
     ] = None,
-    options: DeadLetterOptions,
+    options: LetterOptions,
     only_open: Annotated[
         bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
     ] = False,

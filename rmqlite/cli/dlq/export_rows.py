@@ -1,4 +1,4 @@
-"""A dead letter as a row of an export, rows as lines of JSON or CSV, and a row as a message.
+"""A dead letter as a row of an export, rows as lines of JSON or CSV, a row as a letter to import.
 
 JSON lines hold every value unchanged, in ASCII; only they can be imported.  CSV is for
 spreadsheets, so dangerous cells are escaped: a cell that would be a formula gets a ' in front, one
@@ -19,20 +19,21 @@ from rmqlite.cli.output.terminal import body_text, printable
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
+    DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
-    FIRST_ID_PROPERTIES,
-    REDRIVE_ID_PREFIX,
-    REDRIVE_PROPERTIES,
-    REDRIVEN_FROM,
-    REDRIVEN_MESSAGE_ID,
-    REDRIVEN_TIMES,
+    KEY_SEPARATOR,
+    KEYS,
     RESERVED_PROPERTIES,
+    TAGS,
     Message,
     StoredMessage,
+    decode_properties,
+    encode_properties,
 )
-from rmqlite.names import check_group, check_sendable, dlq_topic, group_of
+from rmqlite.names import check_group
 from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.letters import UNREADABLE, Letter
+from rmqlite.requests.redrive import ImportedLetter
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -43,15 +44,15 @@ COLUMNS: Final = (
     *("properties", "body_size", "body_is_compressed", "body_encoding", "body"),
 )
 _LINE_BYTES_SHOWN: Final = 60
-_NOT_THE_USERS: Final = RESERVED_PROPERTIES | REDRIVE_PROPERTIES
 _READ: Final = {
     "group": str,
     "queue_id": int,
     "queue_offset": int,
+    "offset_message_id": str,
+    "store_timestamp_ms": int,
     "origin_topic": str,
     "tags": str,
     "keys": list,
-    "redriven_before": int,
     "redriven_by": str,
     "properties": dict,
     "body_is_compressed": bool,
@@ -59,6 +60,11 @@ _READ: Final = {
     "body": str,
 }
 """The columns that row_in() needs, with their types in JSON."""
+_MOST: Final = {
+    "queue_id": 2**31 - 1,
+    "queue_offset": 2**63 - 1,
+    "store_timestamp_ms": 2**63 - 1,
+}
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]|\r(?!\n)"
 )
@@ -127,18 +133,12 @@ def row_in(line: bytes) -> Row:
     return row
 
 
-def message_of(row: Row, to_topic: str = "") -> Message:
-    """The new message of a letter, as a redrive of the broker would send it.
-
-    row: from row_in().  to_topic: instead of the original topic.  Raises Refused.
-    """
-    topic = to_topic or row["origin_topic"]
-    if not topic or group_of(topic) is not None:
-        raise InvalidValue("topic", topic, "a topic that users send to: name one with --to-topic")
-    check_sendable(topic)
+def letter_in(row: Row) -> ImportedLetter:
+    """The letter of a row, for an import.  row: from row_in().  Raises Refused."""
     check_group(row["group"])
-    if row["queue_id"] < 0 or row["queue_offset"] < 0:
-        raise InvalidValue("queue_offset", row["queue_offset"], "0 or more, as is the queue_id")
+    for name, most in _MOST.items():
+        if not 0 <= row[name] <= most:
+            raise InvalidValue(name, row[name], f"0 to {most}")
     if row["body_is_compressed"]:
         raise InvalidValue("body_is_compressed", True, "a body that dlq export could inflate")
     try:
@@ -146,23 +146,30 @@ def message_of(row: Row, to_topic: str = "") -> Message:
         body = bytes.fromhex(text) if row["body_encoding"] == "hex" else text.encode()
     except ValueError as error:
         raise InvalidValue("body", text, "text or hex, as body_encoding says") from error
-    place = f"{dlq_topic(row['group'])}:{row['queue_id']}:{row['queue_offset']}"
-    properties = row["properties"]
-    if not row["origin_topic"] and properties.get(FAILURE_REASON) == UNREADABLE:
+    origin, properties = row["origin_topic"], row["properties"]
+    if not origin and properties.get(FAILURE_REASON) == UNREADABLE:
         raise InvalidValue("body", text, "a message; the content of this letter is lost")
-    first_id = next((properties[name] for name in FIRST_ID_PROPERTIES if name in properties), "")
-    return Message(
-        topic,
+    # The columns may have been edited; of the properties, only those that have no column.
+    named = {DLQ_ORIGIN_TOPIC: origin, TAGS: row["tags"], KEYS: KEY_SEPARATOR.join(row["keys"])}
+    others = {name: value for name, value in properties.items() if name not in named}
+    # A message checks what a producer may send: a body, texts, keys without blanks.
+    own = {name: value for name, value in others.items() if name not in RESERVED_PROPERTIES}
+    Message("checked", body, tags=row["tags"], keys=row["keys"], properties=own)
+    every = others | {name: value for name, value in named.items() if value}
+    try:
+        encoded = encode_properties(every)
+    except (TypeError, UnicodeEncodeError):
+        encoded = b""
+    if decode_properties(encoded) != every:
+        rule = "text keys and values, none empty, without control characters 0x01 and 0x02"
+        raise InvalidValue("properties", str(properties), rule)
+    return ImportedLetter(
+        row["queue_id"],
+        row["queue_offset"],
+        row["offset_message_id"],
+        row["store_timestamp_ms"],
+        encoded,
         body,
-        tags=row["tags"],
-        keys=row["keys"],
-        properties={
-            **{name: value for name, value in properties.items() if name not in _NOT_THE_USERS},
-            REDRIVEN_FROM: place,
-            REDRIVEN_TIMES: str(row["redriven_before"] + 1),
-            **({REDRIVEN_MESSAGE_ID: first_id} if first_id else {}),
-        },
-        message_id=REDRIVE_ID_PREFIX + place,
     )
 
 

@@ -10,7 +10,7 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.output.letter_text import letters_text, reason_line
+from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     fitted,
@@ -20,6 +20,7 @@ from rmqlite.cli.output.terminal import (
     print_tall_table,
     printable,
 )
+from rmqlite.requests.failure_kinds import NO_REASON
 from rmqlite.requests.letters import DeadLetterGroup
 
 
@@ -30,7 +31,9 @@ def list_groups(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """List the groups with dead letters, the most open ones first, and their top reasons.
+    """List the groups with dead letters, the most open ones first, and their reasons.
+
+    Reasons are grouped by kind: # stands for each number and id; show --kind lists one kind.
 
     Open letters are not redriven or purged; purged letters are hidden but still in the log.
     """
@@ -76,11 +79,19 @@ def _lines(group: DeadLetterGroup, now_ms: int) -> list[str]:
     of = min(group.open, group.reasons_of)
     if group.reasons and of < group.open:
         lines.append(f"reasons of the newest {letters_text(group.reasons_of)}:")
-    counts = numbers("", [each.count for each in group.reasons])[1:]
-    for count, each in zip(counts, group.reasons, strict=True):
-        share = f"{each.count / max(of, 1):4.0%}"
-        lines.append(fitted(f"{count}  {share}  {reason_line(each.reason)}"))
+    kinds = [(each.count, printable(each.reason) or NO_REASON) for each in group.reasons]
+    if group.rest_letters:
+        kinds.append((group.rest_letters, _rest_text(group)))
+    counts = numbers("", [count for count, _ in kinds])[1:]
+    for text, (count, kind) in zip(counts, kinds, strict=True):
+        lines.append(fitted(f"{text}  {count / max(of, 1):4.0%}  {kind}"))
     return lines
+
+
+def _rest_text(group: DeadLetterGroup) -> str:
+    if not group.rest_kinds:
+        return "that cannot be read"
+    return f"of {group.rest_kinds:,} other kind{'s' * (group.rest_kinds > 1)}"
 
 
 def _tree(group: DeadLetterGroup) -> dict[str, Any]:

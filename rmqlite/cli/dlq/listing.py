@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group, filter_text
+from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -44,7 +44,7 @@ _CELL_WIDTH_MAX: Final = 30
 def show(
     *,
     group: Group,
-    options: DeadLetterOptions,
+    options: LetterOptions,
     newest: Annotated[
         bool, typer.Option("--newest/--oldest", help="Begin with the letters that died last.")
     ] = False,

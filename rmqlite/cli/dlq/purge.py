@@ -1,58 +1,57 @@
 """rmqlite dlq purge: hide dead letters, or show them again.
 
-Only the group's marker moves: only retention deletes letters.
+Only marks of the broker change: only retention deletes letters.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Group, checked_group, past_ms
+from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
-from rmqlite.cli.output.terminal import is_confirmed, note, print_json, time_text
-from rmqlite.requests.letters import Purged, PurgeRequest
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
+from rmqlite.requests.letters import EVERY_LETTER, Purged, PurgeRequest
 
 
 @with_options
 def purge(
     *,
     group: Group,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="TIME",
-            help="Only those that died before: '2026-11-20 10:00', epoch ms, or 7d for a week ago.",
-        ),
-    ] = None,
+    options: LetterOptions,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Show the letters again that the log still has.")
+        bool,
+        typer.Option(
+            "--restore", help="Show all purged letters of GROUP again that the log still has."
+        ),
     ] = False,
     how: ChangeOptions,
 ) -> None:
-    """Hide the dead letters of GROUP; --restore shows them again.
+    """Hide the dead letters of GROUP that match all options; --restore shows all of them again.
 
-    Only retention deletes them.  Exit code 1 if there was none.
+    Hidden letters are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
+    if there was none.
     """
     from rmqlite.client import AdminClient
 
     group = checked_group(group)
-    if until == "" or (until and restore):
-        raise typer.BadParameter("--until needs a time, and cannot be used with --restore")
     how.check_can_ask()
     with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        until_ms = past_ms("--until", until, BrokerView(admin))
-        found = admin.letters.purge(PurgeRequest(group, until_ms, restore, dry_run=True))
+        wanted = options.filter(BrokerView(admin))
+        if restore and wanted != EVERY_LETTER:
+            raise typer.BadParameter("--restore shows all letters, so it takes no filter")
+        request = PurgeRequest(group, restore=restore, filter=wanted)
+        found = admin.letters.purge(replace(request, dry_run=True))
         is_wanted = found.letters and not how.dry_run
-        if is_wanted and not how.yes and not _confirmed(group, until_ms, found, restore=restore):
+        if is_wanted and not how.yes and not _confirmed(request, found):
             raise typer.Exit(NOT_ALL)
         if is_wanted:
-            found = admin.letters.purge(PurgeRequest(group, until_ms, restore))
+            found = admin.letters.purge(request)
     if how.as_json:
         about = {"group": group, "restore": restore, "dry_run": how.dry_run}
         print_json(about | {"letters": found.letters, "open": found.open})
@@ -61,16 +60,22 @@ def purge(
         would = "would be " if how.dry_run else ""
         sys.stdout.write(f"{letters_text(found.letters)} {would}{done}{_open_text(found)}\n")
     if not found.letters:
-        note(f"nothing to {'restore' if restore else 'purge'} of group {group}")
+        verb = "restore" if restore else "purge"
+        note(f"nothing to {verb} of group {group}{_matching(request)}")
         raise typer.Exit(NOT_ALL)
 
 
-def _confirmed(group: str, until_ms: int | None, found: Purged, *, restore: bool) -> bool:
-    if not restore:
+def _confirmed(request: PurgeRequest, found: Purged) -> bool:
+    if not request.restore:
         note("the letters stay in the log until retention: --restore undoes this")
-    before = "" if until_ms is None else f", died before {time_text(until_ms)}"
-    what = f"{letters_text(found.letters)} of group {group}{before}{_open_text(found)}"
-    return is_confirmed(f"{'restore' if restore else 'purge'} {what}?")
+    verb = "restore" if request.restore else "purge"
+    which = f"{letters_text(found.letters)} of group {request.group}{_matching(request)}"
+    return is_confirmed(f"{verb} {which}{_open_text(found)}?")
+
+
+def _matching(request: PurgeRequest) -> str:
+    text = filter_text(request.filter)
+    return f" ({printable(text)})" if text else ""
 
 
 def _open_text(found: Purged) -> str:

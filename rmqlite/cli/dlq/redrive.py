@@ -24,8 +24,9 @@ from rmqlite.cli.job.redrive_jobs import (
     outcome_tree,
     print_over,
     print_samples,
+    print_topics,
 )
-from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
+from rmqlite.cli.letter_options import Group, LetterOptions, Rate, ToTopic, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
@@ -33,8 +34,6 @@ from rmqlite.cli.output.terminal import (
     is_confirmed,
     note,
     print_json,
-    print_two_line_table,
-    printable,
     to_tree,
 )
 from rmqlite.requests.redrive import (
@@ -43,7 +42,6 @@ from rmqlite.requests.redrive import (
     RedriveOutcome,
     RedrivePreview,
     RedriveSpec,
-    TopicCount,
 )
 
 Delay = Annotated[
@@ -79,7 +77,7 @@ JobId = Annotated[
 def redrive(
     *,
     group: Group,
-    options: DeadLetterOptions,
+    options: LetterOptions,
     to_topic: ToTopic = None,
     delay: Delay = None,
     level: Level = None,
@@ -132,24 +130,11 @@ def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run:
             samples = [outcome_tree(spec.group, each) for each in preview.samples]
             print_json(to_tree(preview) | {"dry_run": True, "samples": samples})
         return
-    if preview.topics:
-        rows = [
-            ((printable(each.topic), f"{each.count:,}"), printable(_groups_text(each)))
-            for each in preview.topics
-        ]
-        print_two_line_table(("TO TOPIC", "WOULD BE SENT"), rows)
+    print_topics(preview.topics)
     sys.stdout.write(f"{counts_text(preview, 'would be sent')}\n")
     refused = [each for each in preview.samples if each.outcome is RedriveOutcome.REFUSED]
     print_samples(spec.group, refused, preview.refused)
     _note_already(preview.already)
-
-
-def _groups_text(topic: TopicCount) -> str:
-    count = len(topic.groups) + topic.more_groups
-    if not count:
-        return "for no group yet"
-    more = [f"{topic.more_groups:,} more"] if topic.more_groups else []
-    return f"for group{'s' * (count > 1)} {', '.join([*topic.groups, *more])}"
 
 
 def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: BrokerView) -> bool:

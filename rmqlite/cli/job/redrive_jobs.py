@@ -33,6 +33,7 @@ from rmqlite.requests.redrive import (
     RedriveJob,
     RedrivenLetter,
     RedriveSpec,
+    TopicCount,
 )
 
 if TYPE_CHECKING:
@@ -151,6 +152,24 @@ def print_over(job: RedriveJob) -> None:
     state = f"{job.state.name.lower()}{after}"
     sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
     print_samples(job.spec.group, job.samples, job.refused)
+
+
+def print_topics(topics: Sequence[TopicCount]) -> None:
+    """Print how many messages would go to which topic, and which groups would get them."""
+    if topics:
+        rows = [
+            ((printable(each.topic), f"{each.count:,}"), printable(_groups_text(each)))
+            for each in topics
+        ]
+        print_two_line_table(("TO TOPIC", "WOULD BE SENT"), rows)
+
+
+def _groups_text(topic: TopicCount) -> str:
+    count = len(topic.groups) + topic.more_groups
+    if not count:
+        return "for no group yet"
+    more = [f"{topic.more_groups:,} more"] if topic.more_groups else []
+    return f"for group{'s' * (count > 1)} {', '.join([*topic.groups, *more])}"
 
 
 def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:

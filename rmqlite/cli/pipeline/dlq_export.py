@@ -26,7 +26,10 @@ Kind = Annotated[
     str, typer.Option("--kind", metavar="KIND", help="Only letters with this kind of reason.")
 ]
 Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Only letters with this in the reason.")
+    str,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Only letters with this in the reason or its kind."
+    ),
 ]
 Since = Annotated[
     str,

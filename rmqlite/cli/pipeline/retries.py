@@ -63,7 +63,8 @@ def retries(
         if options.report is not None:
             from rmqlite.spark.jobs.report import retries_report
 
-            write_report(retries_report(job.snapshot.text, tables), options.report)
+            named = tables | {"reasons": _with_rest_named(tables["reasons"])}
+            write_report(retries_report(job.snapshot.text, named), options.report)
         write(job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
@@ -128,9 +129,9 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         (
             _cut(row["consumer_group"]),
             row["failures"],
-            _cut(row["failure_kind"] or _rest(row["kinds"]), _REASON_CHARS_MAX),
+            _cut(row["failure_kind"], _REASON_CHARS_MAX),
         )
-        for row in tables["reasons"]
+        for row in _with_rest_named(tables["reasons"])
     ]
     print_table(("GROUP", "FAILURES", "REASON"), reasons, "Reasons, the most frequent first")
     levels = [
@@ -159,8 +160,13 @@ def _print_funnel(rows: list[dict[str, Any]]) -> None:
         print_table(head, outcomes, f"The outcome of each retry: {group}, messages of {topic}")
 
 
-def _rest(kinds: int) -> str:
-    return f"({kinds:,} other {'kind' if kinds == 1 else 'kinds'})"
+def _with_rest_named(reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of reasons(), also the one for the rest with a text as its kind."""
+    named = []
+    for row in reasons:
+        rest = f"({row['kinds']:,} other {'kind' if row['kinds'] == 1 else 'kinds'})"
+        named.append(row | {"failure_kind": row["failure_kind"] or rest})
+    return named
 
 
 def _cut(text: str | None, chars_max: int = _NAME_CHARS_MAX) -> str:

@@ -50,6 +50,7 @@ class RetryOptions(FailureOptions):
             tag=self.tag,
             origin_topic=self.topic,
             reason=self.reason,
+            kind=self.kind,
         )
 
 

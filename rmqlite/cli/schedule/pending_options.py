@@ -20,6 +20,7 @@ from rmqlite.cli.output.terminal import time_text
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import group_of, is_retry, retry_topic
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.schedule import PendingFilter
 
 DUE_OPTIONS: Final = ("--from", "--until")
@@ -93,14 +94,22 @@ class PendingOptions:
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Retries with this in the last reason, in any case.",
+            help="Retries with this in the last reason or its kind, in any case.",
         ),
     ] = None
-    message_id: str | None = None
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Retries whose last reason is of this kind, as rmqlite dlq list prints it.",
+        ),
+    ] = None
+    ids: list[str] | None = None
 
     def __post_init__(self) -> None:
         # In a script, --topic "$TOPIC" with an unset variable must not mean every topic.
-        if "" in dataclasses.astuple(self):
+        if "" in (*dataclasses.astuple(self), *(self.ids or ())):
             raise typer.BadParameter("an option of a filter is empty")
         if self.topic and self.group:
             raise typer.BadParameter("--topic and --group: give one of them")
@@ -141,19 +150,21 @@ class PendingOptions:
             from_ms,
             until_ms,
             self.key or "",
-            (self.message_id,) if self.message_id else (),
+            tuple(dict.fromkeys(self.ids or ())),
             origin_topic=self.origin_topic or "",
             tag=self.tag or "",
             reason=self.reason or "",
+            failure_kind=failure_kind(self.kind) if self.kind else "",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PendingListOptions(PendingOptions):
-    """One message of many may be listed by its id; a change takes ids as arguments."""
+    """Messages may be listed by their ids; a change takes ids as arguments."""
 
-    message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="This message id.")
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="This message id; can be repeated."),
     ] = None
 
 
@@ -177,6 +188,8 @@ def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
         yield f"sent to topic {wanted.origin_topic}"
     if wanted.reason:
         yield f"failed with {wanted.reason!r}"
+    if wanted.failure_kind:
+        yield f"failed for reasons of the kind {wanted.failure_kind!r}"
     if wanted.due_from_ms:
         yield f"due from {time_text(wanted.due_from_ms)} on"
     if wanted.due_until_ms is not None:

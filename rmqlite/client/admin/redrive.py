@@ -14,6 +14,8 @@ from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     NOTHING_SEEN,
+    ImportAnswer,
+    ImportRequest,
     JobAction,
     JobChange,
     OutcomesPage,
@@ -90,6 +92,13 @@ class RedriveAdmin:
     def set_rate(self, job_id: str, max_per_second: int) -> RedriveJob:
         """Limit the letters per second; 0 means no limit.  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.SET_RATE, max_per_second))
+
+    def import_letters(self, request: ImportRequest) -> ImportAnswer:
+        """Send letters from a file of `rmqlite dlq export`, each once; returns when it is on disk.
+
+        Those that the broker still has count as redriven.
+        """
+        return self._ask(rpcs.IMPORT_LETTERS, request)
 
     def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""

@@ -40,7 +40,7 @@ class LetterCalls(Part):
     @admin
     async def purge(self, request: PurgeRequest) -> Purged:
         """Hide a group's dead letters, or show them again."""
-        purged = self._broker.letters.dead.purge(request)
+        purged = await done_in_turns(self._broker.letters.purging.purge(request))
         await self._saved()
         return purged
 

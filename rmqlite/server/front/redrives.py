@@ -11,6 +11,8 @@ from dataclasses import replace
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.requests.redrive import (
+    ImportAnswer,
+    ImportRequest,
     JobChange,
     OutcomesPage,
     OutcomesQuery,
@@ -65,6 +67,14 @@ class RedriveCalls(Part):
         job = self._broker.redrive.change(change)
         await self._durable()
         return job
+
+    @admin
+    async def import_letters(self, request: ImportRequest) -> ImportAnswer:
+        """Send letters from a file, or say what would become of them."""
+        answer = self._broker.redrive.imports.run(request)
+        if not request.dry_run:
+            await self._durable()
+        return answer
 
     @view
     async def outcomes(self, query: OutcomesQuery) -> OutcomesPage:

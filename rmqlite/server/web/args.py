@@ -24,6 +24,8 @@ _MOMENT_RULE: Final = (
 )
 
 E = TypeVar("E", bound=enum.IntEnum)
+Kept = dict[str, str | tuple[str, ...]]
+"""Fields by name; a tuple is a field that was sent several times."""
 
 
 class Args:
@@ -108,6 +110,9 @@ class Args:
         return found
 
     def letter_filter(self, now_ms: int) -> LetterFilter:
+        if self.is_on("chosen") and not self.ids("id"):
+            # Without an id the filter would match every letter.
+            raise InvalidValue("id", "", "at least one chosen letter")
         return LetterFilter(
             topic=self.text("topic"),
             tag=self.text("tag"),
@@ -134,10 +139,16 @@ class Args:
             failure_kind=self.text("kind"),
         )
 
-    def kept(self, *names: str) -> dict[str, str]:
+    def kept(self, *names: str) -> Kept:
         """These fields as they were sent, without the empty ones, for a link or a form."""
-        return {name: self.text(name) for name in names if self.text(name)}
+        kept: Kept = {name: self.text(name) for name in names if self.text(name)}
+        if "id" in names and len(self.ids("id")) > 1:
+            kept["id"] = self.ids("id")
+        return kept
 
 
-LETTER_FIELDS: Final = ("topic", "tag", "key", "reason", "since", "until", "id")
-PENDING_FIELDS: Final = ("level", "topic", "from", "until", "key", "id", "origin", "tag", "reason")
+LETTER_FIELDS: Final = ("kind", "reason", "topic", "tag", "key", "id", "job", "since", "until")
+PENDING_FIELDS: Final = (
+    *("level", "topic", "from", "until", "key", "id"),
+    *("origin", "tag", "reason", "kind"),
+)

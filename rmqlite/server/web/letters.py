@@ -8,15 +8,21 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.requests.letters import Letter, LetterPage, LettersQuery, PurgeRequest
-from rmqlite.server.web.args import LETTER_FIELDS
+from rmqlite.requests.letters import (
+    EVERY_LETTER,
+    Letter,
+    LetterPage,
+    LettersQuery,
+    PurgeRequest,
+)
+from rmqlite.server.web.args import LETTER_FIELDS, Args
 from rmqlite.server.web.site import ROWS, Visit
 
-RETRY_FIELDS: Final = ("topic", "tag", "key", "reason", "id")
+RETRY_FIELDS: Final = ("kind", "reason", "topic", "tag", "key", "id")
 _CALLS_MAX: Final = 20
 _VIEWS: Final = ("all", "open")
 _ORDERS: Final = ("newest", "oldest")
-_PURGES: Final = ("until", "all", "restore")
+_PURGES: Final = ("purge", "restore")
 
 
 async def dead_groups(visit: Visit) -> Response:
@@ -53,32 +59,27 @@ async def dead_letters(visit: Visit) -> Response:
 
 
 async def purge_preview(visit: Visit) -> Response:
-    """The letters that a purge would hide or bring back, and the form that does it."""
-    request = replace(_purge(visit), dry_run=True)
+    """The number of letters that a purge would hide or bring back, and the form that does it."""
+    request = replace(_purge(visit.args, visit.now_ms), dry_run=True)
     purged = await visit.front.letters.purge(request)
-    return visit.page(
-        "purge.html",
-        asked=request,
-        purged=purged,
-        is_dry=True,
-        what=visit.args.one_of("what", _PURGES),
-    )
+    kept = visit.args.kept("group", "what", *LETTER_FIELDS)
+    for name in ("since", "until"):
+        # As an instant: it means the same however long somebody thinks.
+        if name in kept:
+            kept[name] = str(getattr(request.filter, f"{name}_ms"))
+    return visit.page("purge.html", asked=request, purged=purged, kept=kept)
 
 
 async def purge(visit: Visit) -> Response:
-    request = _purge(visit)
+    request = _purge(visit.form, visit.now_ms)
     purged = await visit.front.letters.purge(request)
-    what = visit.form.one_of("what", _PURGES)
-    return visit.page("purge.html", asked=request, purged=purged, is_dry=False, what=what)
+    return visit.page("purge.html", asked=request, purged=purged, kept={})
 
 
-def _purge(visit: Visit) -> PurgeRequest:
-    fields = visit.fields
-    group, what = fields.required("group"), fields.one_of("what", _PURGES)
-    if what != "until":
-        return PurgeRequest(group, restore=what == "restore")
-    fields.required("until")
-    return PurgeRequest(group, fields.moment_ms("until", visit.now_ms))
+def _purge(fields: Args, now_ms: int) -> PurgeRequest:
+    is_restore = fields.one_of("what", _PURGES) == "restore"
+    wanted = EVERY_LETTER if is_restore else fields.letter_filter(now_ms)
+    return PurgeRequest(fields.required("group"), restore=is_restore, filter=wanted)
 
 
 async def filled_letters(

@@ -35,6 +35,7 @@ _TOPICS_SHOWN: Final = 20
 
 async def form(visit: Visit) -> Response:
     group = visit.args.required("group")
+    visit.args.letter_filter(visit.now_ms)
     in_force = await visit.front.schedule.levels()
     return visit.page(
         "redrive_form.html",

@@ -28,7 +28,7 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.server.web import plots
-from rmqlite.server.web.args import PENDING_FIELDS
+from rmqlite.server.web.args import PENDING_FIELDS, Kept
 from rmqlite.server.web.letters import RETRY_FIELDS, filled_letters
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
@@ -49,7 +49,7 @@ class Change:
 
     action: ScheduleAction
     ids: tuple[str, ...]
-    kept: dict[str, str]
+    kept: Kept
     to_level: int
     topic: str
 

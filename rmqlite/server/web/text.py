@@ -126,8 +126,12 @@ def quoted(text: str) -> Markup:
 
 
 def url(path: str, values: Mapping[str, object] | None = None, **more: object) -> Markup:
-    """A link to a page of ours; values are quoted, empty ones are left out."""
-    pairs = [(name, str(each)) for name, each in {**(values or {}), **more}.items()]
+    """A link to a page of ours; values are quoted, empty ones are left out, tuples repeated."""
+    pairs = [
+        (name, str(each))
+        for name, value in {**(values or {}), **more}.items()
+        for each in (value if isinstance(value, tuple) else (value,))
+    ]
     query = urlencode([pair for pair in pairs if pair[1]], errors="surrogatepass")
     return Markup("{}").format(f"{path}?{query}" if query else path)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.log.raw_records import neighbours
@@ -22,18 +22,16 @@ from rmqlite.store.records.record import (
     TRANSACTION_TYPE,
 )
 
-_FIXED: Final = struct.Struct(">ii20xqi32xi8xi")
-"""Total size, magic, physical offset, sys flag, reconsume times, body length (see record.py)."""
+_FIXED: Final = struct.Struct(">ii20xqi44xi")
+"""Total size, magic, physical offset, sys flag, body length (see record.py)."""
 _ODD_TYPES: Final = BORN_HOST_V6 | STORE_HOST_V6
 assert _FIXED.size == HEAD.size
-Tail: TypeAlias = tuple[bytes, int]
-"""A record's property string, and its reconsume times."""
 
 
 def property_strings(
     entries: Sequence[Entry], read: Callable[[int, int], bytes]
-) -> Iterator[Tail | None]:
-    """The properties of each entry's record, in order; None for an unusual record.
+) -> Iterator[bytes | None]:
+    """The property string of each entry's record, in order; None for an unusual record.
 
     read(physical offset, size) returns bytes of the log; neighbours are read together.
     """
@@ -43,11 +41,11 @@ def property_strings(
             yield _properties(data, offset - base, offset, size)
 
 
-def _properties(data: bytes, at: int, physical_offset: int, size: int) -> Tail | None:
+def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes | None:
     end = at + size
     if len(data) < end or size < _FIXED.size:
         return None
-    own_size, magic, own_offset, sys_flag, times, body_length = _FIXED.unpack_from(data, at)
+    own_size, magic, own_offset, sys_flag, body_length = _FIXED.unpack_from(data, at)
     if own_size != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
         return None
     # IPv6 headers are longer; a rolled-back record may be a repaired place.
@@ -59,4 +57,4 @@ def _properties(data: bytes, at: int, physical_offset: int, size: int) -> Tail |
     begin = topic + 3 + data[topic]
     if begin > end or begin + (data[begin - 2] << 8 | data[begin - 1]) != end:
         return None
-    return data[begin:end], times
+    return data[begin:end]

@@ -1051,16 +1051,18 @@ class ListDeadLetterGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[DeadLetterGroup, _Mapping]]] = ...) -> None: ...
 
 class PurgeDeadLettersRequest(_message.Message):
-    __slots__ = ("group", "until_ms", "restore", "dry_run")
+    __slots__ = ("group", "until_ms", "restore", "dry_run", "filter")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     group: str
     until_ms: int
     restore: bool
     dry_run: bool
-    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ...) -> None: ...
+    filter: LetterFilter
+    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ...) -> None: ...
 
 class PurgeDeadLettersResponse(_message.Message):
     __slots__ = ("letters", "open")
@@ -1317,6 +1319,44 @@ class ChangeRedriveJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _ClassVar[int]
     job: RedriveJob
     def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
+
+class ImportedLetter(_message.Message):
+    __slots__ = ("queue_id", "queue_offset", "offset_message_id", "store_timestamp_ms", "properties", "body")
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str
+    store_timestamp_ms: int
+    properties: bytes
+    body: bytes
+    def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., properties: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class ImportLettersRequest(_message.Message):
+    __slots__ = ("group", "letters", "to_topic", "to_group", "dry_run")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    TO_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TO_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    letters: _containers.RepeatedCompositeFieldContainer[ImportedLetter]
+    to_topic: str
+    to_group: bool
+    dry_run: bool
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[_Iterable[_Union[ImportedLetter, _Mapping]]] = ..., to_topic: _Optional[str] = ..., to_group: bool = ..., dry_run: bool = ...) -> None: ...
+
+class ImportLettersResponse(_message.Message):
+    __slots__ = ("letters", "topics")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicCount]
+    def __init__(self, letters: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ...) -> None: ...
 
 class ListRedriveOutcomesRequest(_message.Message):
     __slots__ = ("job_id", "outcomes", "cursor", "max_letters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlencode
 
 import pytest
 
@@ -10,7 +11,6 @@ from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupChange, OffsetsCommit
-from rmqlite.requests.letters import PurgeRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
 from rmqlite.requests.topics import Queue
@@ -19,9 +19,12 @@ from rmqlite.server.web.site import Site
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, breaking, served
+from tests.support.letters import dead_letters as dead_in
+from tests.support.letters import purge
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
+CHOOSE = "Choose this letter"
 ACTIONS = [
     ("cancel", "cancelled", 0),
     ("fire", "delivered now", 0),
@@ -145,16 +148,20 @@ def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest)
     assert left.topic == retry_topic("other")
 
 
-@pytest.mark.parametrize("what", ["all", "until"])
-def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderTest) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "gone"), [("", 7), ("&until=-5s", 4), ("&kind=HTTP+503", 3)], ids=str
+)
+def test_letters_are_purged_and_brought_back(
+    wanted: str, gone: int, under_test: BrokerUnderTest
+) -> None:
     """The dry run counts the open letters; nothing is deleted."""
     dead_letters(under_test, 4)
     under_test.clock.forward(10_000)
-    dead_letters(under_test, 3)
-    gone = 7 if what == "all" else 4
+    dead_letters(under_test, 3, reason="HTTP 503")
 
     async def scenario(browser: Browser) -> None:
-        dry = await browser.get(f"/dead/purge?group={GROUP}&what={what}&until=-5s")
+        listed = await browser.get(f"/dead/letters?group={GROUP}{wanted}")
+        dry = await browser.get(listed.link("/dead/purge?"))
         assert f"{gone} letters of {GROUP}" in dry.text
         assert f"would be hidden, {gone} of them open" in dry.text
         # The time is said as an instant: it means the same however long somebody thinks.
@@ -167,8 +174,26 @@ def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderT
         await browser.send("/dead/purge", back.fields())
 
     browse(under_test, scenario)
-    restored = under_test.broker.letters.dead.purge(PurgeRequest(GROUP, dry_run=True))
+    restored = purge(under_test, dry_run=True)
     assert restored.letters == 7
+
+
+def test_chosen_letters_are_purged_and_no_others(under_test: BrokerUnderTest) -> None:
+    """The boxes of a list: without one that is ticked nothing happens."""
+    dead_letters(under_test, 4)
+
+    async def scenario(browser: Browser) -> None:
+        chosen = [("group", GROUP), ("chosen", "1"), ("id", f"%DLQ%{GROUP}:0:2")]
+        dry = await browser.get(f"/dead/purge?{urlencode(chosen)}")
+        assert f"1 letter of {GROUP} would be hidden, 1 of them open" in dry.text
+        assert "was hidden" in (await browser.send("/dead/purge", dry.fields())).text
+        none = await browser.get(f"/dead/purge?{urlencode(chosen[:2])}")
+        assert none.status == 400
+        assert "at least one chosen letter" in none.text
+
+    browse(under_test, scenario)
+    left = [each.queue_offset for each in dead_in(under_test)]
+    assert left == [0, 1, 3]
 
 
 def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> None:
@@ -224,6 +249,57 @@ def test_a_redrive_goes_back_to_the_group_unless_a_topic_is_chosen(
             assert (await browser.get(f"/redrive/preview?group={GROUP}&{wrong}")).status == 400
         job = await browser.send("/redrive", back.fields())
         assert f"To group {GROUP} only" in job.text
+
+    browse(under_test, scenario)
+
+
+def test_a_jobs_page_says_what_became_of_its_messages(under_test: BrokerUnderTest) -> None:
+    """Sent is not repaired: what is dead again is one click away."""
+    dead_letters(under_test, 3)
+
+    async def scenario(browser: Browser) -> None:
+        dry = await browser.get(f"/redrive/preview?group={GROUP}")
+        job_id = dict(dry.fields())["job_id"]
+        page = await browser.send("/redrive", dry.fields())
+        while "Redrive of shop done" not in page.text:
+            page = await browser.get(f"/job?id={job_id}")
+        assert "Consumed 0 Waiting again 3" in page.text
+        first, second, _ = under_test.messages(retry_topic(GROUP))
+        again = SendBackRequest(GROUP, first.physical_offset, delay_level=-1, reason="HTTP 503")
+        under_test.broker.send_back(again)
+        progress = {Queue(retry_topic(GROUP), 0): second.queue_offset + 1}
+        under_test.broker.commit_offsets(OffsetsCommit(GROUP, progress))
+        under_test.sync()
+        page = await browser.get(f"/job?id={job_id}")
+        assert "Consumed 1 Waiting again 1" in page.text
+        assert "Dead again 1" in page.text
+        listed = await browser.get(page.link("/dead/letters?group=shop&job="))
+        assert "1 letter on this page" in listed.text
+        assert "HTTP 503" in listed.text
+
+    browse(under_test, scenario)
+
+
+def test_chosen_letters_are_redriven_and_no_others(under_test: BrokerUnderTest) -> None:
+    """With no box ticked the filter would match all: that is refused."""
+    dead_letters(under_test, 5)
+
+    async def scenario(browser: Browser) -> None:
+        listed = await browser.get(f"/dead/letters?group={GROUP}")
+        boxes = [a["value"] for _, a in listed.elements if a.get("aria-label") == CHOOSE]
+        assert boxes == [f"%DLQ%{GROUP}:0:{offset}" for offset in (4, 3, 2, 1, 0)]
+        hidden = [("group", GROUP), ("chosen", "1")]
+        ids = [("id", boxes[1]), ("id", boxes[3])]
+        form = await browser.get(f"/redrive?{urlencode(hidden + ids)}")
+        assert [(n, v) for n, v in form.fields() if n == "id"] == ids
+        dry = await browser.get(f"/redrive/preview?{urlencode(hidden + ids)}")
+        assert f"2 letters of {GROUP} would be sent" in dry.text
+        job = await browser.send("/redrive", dry.fields())
+        assert f"{boxes[1]}, {boxes[3]}" in job.text
+        for path in ("/redrive", "/redrive/preview"):
+            none = await browser.get(f"{path}?{urlencode(hidden)}")
+            assert none.status == 400
+            assert "at least one chosen letter" in none.text
 
     browse(under_test, scenario)
 

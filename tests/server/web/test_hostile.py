@@ -17,8 +17,8 @@ from tests.support.web_letters import GROUP, HOSTILE, INVALID_UTF8, dead_letters
 ELEMENTS = frozenset(
     """html head meta title link script body a header nav span p main footer h1 h2 h3 section div
     dl dt dd ul ol li table thead tbody tr th td small strong em time form fieldset legend label
-    input select option button pre code details summary progress figure figcaption svg rect line
-    noscript""".split()  # noqa: SIM905 - a list of words is read as one
+    input select datalist option button pre code details summary progress figure figcaption svg rect
+    line noscript""".split()  # noqa: SIM905 - a list of words is read as one
 )
 """The elements of our templates; an image is not among them."""
 UNSEEN = re.compile(
@@ -56,10 +56,10 @@ def test_a_letter_is_shown_and_not_obeyed(
         record = await browser.get(listed.link("/record?id=") + f"&as={view}")
         paths = ["/", "/dead", "/groups", f"/group?name={GROUP}", listed.link("/message?id=")]
         paths.append(f"/redrive/preview?group={GROUP}")
-        link = (await browser.get("/dead")).link("/dead/letters?group=shop&reason=")
-        by_reason = await browser.get(link)
-        assert "1 letter on this page" in by_reason.text
-        check_inert(by_reason, of_fields=by_reason.attributes("input", "value"))
+        link = (await browser.get("/dead")).link("/dead/letters?group=shop&kind=")
+        by_kind = await browser.get(link)
+        assert "1 letter on this page" in by_kind.text
+        check_inert(by_kind, of_fields=by_kind.attributes("input", "value"))
         for page in [listed, record, *[await browser.get(path) for path in paths]]:
             assert page.status == 200
             check_inert(page)

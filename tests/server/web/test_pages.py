@@ -215,7 +215,7 @@ def test_dead_letters_are_counted_filtered_and_looked_at(under_test: BrokerUnder
     async def scenario(browser: Browser) -> None:
         groups = await browser.get("/dead")
         assert "Letters 62 Open 62" in groups.text
-        listed = await browser.get(groups.link("/dead/letters?group=shop&reason="))
+        listed = await browser.get(groups.link("/dead/letters?group=shop&kind=KeyError"))
         assert "60" not in listed.text.partition("letters on this page")[0][-4:]
         assert "50 letters on this page" in listed.text
         few = await browser.get("/dead/letters?group=shop&reason=http")
@@ -225,6 +225,49 @@ def test_dead_letters_are_counted_filtered_and_looked_at(under_test: BrokerUnder
         assert '{ "n": 1 }' in letter.text
 
     browse(under_test, scenario)
+
+
+def test_a_click_on_a_kind_lists_exactly_its_letters(under_test: BrokerUnderTest) -> None:
+    """The number beside it is the number behind it: also for no reason, and after a redrive."""
+    counts = {
+        "no answer within {} s": 64,
+        "HTTP 503": 7,
+        "": 6,
+        "order {} is locked by {}": 5,
+        "KeyError: 'address'": 4,
+        "no route to 10.0.0.{}": 3,
+        "disk full": 2,
+    }
+    for reason, count in counts.items():
+        for number in range(count):
+            dead_letters(under_test, 1, reason=reason.format(number + 1, number * 7))
+
+    async def scenario(browser: Browser) -> None:
+        groups = await browser.get("/dead")
+        assert "64 no answer within # s" in groups.text
+        assert "6 (no reason)" in groups.text
+        assert "5 of 2 other kinds" in groups.text
+        shown = [each for each in groups.attributes("a", "href") if "kind=" in each]
+        assert [await count_letters(browser, path) for path in shown] == [64, 7, 6, 5, 4]
+        dry = await browser.get(f"/redrive/preview?{shown[0].partition('?')[2]}")
+        assert f"64 letters of {GROUP} would be sent" in dry.text
+        await browser.send("/redrive", dry.fields())
+        await browser.get("/dead")
+        assert await count_letters(browser, shown[0]) == 0
+        assert await count_letters(browser, shown[1]) == 7
+
+    browse(under_test, scenario)
+
+
+async def count_letters(browser: Browser, path: str) -> int:
+    """The letters of a list, on all its pages."""
+    count = 0
+    while path:
+        page = await browser.get(path)
+        assert page.status == 200
+        count += len([h for h in page.attributes("a", "href") if h.startswith("/record?id=")])
+        path = next((a["href"] for _, a in page.elements if a.get("rel") == "next"), "")
+    return count
 
 
 def test_retries_are_listed_with_when_and_why(under_test: BrokerUnderTest) -> None:

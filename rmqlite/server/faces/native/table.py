@@ -66,6 +66,7 @@ def methods_of(front: Front) -> Methods:
         rpcs.GET_REDRIVE_JOB: _of(redrives.get),
         rpcs.LIST_REDRIVE_JOBS: _of_nothing(redrives.all),
         rpcs.CHANGE_REDRIVE_JOB: _of(redrives.change),
+        rpcs.IMPORT_LETTERS: _of(redrives.import_letters),
         rpcs.LIST_REDRIVE_OUTCOMES: _of(redrives.outcomes),
         rpcs.GET_LOG_SNAPSHOT: _of(log.snapshot),
         rpcs.READ_LOG: _of(log.read),

@@ -41,5 +41,5 @@ document.addEventListener("htmx:afterOnLoad", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (!event.target.matches("input[data-all]")) return;
-  for (const each of event.target.form.querySelectorAll("input[name=ids]")) each.checked = event.target.checked;
+  for (const each of event.target.form.querySelectorAll(".tick input")) each.checked = event.target.checked;
 });

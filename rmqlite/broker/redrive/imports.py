@@ -1,0 +1,177 @@
+"""Sends letters that come from a file of dlq export, each once: repaired bodies, old letters.
+
+They are judged and made as a job's are.  A letter that this broker still has, and that was
+sent from the file, counts as redriven: a record says so behind the messages of its call.  If a
+crash takes that record and leaves messages, the same call again finds them in the log by their
+ids, sends none twice, and writes the record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from rmqlite.broker.appending import Appending
+from rmqlite.broker.finding.finding import offset_in
+from rmqlite.broker.finding.letter_reading import SeenWhole
+from rmqlite.broker.finding.matching import has_offset_id
+from rmqlite.broker.finding.outcome import outline_at
+from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged
+from rmqlite.broker.redrive.messages import RedrivenMessages
+from rmqlite.broker.redrive.preview import ReadersOf, with_groups
+from rmqlite.broker.redrive.records import JobProgress, imported_record
+from rmqlite.broker.redrive.redriven import IMPORTED
+from rmqlite.broker.retention import Retention
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.clock import Clock
+from rmqlite.errors import InvalidValue
+from rmqlite.message import pack_host
+from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
+from rmqlite.requests.redrive import (
+    IMPORT_LETTERS_MAX,
+    ImportAnswer,
+    ImportedLetter,
+    ImportRequest,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedriveSpec,
+)
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.records.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
+from rmqlite.store.records.stored import Record
+
+_HOST: Final = pack_host("127.0.0.1:0")
+_TWICE: Final = "the call has this letter twice"
+"""The reason why the second one is left out."""
+
+
+class Imports:
+    """Imports into one broker; an answer may be sent when the log is durable up to its end."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        clock: Clock,
+        retention: Retention,
+        appending: Appending,
+        jobs: RedriveJobs,
+        judge: Judge,
+        messages: RedrivenMessages,
+        check: Callable[[RedriveSpec], None],
+        readers_of: ReadersOf,
+    ) -> None:
+        """check: raises the errors of a redrive with this spec."""
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._retention = retention
+        self._appending = appending
+        self._jobs = jobs
+        self._judge = judge
+        self._messages = messages
+        self._check = check
+        self._readers_of = readers_of
+
+    def run(self, request: ImportRequest) -> ImportAnswer:
+        """Send the letters of one call, or judge them only.
+
+        Raises InvalidValue, InvalidName, GroupUnknown, TopicUnknown, PermissionMissing, DiskFull,
+        Overloaded, StoreUnavailable; then none is sent.
+        """
+        spec = RedriveSpec(request.group, to_topic=request.to_topic, to_group=request.to_group)
+        self._check(spec)
+        if not 1 <= len(request.letters) <= IMPORT_LETTERS_MAX:
+            raise InvalidValue("letters", len(request.letters), f"1 to {IMPORT_LETTERS_MAX}")
+        found, known = self._judged(spec, request.letters)
+        sent = [each for _, each in found if each.outcome is RedriveOutcome.SENT]
+        if not request.dry_run:
+            self._retention.check_room(is_send=False)
+            self._put(spec, sent, known)
+        letters = [RedrivenLetter(queue_id, *each[:2], *each[2:5]) for queue_id, each in found]
+        topics = Counter(each.topic for each in sent)
+        return ImportAnswer(tuple(letters), with_groups(topics, self._readers_of))
+
+    # ---- inside
+
+    def _judged(
+        self, spec: RedriveSpec, letters: Sequence[ImportedLetter]
+    ) -> tuple[list[tuple[int, Judged]], dict[int, CompletedOffsets]]:
+        """Queue id and judgement of each letter; and this broker's letters that are sent by now."""
+        kept = JobProgress.begun(IMPORTED, spec, (), self._clock.now_ms())
+        found: list[tuple[int, Judged]] = []
+        known: dict[int, CompletedOffsets] = {}
+        places: set[tuple[int, int]] = set()
+        records: dict[tuple[int, bool], list[SeenWhole]] = {}
+        for each in letters:
+            place = each.queue_id, each.queue_offset
+            if place in places:
+                twice = Judged(each.queue_offset, RedriveOutcome.ALREADY, "", "", _TWICE)
+                found.append((each.queue_id, twice))
+                continue
+            places.add(place)
+            key = each.queue_id, self._is_here(kept.topic, each)
+            seen = SeenWhole(each.queue_offset, _record(kept.topic, each))
+            records.setdefault(key, []).append(seen)
+        for (queue_id, is_here), several in records.items():
+            judged = self._judge.judged(kept, queue_id, several, is_known=is_here)
+            found += [(queue_id, each) for each in judged]
+            for outcome in judged if is_here else ():
+                is_found = outcome.outcome is RedriveOutcome.ALREADY and outcome.why == NO_JOB
+                if is_found or outcome.outcome is RedriveOutcome.SENT:
+                    sent = known.setdefault(queue_id, CompletedOffsets())
+                    sent.add(outcome.queue_offset, outcome.queue_offset + 1)
+        return found, known
+
+    def _is_here(self, topic: str, letter: ImportedLetter) -> bool:
+        """Is it still a letter of this broker?  Another broker's may have the same place."""
+        physical_offset = offset_in(letter.offset_message_id)
+        head = None if physical_offset is None else outline_at(self._store, physical_offset)
+        return (
+            head is not None
+            and (head.topic, head.queue_id, head.queue_offset)
+            == (topic, letter.queue_id, letter.queue_offset)
+            and has_offset_id(head, letter.offset_message_id)
+        )
+
+    def _put(
+        self, spec: RedriveSpec, sent: list[Judged], known: Mapping[int, CompletedOffsets]
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        records: list[NewRecord] = self._messages.records(sent, 0, now_ms)
+        topic = dlq_topic(spec.group)
+        if known:
+            self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
+            records.append(imported_record(topic, known, now_ms))
+        if records:
+            self._appending.append(records)
+        if known:
+            self._jobs.keep_imported(topic, known)
+
+
+def _record(topic: str, letter: ImportedLetter) -> Record:
+    """A letter as if it lay in the log, with the file's body."""
+    body, properties = letter.body, letter.properties
+    head = Head(
+        size=OVERHEAD_BYTES + len(topic) + len(body) + len(properties),
+        body_crc=body_crc(body),
+        queue_id=letter.queue_id,
+        flag=0,
+        queue_offset=letter.queue_offset,
+        physical_offset=0,
+        sys_flag=0,
+        born_timestamp_ms=letter.store_timestamp_ms,
+        born_host=_HOST,
+        store_timestamp_ms=letter.store_timestamp_ms,
+        store_host=_HOST,
+        reconsume_times=0,
+        completes=0,
+        body_position=0,
+        body_end=len(body),
+        topic=topic,
+        properties=properties,
+    )
+    return Record(head, body)
