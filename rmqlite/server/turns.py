@@ -66,6 +66,12 @@ async def let_others() -> None:
         await asyncio.sleep(0)
 
 
+async def next_slice() -> None:
+    """Let others, and return in a pass in which no other call does a later slice."""
+    await let_others()
+    await _slices().turn()
+
+
 async def set_or_late(event: asyncio.Event, seconds: float) -> None:
     """Wait for an event; set it after this time if nobody else does."""
     timer = asyncio.get_running_loop().call_later(seconds, event.set)
@@ -83,8 +89,7 @@ async def done_in_turns(steps: Steps[T]) -> T:
         except StopIteration as end:
             answer: T = end.value
             return answer
-        await let_others()
-        await _slices().turn()
+        await next_slice()
 
 
 def _slices() -> Gate:

@@ -11,7 +11,7 @@ from rmqlite.requests.figures import QueueTimes, Taken
 from rmqlite.server.faces.remoting.administration.large_bodies import BYTES_MAX, large_body
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.front.front import Front
-from rmqlite.server.turns import let_others
+from rmqlite.server.turns import next_slice
 from rmqlite.wire.remoting.bodies.queues import DelayOffsets, GroupOffsets, MessageQueue
 from rmqlite.wire.remoting.bodies.stats import (
     BrokerConsumeStats,
@@ -86,11 +86,11 @@ class Offsets:
                 )
             if done >= QUEUES_A_STEP:
                 done = 0
-                await let_others()
+                await next_slice()
         head, _, tail = write_body(BrokerConsumeStats(self._address, (), behind)).partition(b"[]")
-        await let_others()
+        await next_slice()
         body = b"".join([head, b"[", *parts, b"]", tail])
-        await let_others()
+        await next_slice()
         return call.command.answer(ResponseCode.SUCCESS, body=body)
 
     async def all(self, call: Call) -> Command:
@@ -102,7 +102,7 @@ class Offsets:
             done += _GROUP + sum(map(len, by_topic.values()))
             if done >= OFFSETS_A_STEP:
                 done = 0
-                await let_others()
+                await next_slice()
         body = await large_body(GroupOffsets({}), "offset_table", entries)
         return call.command.answer(ResponseCode.SUCCESS, body=body)
 
