@@ -54,7 +54,7 @@ class Purging:
         Raises GroupUnknown, InvalidValue, StoreUnavailable.
         """
         group, wanted = request.group, request.filter
-        if request.until_ms is not None:
+        if wanted == EVERY_LETTER:
             wanted = replace(wanted, until_ms=request.until_ms)
         check_filter(wanted)
         if request.restore:

@@ -6,7 +6,9 @@ Looking never consumes.  A long list comes page by page, each page when it is ne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from rmqlite.client.channel import Connection
 from rmqlite.declared_types.checks import check_public_arguments
@@ -24,6 +26,9 @@ from rmqlite.requests.letters import (
 )
 from rmqlite.requests.paging import pages
 from rmqlite.wire import rpcs
+
+BEFORE_ALL_MS: Final = 1
+"""No letter died before."""
 
 
 @check_public_arguments()
@@ -82,6 +87,9 @@ class LetterAdmin:
 
         Only retention deletes them.  Raises GroupUnknown.
         """
+        if request.filter != EVERY_LETTER:
+            # An older broker knows no filter: to it the request is about no letter, not about all.
+            request = replace(request, until_ms=BEFORE_ALL_MS)
         return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
 
     def _all(
