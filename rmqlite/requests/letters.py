@@ -195,8 +195,8 @@ class DeadLetterGroup:
 class PurgeRequest:
     """Hide the letters of a group that match: they are no longer listed, counted or redriven.
 
-    until_ms: of older clients, which have no filter: the same as filter.until_ms.  restore: show all letters again that
-    the log still has; without a filter.  dry_run: only count.
+    until_ms: of older clients, which have no filter: the same as filter.until_ms.  restore: show
+    all letters again that the log still has; without a filter.  dry_run: only count.
     """
 
     group: str
