@@ -280,7 +280,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
         READERS,
         tuple(
             ImportedLetter(
-                0, 1_000_000 + 100 * at._number + n, "", 0, LETTER_PROPERTIES, b"x" * 5_000
+                0, 1_000_000 + 100 * at._number + n, "", 0, LETTER_PROPERTIES, b"x" * 40_000
             )
             for n in range(100)
         ),
