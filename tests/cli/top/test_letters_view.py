@@ -108,3 +108,11 @@ def test_members_are_listed_with_what_they_read() -> None:
     assert lines[2].split("  ")[0] == "10.0.0.1@77"
     assert lines[2].endswith("orders A || B  5.0s ago")
     assert texts(members_table(None, NOW_MS))[1] == "no members"
+
+
+def test_a_kind_of_reasons_is_a_filter() -> None:
+    """It has blanks, so it is all that follows."""
+    kind = "no answer within # s"
+    wanted = LetterFilter(topic="orders", reason="late", failure_kind=kind)
+    assert filter_of(f"topic=orders late kind={kind}") == wanted
+    assert filter_of("kind=no answer within 30 s") == LetterFilter(failure_kind=kind)

@@ -12,6 +12,7 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.troubles import why
 from rmqlite.errors import RmqliteError
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import (
     DeadLetterGroup,
@@ -26,7 +27,7 @@ LOADED_MAX: Final = 2_000
 """The most letters loaded of a list; a filter finds the others."""
 _DAY_MS: Final = 86_400_000
 _FIELDS: Final = ("topic", "tag", "key")
-FILTER_HELP: Final = "topic=T tag=T key=K id=ID, other words: part of the reason"
+FILTER_HELP: Final = "topic=T tag=T key=K id=ID kind=KIND, other words: part of the reason"
 _REASON_LEAST: Final = 30
 """The width of a reason that is more useful than a key or a tag."""
 
@@ -59,8 +60,12 @@ _DEAD: Final = (
 
 
 def filter_of(text: str) -> LetterFilter:
-    """The filter of a typed text: name=value for a field, other words are part of the reason."""
-    fields: dict[str, Any] = {}
+    """The filter of a typed text: name=value for a field, other words are part of the reason.
+
+    A kind of reasons has blanks: it is all that follows kind=.
+    """
+    text, _, kind = f" {text}".partition(" kind=")
+    fields: dict[str, Any] = {"failure_kind": failure_kind(kind)} if kind.strip() else {}
     ids, reason = [], []
     for word in text.split():
         name, _, value = word.partition("=")
@@ -141,6 +146,8 @@ def reasons_line(dead: DeadLetterGroup | None, width: int) -> Line:
     for each in dead.reasons:
         parts.append(Part(f"  {each.count:,} "))
         parts.append(Part(printable(each.reason) or "(none given)"))
+    if dead.rest_letters:
+        parts.append(Part(f"  {dead.rest_letters:,} others"))
     return cut(tuple(parts), width)
 
 
