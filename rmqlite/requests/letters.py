@@ -61,8 +61,8 @@ class LetterFilter:
     reason: part of the last failure's reason or of its kind, in upper or lower case.
     since_ms <= time of the last failure < until_ms; None means no end.  ids: any of these, at
     most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the letter
-    itself, or its place such as billing:0:17.  failure_kind: the kind of the last failure's
-    reason (failure_kinds.py).  job_id: its message was sent by this redrive job.
+    itself, or its place such as billing:0:17.  failure_kind: the kind of the reason
+    that is shown (failure_kinds.py).  job_id: its message was sent by this redrive job.
     """
 
     topic: str = ""
@@ -90,8 +90,7 @@ class Letter:
     since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
     letter, its failure times are store timestamps and its reason is empty.
     max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
-    the group's.  failure_kind: the kind of reason; that of no reason if the last failure gave
-    none, and reason is of an earlier one.
+    the group's.  failure_kind: the kind of reason.
     """
 
     group: str
