@@ -13,7 +13,7 @@ from rmqlite.cli.dlq.records import message_at
 from rmqlite.cli.letter_options import checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint
 from rmqlite.cli.output.bodies import shown
-from rmqlite.cli.output.letter_text import letter_tree, parse_place, place_text, redriven_text
+from rmqlite.cli.output.letter_text import letter_tree, place_text, redriven_text
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
@@ -26,7 +26,8 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery
+from rmqlite.names import group_of, is_dlq
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery, Place
 from rmqlite.requests.paging import pages
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def _found(
     admin: AdminClient, endpoint: str, name: str, group: str
 ) -> tuple[Letter | None, StoredMessage]:
     """The letter (None if it was purged) and its record; without one the command ends."""
-    place = parse_place(name)
-    if place is None:
+    place = Place.read(name)
+    died_in = group_of(place.topic) if place and is_dlq(place.topic) else None
+    if place is None or died_in is None:
         letter = _letter(_letters(admin, name, group), name)
         return letter, admin.message_at(letter.offset_message_id).message
     from rmqlite.client.raw import RawReader
@@ -95,13 +97,13 @@ def _found(
     why = ""
     with RawReader(endpoint) as reader:
         try:
-            message = message_at(reader, *place)
+            message = message_at(reader, died_in, *place[1:])
         except (TopicUnknown, QueueUnknown, OffsetGone, InvalidValue) as error:
             message, why = None, f": {error}"
     if message is None:
         note(f"no dead letter at {name}{why}")
         raise typer.Exit(NOT_ALL)
-    named = _letters(admin, message.offset_message_id, place[0])
+    named = _letters(admin, message.offset_message_id, died_in)
     at = (message.queue_id, message.queue_offset)
     here = [each for each in named if (each.queue_id, each.queue_offset) == at]
     return (here[0] if here else None), message

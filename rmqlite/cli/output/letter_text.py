@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from typing import Any, Final
+from typing import Any
 
 from rmqlite.cli.output.terminal import printable
-from rmqlite.names import DLQ_PREFIX
 from rmqlite.requests.letters import Letter
-
-_PLACE: Final = re.compile(rf"(?:{DLQ_PREFIX})?([%|a-zA-Z0-9_-]+):([0-9]{{1,9}}):([0-9]{{1,18}})")
 
 
 def place_text(letter: Letter) -> str:
     """GROUP:QUEUE:OFFSET, which never names another dead letter."""
     return f"{letter.group}:{letter.queue_id}:{letter.queue_offset}"
-
-
-def parse_place(text: str) -> tuple[str, int, int] | None:
-    """The inverse, also for the property REDRIVEN_FROM; None for any other text."""
-    found = _PLACE.fullmatch(text)
-    return (found[1], int(found[2]), int(found[3])) if found else None
 
 
 def reason_line(reason: str) -> str:
