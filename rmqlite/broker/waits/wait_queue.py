@@ -9,8 +9,10 @@ by bisection, so memory does not grow with the number of pending messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rmqlite.broker.steps import Steps
@@ -88,6 +90,26 @@ class WaitQueue:
             return self.runs[0].head_due_ms
         return min((run.head_due_ms for run in self.runs), default=None)
 
+    def due(self, now_ms: int) -> Iterator[PendingPlace]:
+        """The pending messages that are due, in due order.  Raises StoreUnavailable."""
+        runs = [self.places(run, run.cursor) for run in self._due_runs(now_ms)]
+        places = runs[0] if len(runs) == 1 else merge(*runs)
+        return takewhile(lambda place: place.due_ms <= now_ms, places)
+
+    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
+        """The first of due() as far as they are neighbours in the queue: queue offset and end.
+
+        The last of them may be due later.  None: nothing is due, or they are no neighbours.
+        """
+        runs = self._due_runs(now_ms)
+        if len(runs) != 1:
+            return None
+        first = runs[0].cursor
+        return first, self.completed.open_until(first, min(runs[0].end, first + count_max))
+
+    def _due_runs(self, now_ms: int) -> list[Run]:
+        return [run for run in self.runs if run.head_due_ms <= now_ms]
+
     def places(self, run: Run, queue_offset: int) -> Iterator[PendingPlace]:
         """The pending messages of a run from a queue offset on, in due order."""
         number, completed = self.id, self.completed
@@ -147,8 +169,11 @@ class WaitQueue:
             self.completed.add(0, self.queue.min_offset)
             self.advance()
 
-    def advance(self) -> None:
-        """Move every run on to its first open queue offset; remove a run that has none."""
+    def advance(self, _completed: Iterable[tuple[int, int]] = ()) -> None:
+        """Note that messages were completed: due time and queue offset of each.
+
+        Every run moves on to its first open queue offset; a run that has none is removed.
+        """
         for run in list(self.runs):
             cursor = self.completed.next_open(run.cursor)
             if cursor == run.cursor:
