@@ -137,8 +137,8 @@ class _Server:
     def appended(self, topic: str, queue_id: int) -> None:
         self._commit.appended(topic, queue_id)
 
-    def due_sooner(self) -> None:
-        self._delivery.due_sooner()
+    def due_sooner(self, wait_queue: int) -> None:
+        self._delivery.due_sooner(wait_queue)
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
