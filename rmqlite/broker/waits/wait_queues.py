@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqlite.broker.waits.lateness import Lateness
-from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
@@ -95,4 +95,4 @@ class WaitQueues:
         queue = self._store.queue(*queue_of(number))
         assert queue is not None, "a wait queue is made when its queue has its first message"
         completed = self._store.progress.of(number)
-        self._queues[number] = WaitQueue(number, queue, completed)
+        self._queues[number] = LevelQueue(number, queue, completed)
