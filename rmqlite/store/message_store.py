@@ -107,14 +107,12 @@ class MessageStore:
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if is_marked and not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
-            self.durable_end = self._log.end
+            self.durable_end = self.persisted_end = self._sync_end = self._log.end
             """The physical offset up to which the log is on disk."""
-            self.persisted_end = self._log.end
             self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
             self._untrimmed: list[ConsumeQueue] = []
-            self._sync_end = self._log.end
             self.change_levels(config.levels, is_configured=True)
             self._persist_if_there_is_room()
             with suppress(StoreUnavailable):

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.support.timers import TimersUnderTest
+from tests.support.timer_queues import TimersUnderTest
 
 
 @pytest.fixture
