@@ -59,6 +59,11 @@ class WaitQueues:
         now_ms = known.next_due_ms()
         return earliest_ms is None or (now_ms is not None and now_ms < earliest_ms)
 
+    def check_room(self) -> None:
+        """Raises Overloaded while too many timers are not in their table: send no more then."""
+        if self.timers is not None:
+            self.timers.keys.check_room()
+
     def oldest_pending(self) -> tuple[int, Entry] | None:
         """Wait queue and entry of the pending scheduled record that lies first in the log."""
         pending = []

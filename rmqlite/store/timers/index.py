@@ -167,9 +167,10 @@ class TimerIndex:
                 found = self._read().execute("SELECT * FROM mark").fetchall()
         except StoreUnavailable as error:
             raise IndexDamaged(str(error)) from error
-        if len(found) != 1 or found[0][0] != FORMAT:
-            raise IndexDamaged("it has another format")
-        return Mark(*found[0][1:])
+        match found:
+            case [(number, *mark)] if number == FORMAT and len(mark) == len(Mark._fields):
+                return Mark(*mark)
+        raise IndexDamaged("it has another format")
 
     def remove(self) -> None:
         """Delete the file.  Raises StoreUnavailable."""
