@@ -14,6 +14,7 @@ from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.timers.index import check_sqlite
 from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
@@ -21,6 +22,8 @@ class WaitQueues:
     """The wait queues of one broker, by id."""
 
     def __init__(self, store: MessageStore) -> None:
+        """Raises StoreUnavailable."""
+        check_sqlite()
         self._store = store
         self._queues: dict[int, WaitQueue] = {}
         self.timers: TimerQueue | None = None
@@ -82,7 +85,8 @@ class WaitQueues:
         """The status of every level that has or had messages or is in the current table."""
         table = self._store.levels.current
         levels = sorted({*self._queues, *range(1, table.max_level + 1)})
-        return [self._status(level, table.own_name(level)) for level in levels]
+        names = {level: table.own_name(level) for level in levels} | {TIMERS: "timers"}
+        return [self._status(level, names[level]) for level in levels]
 
     def _status(self, level: int, delay: str) -> LevelStatus:
         known = self._queues.get(level)
