@@ -85,8 +85,7 @@ class WaitQueues:
         """The status of every level that has or had messages or is in the current table."""
         table = self._store.levels.current
         levels = sorted({*self._queues, *range(1, table.max_level + 1)})
-        names = {level: table.own_name(level) for level in levels} | {TIMERS: "timers"}
-        return [self._status(level, names[level]) for level in levels]
+        return [self._status(level, table.own_name(level)) for level in levels]
 
     def _status(self, level: int, delay: str) -> LevelStatus:
         known = self._queues.get(level)
