@@ -14,6 +14,7 @@ from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.timers.index import check_sqlite
 from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
@@ -21,6 +22,8 @@ class WaitQueues:
     """The wait queues of one broker, by id."""
 
     def __init__(self, store: MessageStore) -> None:
+        """Raises StoreUnavailable."""
+        check_sqlite()
         self._store = store
         self._queues: dict[int, WaitQueue] = {}
         self.timers: TimerQueue | None = None

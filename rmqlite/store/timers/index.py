@@ -154,7 +154,6 @@ class TimerIndex:
 
     def open(self) -> Mark | None:
         """The mark of the file; None if there is no file.  Raises IndexDamaged."""
-        check_sqlite()
         kind = self._files.kind(self._path)
         if not kind:
             return None
