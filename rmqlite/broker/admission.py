@@ -13,14 +13,14 @@ from typing import Final
 from rmqlite.compression import COMPRESSED, why_unreadable
 from rmqlite.errors import InvalidValue, MessageTooLarge
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import BODY_RULE, DELAY, TIMER_PROPERTIES
+from rmqlite.message import BODY_RULE, DELAY, TIMER_ASKED
 from rmqlite.property_string import PropertyString, java_int
 from rmqlite.store.records.drafts import Draft
 from rmqlite.store.records.record import INNER_BATCH, NEED_UNWRAP
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _TIMER_MARKS: Final = (b"TIMER_DEL", b"__STARTDELIVERTIME")
-"""Each name of TIMER_PROPERTIES begins with one of them."""
+"""Each name of TIMER_ASKED begins with one of them."""
 _DELAY_RULE: Final = "a whole number from -2147483648 to 2147483647: the delay level"
 _TIMER_RULE: Final = (
     "left out: delivery at any instant is not supported yet; delay the message by a level (DELAY)"
@@ -80,7 +80,7 @@ def _check_timers(properties: bytes) -> None:
     if not any(mark in properties for mark in _TIMER_MARKS):
         return
     own = PropertyString(properties)
-    for name in TIMER_PROPERTIES:
+    for name in TIMER_ASKED:
         if own.get(name) is not None:
             raise InvalidValue(name, own.text(name), _TIMER_RULE)
 

@@ -21,7 +21,7 @@ from rmqlite.message import (
     REAL_TOPIC,
     REDRIVEN_FROM,
     RETRY_TOPIC,
-    TIMER_PROPERTIES,
+    TIMER_ASKED,
     UNIQ_KEY,
     Message,
     encode_properties,
@@ -163,7 +163,7 @@ def test_a_committed_message_waits_as_its_half_asks(
 
 
 @WAYS_IN
-@pytest.mark.parametrize("name", TIMER_PROPERTIES)
+@pytest.mark.parametrize("name", TIMER_ASKED)
 def test_a_delivery_at_any_instant_is_refused_by_name(way_in: WayIn, name: str) -> None:
     """It was ignored: the sender was answered SEND_OK, and the message was delivered early."""
     assert set(refusals(way_in(f"a\x01b\x02{name}\x01500".encode()))) == {
@@ -171,7 +171,7 @@ def test_a_delivery_at_any_instant_is_refused_by_name(way_in: WayIn, name: str) 
     }
 
 
-@pytest.mark.parametrize("name", TIMER_PROPERTIES)
+@pytest.mark.parametrize("name", TIMER_ASKED)
 def test_our_own_message_has_no_such_property(name: str) -> None:
     """The client says so before it asks the broker."""
     with pytest.raises(InvalidValue, match=name):
@@ -213,7 +213,7 @@ def test_a_delivered_timer_of_rocketmq_is_retried_and_redriven(
     send_back(under_test, retried, delay_level=-1)
     assert redrive(under_test).sent == 1
     (redriven,) = redriven_messages(under_test)
-    assert not set(TIMER_PROPERTIES) & redriven.properties.keys()
+    assert not set(TIMER_ASKED) & redriven.properties.keys()
 
 
 # ---- room for what the broker adds
