@@ -89,7 +89,10 @@ class ChangeOptions:
 NOT_ALL: Final = 1
 """The exit code if nothing was found, or not everything was done."""
 WRONG_COMMAND_LINE: Final = 2
-MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
+MOMENT_RULE: Final = (
+    "a time such as '2026-11-20 10:00', which is local, or 2026-11-20T10:00+01:00,"
+    " or milliseconds since 1970"
+)
 _MS_DIGITS_MAX: Final = 15
 
 
