@@ -19,10 +19,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, with_options
+from rmqlite.cli.options import DEFAULT_ENDPOINT, After, AsJson, At, Endpoint, at_ms, with_options
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
-from rmqlite.cli.wait_options import After, At, at_ms
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import Message

@@ -14,11 +14,18 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
+from rmqlite.cli.options import (
+    NOT_ALL,
+    After,
+    At,
+    ChangeOptions,
+    after_ms,
+    at_ms,
+    with_options,
+)
 from rmqlite.cli.output.terminal import time_text
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
-from rmqlite.cli.wait_options import After, At, after_ms, at_ms
 from rmqlite.requests.schedule import ScheduleAction
 
 Ids = Annotated[
