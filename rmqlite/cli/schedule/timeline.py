@@ -1,6 +1,6 @@
 """rmqlite schedule timeline: counts of messages by due time, drawn as bars.
 
-Without options the buckets grow, from ten seconds to days, and end with the last message; so an
+Without options the buckets grow, from ten seconds to years, and end with the last message; so an
 operator sees the next minutes and the whole backlog on one screen.  With --over the buckets have
 one round size, and fill the lines of the terminal.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -30,6 +31,8 @@ from rmqlite.views.levels import levels_text
 _GROWING: Final = parse_levels(
     "10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d 90d 180d 365d 730d 3650d"
 )
+_ROWS_MAX: Final = 20
+"""More rows of growing buckets would not fit a terminal of 24 lines."""
 _SHOWN_MS_MIN: Final = 3_600_000
 """The growing buckets reach at least this far, so that an empty hour is shown."""
 _ROUND: Final = parse_levels(
@@ -121,14 +124,25 @@ def _buckets(bounds_ms: tuple[int, ...], timelines: Sequence[LevelTimeline]) -> 
 
 
 def _shortened(buckets: Sequence[Bucket], now_ms: int) -> list[Bucket]:
-    """The buckets without empty ones at the end; the last one has no end."""
+    """The buckets without empty ones at the end, and as few as fit; the last one has no end."""
     last = max([n for n, each in enumerate(buckets) if each.pending], default=0)
     shown = [
         each
         for n, each in enumerate(buckets[:-1])
         if n <= last or (each.until_ms or 0) - now_ms <= _SHOWN_MS_MIN
     ]
-    return [*shown, Bucket(shown[-1].until_ms, None, buckets[-1].levels)]
+    shown.append(Bucket(shown[-1].until_ms, None, buckets[-1].levels))
+    while len(shown) > _ROWS_MAX:
+        # Join the two neighbours with the fewest messages, but not with overdue or later ones.
+        sums = [one.pending + other.pending for one, other in itertools.pairwise(shown[1:-1])]
+        at = 1 + sums.index(min(sums))
+        shown[at : at + 2] = [_joined(*shown[at : at + 2])]
+    return shown
+
+
+def _joined(one: Bucket, other: Bucket) -> Bucket:
+    levels = Counter(one.levels) + Counter(other.levels)
+    return Bucket(one.from_ms, other.until_ms, dict(levels))
 
 
 def _title(buckets: Sequence[Bucket], wanted: PendingFilter) -> str:
