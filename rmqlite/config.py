@@ -156,6 +156,10 @@ class BrokerConfig(BaseModel):
     message_delay_level: Annotated[str, BeforeValidator(level_string)] = _key(
         "messageDelayLevel", DEFAULT_LEVELS
     )
+    timer_wheel_enable: Switch = _key("timerWheelEnable", True)
+    timer_max_delay_s: Annotated[int, whole("seconds", 1, 315_360_000)] = _key(
+        "timerMaxDelaySec", 63_072_000
+    )
     deliver_batch_max: Messages = _key("deliverBatchMessages", 200)
     deliver_rate_max: Annotated[int, whole("messages per second, 0 is no limit", 0)] = _key(
         "scheduleDeliverRateMax", 0

@@ -81,13 +81,27 @@ FIRST_ID_PROPERTIES: Final = (
 REDRIVE_ID_PREFIX: Final = "redrive:"
 """A redriven letter's message id is this and the place of the dead letter."""
 
-TIMER_PROPERTIES: Final = (
-    "TIMER_DELAY_SEC",
-    "TIMER_DELAY_MS",
-    "TIMER_DELIVER_MS",
-    "__STARTDELIVERTIME",
+# Names of RocketMQ 5 for a message that waits for an instant (timer-reference section 1).
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+"""The name of cloud clients for TIMER_DELIVER_MS."""
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_EXACT: Final = "TIMER_EXACT"
+"""Our own, on the record of a timer: its TIMER_OUT_MS is the instant, not a slot of RocketMQ's."""
+TIMER_ASKED: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
+"""With these a producer asks for an instant; the first one that a message has counts."""
+TIMER_BROKERS: Final = (
+    TIMER_OUT_MS,
+    TIMER_EXACT,
+    "TIMER_DEL_UNIQKEY",
+    "TIMER_ROLL_TIMES",
+    "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS",
 )
-"""With one of these RocketMQ 5, or a cloud, delivers a message at any instant."""
+"""Only brokers write these."""
+TIMER_PROPERTIES: Final = frozenset({*TIMER_ASKED, *TIMER_BROKERS})
 RESERVED_PROPERTIES: Final = frozenset(
     """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION

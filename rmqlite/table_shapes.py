@@ -81,9 +81,11 @@ Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
 Int64 = Annotated[int, Field(strict=True, ge=INTEGER_MIN, le=INTEGER_MAX)]
 Offset = Annotated[int, Field(strict=True, ge=0, le=INTEGER_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
-# These three are not strict: as keys of JSON objects they are texts.
+# These four are not strict: as keys of JSON objects they are texts.
 QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
 Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
+WaitQueueId = Annotated[int, Field(ge=-1, le=_INT_MAX)]
+"""A delay level, or -1 for the timers (store/wait_queues.py)."""
 Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
 StoredName = Annotated[str, AfterValidator(_stored_name)]
 TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]
@@ -239,8 +241,8 @@ class ProgressTable(_Table):
     log_file_bytes: Offset = 0
     marked_offset: Offset = 0
     queues: dict[StoredName, dict[QueueId, tuple[Offset, Offset]]]
-    completed: dict[Level, Completed]
-    pending: dict[Level, dict[str, Offset]] | None = None
+    completed: dict[WaitQueueId, Completed]
+    pending: dict[WaitQueueId, dict[str, Offset]] | None = None
     index: Any = None
     """The key index's own part; the key index checks it."""
 

@@ -109,7 +109,10 @@ class Dues:
         self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
         # Asked once for every table and queue, not once for every record.
         due_ms = [
-            [when_due_ms(levels, SCHEDULE_TOPIC, queue_id, since) for queue_id in range(LEVELS_MAX)]
+            [
+                when_due_ms(levels, SCHEDULE_TOPIC, queue_id, since, b"")
+                for queue_id in range(LEVELS_MAX)
+            ]
             for since, _ in levels.entries
         ]
         self._delays_ms = np.array(due_ms, np.int64) - self._since_ms[:, np.newaxis]

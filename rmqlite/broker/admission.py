@@ -8,22 +8,37 @@ refuse to the plain form.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
+from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import BODY_RULE, DELAY, TIMER_PROPERTIES
+from rmqlite.message import (
+    BODY_RULE,
+    DELAY,
+    TIMER_ASKED,
+    TIMER_BROKERS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_PROPERTIES,
+)
 from rmqlite.property_string import PropertyString, java_int
 from rmqlite.store.records.drafts import Draft
 from rmqlite.store.records.record import INNER_BATCH, NEED_UNWRAP
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
-_TIMER_MARKS: Final = (b"TIMER_DEL", b"__STARTDELIVERTIME")
+_TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")
 """Each name of TIMER_PROPERTIES begins with one of them."""
+_UNIT_MS: Final = {TIMER_DELAY_SEC: 1_000, TIMER_DELAY_MS: 1}
+"""The unit of a delay; the other properties name an instant."""
+_LONG: Final = re.compile(rb"[+-]?[0-9]{1,19}")
+_LONG_MAX: Final = 2**63 - 1
 _DELAY_RULE: Final = "a whole number from -2147483648 to 2147483647: the delay level"
-_TIMER_RULE: Final = (
-    "left out: delivery at any instant is not supported yet; delay the message by a level (DELAY)"
+_BROKERS_RULE: Final = (
+    "left out: only a broker sets it; leave out all TIMER_ properties when a received message is"
+    " sent again"
 )
 _INNER_RULE: Final = "without the bits 0x40 and 0x80: inner batches are not supported"
 _BATCH_RULE: Final = "without the bit 0x1: messages of a batch must not be compressed"
@@ -42,7 +57,6 @@ def check_draft(draft: Draft, *, is_alone: bool = True, is_failed: bool = False)
     level_of(own)
     if not is_failed:
         check_sent_properties(own)
-        _check_timers(own)
     if draft.sys_flag & (COMPRESSED | INNER_BATCH | NEED_UNWRAP):
         _check_body(draft, is_alone=is_alone)
 
@@ -75,14 +89,75 @@ def check_sent_properties(properties: bytes) -> None:
         raise MessageTooLarge("properties", size, rule)
 
 
-def _check_timers(properties: bytes) -> None:
-    """A delivery time that is ignored would be a promise broken in silence."""
-    if not any(mark in properties for mark in _TIMER_MARKS):
-        return
-    own = PropertyString(properties)
-    for name in TIMER_PROPERTIES:
-        if own.get(name) is not None:
-            raise InvalidValue(name, own.text(name), _TIMER_RULE)
+def has_timer(properties: bytes) -> bool:
+    """May a property string have a property of timers?"""
+    return any(mark in properties for mark in _TIMER_MARKS)
+
+
+def without_timer(properties: bytes) -> bytes:
+    """A property string without the properties of timers."""
+    if not has_timer(properties):
+        return properties
+    return PropertyString(properties).edited({}, TIMER_PROPERTIES).encoded
+
+
+class TimerRules(NamedTuple):
+    """When a message without a delay level is due that asks for an instant or a delay of its own.
+
+    RocketMQ 5 reads the properties in the same order; but it ignores __STARTDELIVERTIME.
+    """
+
+    is_enabled: bool
+    delay_ms_max: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TimerRules:
+        return cls(config.timer_wheel_enable, 1_000 * config.timer_max_delay_s)
+
+    def due_ms(self, properties: bytes, now_ms: int) -> int:
+        """The instant; 0 if the message asks for none, or for one that has passed.
+
+        Raises InvalidValue for a time that cannot be kept: ignoring it would break a promise in
+        silence.
+        """
+        if not has_timer(properties):
+            return 0
+        own = PropertyString(properties)
+        for name in TIMER_BROKERS:
+            if own.get(name) is not None:
+                raise InvalidValue(name, own.text(name), _BROKERS_RULE)
+        due_ms = asked_ms(own, now_ms)
+        if due_ms - now_ms > self.delay_ms_max:
+            rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
+            raise InvalidValue(*_asked(own), rule)
+        if due_ms and not self.is_enabled:
+            rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
+            raise InvalidValue(*_asked(own), rule)
+        return due_ms
+
+
+def asked_ms(own: PropertyString, now_ms: int) -> int:
+    """The instant that a message asks for, a delay counted from now; 0 if none, or it has passed.
+
+    Raises InvalidValue for a text that Java's Long.parseLong() refuses.
+    """
+    for name in TIMER_ASKED:
+        value = own.get(name)
+        if value is None:
+            continue
+        number = int(value) if _LONG.fullmatch(value) else _LONG_MAX + 1
+        if not -_LONG_MAX - 1 <= number <= _LONG_MAX:
+            rule = f"a whole number from {-_LONG_MAX - 1} to {_LONG_MAX}"
+            raise InvalidValue(name, own.text(name), rule)
+        unit_ms = _UNIT_MS.get(name)
+        due_ms = number if unit_ms is None else now_ms + number * unit_ms
+        return due_ms if due_ms > now_ms else 0
+    return 0
+
+
+def _asked(own: PropertyString) -> tuple[str, str]:
+    name = next(name for name in TIMER_ASKED if own.get(name) is not None)
+    return name, own.text(name)
 
 
 def _check_body(draft: Draft, *, is_alone: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk.bulk import Bulk
 from rmqlite.broker.bulk.rows import Sender
@@ -48,7 +49,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import SCHEDULE_TOPIC, check_sendable, retry_topic
+from rmqlite.names import check_sendable, retry_topic
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.groups import (
@@ -71,7 +72,7 @@ from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, Time
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Snapshot
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of
 
 
 class Broker:
@@ -103,6 +104,7 @@ class Broker:
         self.topics.on_change.append(self.membership.topic_changed)
         self.traffic = Traffic(store, self.counts, clock)
         self._config = config
+        self._timers = TimerRules.of(config)
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
         self.markers = PurgeMarkers(store)
@@ -117,6 +119,7 @@ class Broker:
         self.drafts = DraftSends(
             config,
             store,
+            clock,
             self.topics,
             self.groups,
             self.retention,
@@ -149,6 +152,7 @@ class Broker:
                 request,
                 queues,
                 table,
+                self._timers,
                 cluster=self._config.cluster_name,
                 now_ms=self._clock.now_ms(),
                 born_host=born_host,
@@ -190,7 +194,7 @@ class Broker:
         group = self._with_retry_topic(request.group)
         retries = self.topics.wanted(retry_topic(group.group))
         failed = record_at(self.store, request.physical_offset)
-        if failed.head.topic == SCHEDULE_TOPIC:
+        if failed.head.topic in WAIT_TOPICS:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
         level = self.groups.retry_level(group.group, times_failed(failed.head, group.group))

@@ -39,6 +39,7 @@ from rmqlite.message import (
     RESCHEDULED_FROM,
     RESERVED_PROPERTIES,
     RETRY_TOPIC,
+    TIMER_PROPERTIES,
     WAIT,
     decode_properties,
     offset_message_id,
@@ -66,7 +67,7 @@ FAILURE_PROPERTIES: Final = frozenset(
 )
 """What a retry chain tells of its message.  Anybody can send them, and who forwards a message does:
 they count in a group's own retry and dead-letter topic, and nowhere else."""
-_SAID_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED})
+_SAID_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED}) | TIMER_PROPERTIES
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
 _SPARED_FIRST: Final = (

@@ -1,9 +1,9 @@
 """Where a message is stored, which is not always where it is going.
 
-A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, a half message of a
-transaction under RMQ_SYS_TRANS_HALF_TOPIC.  Both carry their destination in two properties.
-route() and route_half() hide them, record.destination() reads it; nothing else in the house
-writes these properties.
+A message with a delay level is stored under SCHEDULE_TOPIC_XXXX, one queue per level; one that
+waits for an instant under rmq_sys_wheel_timer; a half message of a transaction under
+RMQ_SYS_TRANS_HALF_TOPIC.  All carry their destination in two properties.  route(), hidden() and
+route_half() hide them, record.destination() reads it; nothing else writes these properties.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.message import CLUSTER, DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmqlite.message import (
+    CLUSTER,
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_EXACT,
+    TIMER_OUT_MS,
+    WAIT,
+)
 from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
 
 _KEY_END: Final = b"\x01"
 _PAIR_END: Final = b"\x02"
@@ -49,6 +57,30 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
         properties[WAIT] = "true"
         topic, queue_id = queue_of(level)
     return _routing(topic, queue_id, properties)
+
+
+@lru_cache(maxsize=4096)
+def _route_timer(topic: str, queue_id: int, cluster: str) -> Routing:
+    """The routing of timers to a queue, but for the instant."""
+    properties = {CLUSTER: cluster} if cluster else {}
+    properties |= {REAL_TOPIC: topic, REAL_QID: str(queue_id), TIMER_EXACT: "1"}
+    return _routing(*queue_of(TIMERS), properties)
+
+
+def hidden(
+    own: bytes, topic: str, queue_id: int, *, level: int = 0, due_ms: int = 0, cluster: str = ""
+) -> tuple[QueueKey, PropertyString]:
+    """The queue and the property string with which a message to a queue is stored.
+
+    own: its string so far.  level: that of the table at which it waits, or else due_ms: the instant
+    for which it waits; with neither it does not wait.
+    """
+    if level or not due_ms:
+        place = route(topic, queue_id, level, cluster)
+        return (place.topic, place.queue_id), routed(own, place)
+    place = _route_timer(topic, queue_id, cluster)
+    out = f"{TIMER_OUT_MS}\x01{due_ms}".encode()
+    return (place.topic, place.queue_id), _ending_with(routed(own, place).encoded, out)
 
 
 @lru_cache(maxsize=4096)

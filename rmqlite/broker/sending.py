@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rmqlite.broker.admission import check_sent_properties
+from rmqlite.broker.admission import TimerRules, check_sent_properties
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route, routed
+from rmqlite.broker.routing import hidden
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
 from rmqlite.levels import LevelTable
@@ -70,6 +70,7 @@ def new_records(
     request: SendRequest,
     queues: Mapping[str, int],
     table: LevelTable,
+    timers: TimerRules,
     *,
     cluster: str,
     now_ms: int,
@@ -78,7 +79,7 @@ def new_records(
 ) -> tuple[list[NewRecord], list[tuple[str, int, str]]]:
     """The records to append, and per message its topic, queue id and message id.
 
-    queues: the queue id for every topic.  Raises MessageTooLarge, DelayUnknown.
+    queues: the queue id for every topic.  Raises InvalidValue, MessageTooLarge, DelayUnknown.
     """
     born_at_ms = request.born_at_ms or now_ms
     records = []
@@ -101,7 +102,8 @@ def new_records(
         )
         check_sent_properties(draft.properties)
         level = table.clamp(message.delay_level) if message.delay_level > 0 else 0
-        records.append(record_of(draft, level, cluster=cluster, store_host=store_host))
+        due_ms = 0 if level else timers.due_ms(draft.properties, now_ms)
+        records.append(record_of(draft, level, due_ms, cluster=cluster, store_host=store_host))
         addressed.append((topic, queue_id, message_id))
     return records, addressed
 
@@ -126,16 +128,24 @@ def send_results(
     )
 
 
-def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> NewRecord:
-    """The record of a draft that waits at a level of the table; level 0 does not wait.
+def record_of(
+    draft: Draft, level: int, due_ms: int = 0, *, cluster: str, store_host: bytes
+) -> NewRecord:
+    """The record of a draft that waits at a level of the table, or for an instant, or does not.
 
     Raises MessageTooLarge.
     """
-    place = route(draft.topic, draft.queue_id, level, cluster)
-    properties = routed(draft.properties, place)
+    key, properties = hidden(
+        draft.properties,
+        draft.topic,
+        draft.queue_id,
+        level=level,
+        due_ms=due_ms,
+        cluster=cluster,
+    )
     if len(properties.encoded) > PROPERTIES_BYTES_MAX:
         check_property_string(properties)
-    return fresh(draft, store_host, place.topic, place.queue_id, properties)
+    return fresh(draft, store_host, *key, properties)
 
 
 def check_property_string(properties: PropertyString) -> None:

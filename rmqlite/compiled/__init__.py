@@ -11,12 +11,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-INTERFACE: Final = 13
+INTERFACE: Final = 14
 """Counts the changes of _loops.pyi; a library that was built before the last is not used."""
 SPAN: Final = Struct("=5i")
 """A message of a batch: its flag; where its body begins and ends, and its property string."""
-ROW: Final = Struct("=IiI")
-"""A packed record: its length, its tags code, and the number of its queue."""
+ROW: Final = Struct("=IIq")
+"""A packed record: its length, the number of its queue, and its tags code or a timer's due time."""
 KEY: Final = Struct("=II")
 """A key of a packed record: the hash under which the index has it, and the record's number."""
 

@@ -75,6 +75,12 @@ static int queue_of(Queue *all, int *count, const Fields *fields) {
     return (*count)++;
 }
 
+static int is_timers(const Queue *queue) {
+    static const char topic[] = "rmq_sys_wheel_timer";
+    return queue->queue_id == 0 && queue->name.size == sizeof(topic) - 1 &&
+           memcmp(queue->name.at, topic, sizeof(topic) - 1) == 0;
+}
+
 static Py_ssize_t write_record(uint8_t *out, const Fields *fields, Text topic) {
     Py_ssize_t size = HEAD_BYTES + LENGTHS_BYTES + fields->body.size + topic.size +
                       fields->properties.size;
@@ -113,7 +119,9 @@ static int add_record(Block *block, Queues *queues, const Fields *fields, Py_ssi
     Properties found = {0};
     find_properties(&found, fields->properties.at, fields->properties.size);
     uint32_t tags_code = 0;
+    int64_t due_ms = 0;
     if (queue < 0 || !hash_text(&tags_code, found.tags.at, found.tags.size) ||
+        (is_timers(queues->all + queue) && !timer_due(&due_ms, &found)) ||
         !add_keys(&block->keys, &found, queues->all[queue].prefix, (uint32_t)number))
         return 0;
     Py_ssize_t most = block->size + HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX +
@@ -124,7 +132,7 @@ static int add_record(Block *block, Queues *queues, const Fields *fields, Py_ssi
         return 0;
     uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(block->data) + block->size;
     Py_ssize_t bytes = write_record(out, fields, queues->all[queue].name);
-    block->rows[number] = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)queue};
+    block->rows[number] = (Row){(uint32_t)bytes, (uint32_t)queue, due_ms ? due_ms : (int32_t)tags_code};
     block->size += bytes;
     return 1;
 }
@@ -260,7 +268,7 @@ static int add_draft(
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, &drafts->wait_queues);
-    if (found.timer.size || (found.delay.size && !level) ||
+    if (has_timer(&found) || (found.delay.size && !level) ||
         count_of(found.keys, ' ') >= drafts->keys_max)
         return ODD;
     Py_ssize_t size = write_string(string, &fields, &found, target, level);

@@ -121,7 +121,8 @@ static Py_ssize_t write_message(
     find_properties(&found, string, bytes);
     bytes = join(string, bytes, text_of(&batch->ending));
     Py_ssize_t size = string + bytes - out;
-    if (found.delay.size || found.cluster.size || found.tran_msg.size || found.timer.size) return 0;
+    if (found.delay.size || found.cluster.size || found.tran_msg.size || has_timer(&found))
+        return 0;
     if (bytes > batch->properties_max || size > batch->record_max) return 0;
     if (count_of(found.keys, ' ') >= batch->keys_max) return 0;
     uint32_t tags_code = 0;
@@ -133,7 +134,7 @@ static Py_ssize_t write_message(
     put32(out + CRC_AT, crc);
     put32(out + FLAG_AT, (uint32_t)span[0]);
     put32(out + BODY_BYTES_AT, (uint32_t)body_bytes);
-    block->rows[number] = (Row){(uint32_t)size, (int32_t)tags_code, 0};
+    block->rows[number] = (Row){(uint32_t)size, 0, (int32_t)tags_code};
     return size;
 }
 

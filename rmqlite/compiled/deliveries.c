@@ -69,7 +69,9 @@ static int read_waited(Waited *waited, const Slice *slice, const uint8_t *entry)
         return 0;
     *waited = (Waited){.at = head, .body_end = body_end, .topic_end = topic_end, .end = end};
     find_properties(&waited->found, topic_end + 2, end - topic_end - 2);
-    return number_of(waited->found.delay) == slice->level;
+    /* The level of the timers is -1: their records have no DELAY. */
+    return number_of(waited->found.delay) == slice->level &&
+           (slice->level > 0 || waited->found.timer_out.size > 0);
 }
 
 /* Write the record that delivers a scheduled one; its length. */
@@ -125,7 +127,7 @@ static int add_delivery(
     its->count++;
     if (its->body_max < body_bytes) its->body_max = body_bytes;
     if (its->size_max < bytes) its->size_max = bytes;
-    block->rows[number] = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)place};
+    block->rows[number] = (Row){(uint32_t)bytes, (uint32_t)place, (int32_t)tags_code};
     block->size += bytes;
     return 1;
 }

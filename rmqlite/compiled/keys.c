@@ -4,6 +4,8 @@
 
 #include "records.h"
 
+enum { DUE_DIGITS_MAX = 18 };
+
 static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
 #define IS(text, place) \
     if (size == sizeof(text) - 1 && memcmp(name, text, sizeof(text) - 1) == 0) return &found->place
@@ -15,6 +17,8 @@ static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
     case 'T':
         IS("TAGS", tags);
         IS("TRAN_MSG", tran_msg);
+        IS("TIMER_OUT_MS", timer_out);
+        IS("TIMER_EXACT", timer_exact);
         if (size > 6 && memcmp(name, "TIMER_", 6) == 0) return &found->timer;
         break;
     case 'U': IS("UNIQ_KEY", uniq_key); break;
@@ -37,6 +41,17 @@ void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size) {
         }
         at = pair_end + 1;
     }
+}
+
+int timer_due(int64_t *due_ms, const Properties *found) {
+    Text digits = found->timer_out;
+    if (!found->timer_exact.size || digits.size < 1 || digits.size > DUE_DIGITS_MAX) return 0;
+    *due_ms = 0;
+    for (Py_ssize_t i = 0; i < digits.size; i++) {
+        if (digits.at[i] < '0' || digits.at[i] > '9') return 0;
+        *due_ms = 10 * *due_ms + (digits.at[i] - '0');
+    }
+    return *due_ms > 0;
 }
 
 int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size) {

@@ -65,7 +65,7 @@ static PyObject *place_rows(
         put64(at + STORE_TIMESTAMP_AT, placing->timestamp_ms);
         put64(queue->entries, position);
         put32(queue->entries + 8, row->size);
-        put64(queue->entries + 12, (uint64_t)(queue->due_ms ? queue->due_ms : row->tags_code));
+        put64(queue->entries + 12, (uint64_t)(queue->due_ms ? queue->due_ms : row->code));
         queue->entries += ENTRY_BYTES;
         PyObject *number = PyLong_FromLongLong(position);
         if (number == NULL) Py_CLEAR(positions);

@@ -38,8 +38,8 @@ enum { ENTRY_BYTES = 20, TOPIC_BYTES_MAX = 127, SPAN_NUMBERS = 5 };
 /* A record of a block of packed ones; ROW in __init__.py. */
 typedef struct {
     uint32_t size;
-    int32_t tags_code;
     uint32_t queue; /* number of the queue in the list of queues */
+    int64_t code;   /* tags code; of a timer, when it is due */
 } Row;
 
 /* A key of the index; KEY in __init__.py. */
@@ -68,7 +68,8 @@ typedef struct {
 
 /* The values that matter here: of several pairs of a name, the last one that has a value. */
 typedef struct {
-    Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg, timer;
+    Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg;
+    Text timer_out, timer_exact, timer; /* the last one: any other of a timer */
 } Properties;
 
 static inline uint32_t get32(const uint8_t *at) {
@@ -88,10 +89,18 @@ static inline void put64(uint8_t *at, uint64_t value) {
     put32(at + 4, (uint32_t)value);
 }
 
+/* Does a message have a property of timers? */
+static inline int has_timer(const Properties *found) {
+    return found->timer.size || found->timer_out.size || found->timer_exact.size;
+}
+
 #pragma GCC visibility push(hidden)
 
 /* The properties in a string of so many bytes (see property_string.py). */
 void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size);
+
+/* When the record of a timer is due; false if it is not one of ours. */
+int timer_due(int64_t *due_ms, const Properties *found);
 
 /* Java's hash of a text of ASCII behind another hash; false for any other text. */
 int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size);

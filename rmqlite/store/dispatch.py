@@ -27,17 +27,24 @@ from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_level, topic_ahead, waited_for
+from rmqlite.store.records.completion import completed_queue, topic_ahead, waited_for
 from rmqlite.store.records.packed import PackedRun
 from rmqlite.store.records.record import Head, NewRecord
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Place, Written
+from rmqlite.store.wait_queues import (
+    TIMERS,
+    queue_of,
+    timer_due_ms,
+    wait_queue_of,
+    when_due_ms,
+)
 from rmqlite.store.wait_queues import QueueKey as QueueKey
-from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
 
 _BUFFERED_MAX: Final = 4096
 _INDEXED_TOGETHER: Final = 256
 _QUEUE_ID_MAX: Final = 2**31 - 1
+_TIMERS: Final = queue_of(TIMERS)
 _TAGS: Final = TAGS.encode()
 _TAGS_START: Final = f"{TAGS}\x01".encode()
 _DELAY_MS: Final = 1_000
@@ -136,12 +143,18 @@ class Dispatch:
             if place is None:
                 place = self.next_place(key, stored_ms)
             following[key] = place[0] + 1, place[1]
+            if key == _TIMERS:
+                place = place[0], timer_due_ms(new.properties.encoded) or stored_ms
             places.append(place)
         return places
 
     def next_place(self, key: QueueKey, stored_ms: int) -> Place:
-        """Where the next record of a queue goes if it is stored at stored_ms."""
-        return self.queue(*key).max_offset, when_due_ms(self.levels, *key, stored_ms)
+        """Where the next record of a queue goes if it is stored at stored_ms.
+
+        The due time is 0 for a timer: each has an instant of its own.
+        """
+        due_ms = 0 if key == _TIMERS else when_due_ms(self.levels, *key, stored_ms, b"")
+        return self.queue(*key).max_offset, due_ms
 
     def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
@@ -274,7 +287,7 @@ class Redo:
             )
         assert place is not None
         levels, stored_ms = self._dispatch.levels, place.store_timestamp_ms
-        code = when_due_ms(levels, head.topic, head.queue_id, stored_ms)
+        code = when_due_ms(levels, head.topic, head.queue_id, stored_ms, b"")
         queue.write(expected, ENTRY.pack(place.physical_offset, place.size, code) * missing)
         queue.advance(head.queue_offset)
         self._complete_lost(head.topic, head.queue_id, expected, missing)
@@ -288,10 +301,12 @@ class Redo:
 
     def _code(self, queue: ConsumeQueue, walked: Record) -> int:
         head, stored_ms = walked.head, walked.head.store_timestamp_ms
-        if not wait_queue_of(head.topic, head.queue_id):
+        wait_queue = wait_queue_of(head.topic, head.queue_id)
+        if not wait_queue:
             return record.code_of_tags(walked.properties.get(TAGS))
-        due_ms = when_due_ms(self._dispatch.levels, head.topic, head.queue_id, stored_ms)
-        if stored_ms >= self._kept_before_ms:
+        levels, encoded = self._dispatch.levels, walked.properties.encoded
+        due_ms = when_due_ms(levels, head.topic, head.queue_id, stored_ms, encoded)
+        if wait_queue == TIMERS or stored_ms >= self._kept_before_ms:
             return due_ms
         # RocketMQ set this time by a table of levels that we may not have: keep it.  But its
         # abnormal recovery writes a hash (reference §4.4), and a torn time is no whole delay.
@@ -317,20 +332,20 @@ class Redo:
 
     def _complete(self, walked: Record) -> None:
         head = walked.head
-        level = completed_level(head, walked.properties)
-        if level < 1:
+        left = completed_queue(head, walked.properties)
+        if not left:
             return
-        key = queue_of(level)
+        key = queue_of(left)
         self._write(key)
         queue = self._dispatch.queue(*key)
         progress = self._dispatch.progress
-        completed = progress.of(level)
+        completed = progress.of(left)
         for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
             entry = queue.entry(queue_offset)
             if entry is not None and entry.physical_offset + entry.size == head.completes:
                 if completed.next_open(queue_offset) == queue_offset:
                     topic = waited_for(head.topic, walked.properties)
-                    progress.complete(level, queue_offset, queue_offset + 1, {topic: 1})
+                    progress.complete(left, queue_offset, queue_offset + 1, {topic: 1})
                 return
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rmqlite.store.wait_queues import TIMERS
 from rmqlite.table_shapes import CHUNK_OFFSETS
 
 _CHUNK_SHIFT: Final = 13
@@ -235,7 +236,8 @@ class ScheduleProgress:
 
     def delay_offsets(self) -> dict[int, int]:
         """The content of RocketMQ's delayOffset.json: level -> next queue offset to deliver."""
-        return {number: each.below for number, each in sorted(self._queues.items()) if each.below}
+        levels = sorted(self._queues.items())
+        return {number: each.below for number, each in levels if each.below and number != TIMERS}
 
     def ranges(self) -> dict[int, list[tuple[int, int]]]:
         """The completed ranges of queue offsets of every wait queue."""

@@ -1,45 +1,91 @@
 """Which queues hold messages that wait, and when a record in one of them is due.
 
 A wait queue is a queue of the store whose entries are due times (an entry's tags code is
-its record's due time), with a note of which entries are completed (progress.py).  There is
-one kind of it: a delay level, whose records lie in SCHEDULE_TOPIC_XXXX, in the queue level - 1.
-The writer, recovery, the readers, check and the Arrow decoder all find due times and wait queues
-with these functions.  So only these functions change for another kind of wait queue.
+its record's due time), with a note of which entries are completed (progress.py).  There are two
+kinds of it: a delay level, whose records lie in SCHEDULE_TOPIC_XXXX, in the queue level - 1; and
+the timers, whose records lie in RocketMQ 5's rmq_sys_wheel_timer and say themselves when they are
+due.  The writer, recovery, the readers, check and the Arrow decoder all find due times and wait
+queues with these functions.  So only these functions change for another kind of wait queue.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from rmqlite.levels import LevelHistory
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.message import (
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_EXACT,
+    TIMER_OUT_MS,
+)
+from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.property_string import PropertyString
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
+TIMERS: Final = -1
+"""The id of the timers' wait queue."""
+WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+"""The topics whose queues are wait queues."""
+_SLOT_MS: Final = 1_000
+"""RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 
 
 def wait_queue_of(topic: str, queue_id: int) -> int:
-    """The id of a queue as a wait queue, 1 or more; 0 if nothing waits in the queue.
+    """The id of a queue as a wait queue: a delay level, or TIMERS; 0 if nothing waits in the queue.
 
     The id of a delay level is the level.  Tables, cursors and answers name wait queues by it.
     """
-    return queue_id + 1 if topic == SCHEDULE_TOPIC else 0
+    if topic == SCHEDULE_TOPIC:
+        return queue_id + 1
+    return TIMERS if topic == TIMER_TOPIC and queue_id == 0 else 0
 
 
 def queue_of(wait_queue: int) -> QueueKey:
     """The queue that holds a wait queue."""
-    return SCHEDULE_TOPIC, wait_queue - 1
+    return (TIMER_TOPIC, 0) if wait_queue == TIMERS else (SCHEDULE_TOPIC, wait_queue - 1)
 
 
-def when_due_ms(levels: LevelHistory, topic: str, queue_id: int, stored_ms: int) -> int:
-    """When a record is due that was stored in this queue at stored_ms; 0 if it does not wait."""
-    level = wait_queue_of(topic, queue_id)
-    return stored_ms + levels.delay_ms(level, stored_ms) if level else 0
+def when_due_ms(
+    levels: LevelHistory, topic: str, queue_id: int, stored_ms: int, properties: bytes
+) -> int:
+    """When a record is due that was stored in this queue at stored_ms; 0 if it does not wait.
+
+    properties: its property string; only a timer's is looked at.
+    """
+    wait_queue = wait_queue_of(topic, queue_id)
+    if wait_queue == TIMERS:
+        return timer_due_ms(properties) or stored_ms
+    return stored_ms + levels.delay_ms(wait_queue, stored_ms) if wait_queue else 0
+
+
+def timer_due_ms(properties: bytes) -> int:
+    """When the record of a timer says that it is due; 0 if it does not say it.
+
+    In a record of this broker TIMER_OUT_MS is the instant.  RocketMQ rounds it down to a slot, and
+    delivers when the slot is over; only an instant that its producer named is known exactly
+    (timer-reference section 15).
+    """
+    own = PropertyString(properties)
+    out_ms = own.number(TIMER_OUT_MS)
+    if out_ms is None:
+        return 0
+    if own.get(TIMER_EXACT) is not None:
+        return out_ms
+    if own.get(TIMER_DELAY_SEC) is None and own.get(TIMER_DELAY_MS) is None:
+        asked_ms = own.number(TIMER_DELIVER_MS)
+        if asked_ms is not None and out_ms < asked_ms <= out_ms + _SLOT_MS:
+            return asked_ms
+    return out_ms + _SLOT_MS
 
 
 def when_stored_ms(levels: LevelHistory, topic: str, queue_id: int, due_ms: int) -> int | None:
-    """When a record of this queue was stored if it is due at due_ms; None if none can be."""
+    """When a record of a level's queue was stored if it is due at due_ms; None if none can be."""
     level = wait_queue_of(topic, queue_id)
-    for _, table in reversed(levels.entries) if level else ():
+    for _, table in reversed(levels.entries) if level > 0 else ():
         at_ms = due_ms - table.delay_ms(level)
-        if when_due_ms(levels, topic, queue_id, at_ms) == due_ms:
+        if at_ms + levels.delay_ms(level, at_ms) == due_ms:
             return at_ms
     return None

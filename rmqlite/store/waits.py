@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rmqlite.message import StoredMessage
+from rmqlite.message import StoredMessage, encode_properties
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import Head
@@ -33,7 +33,10 @@ def wait_of(store: MessageStore, stored: Head | StoredMessage) -> Wait | None:
     queue = store.queue(topic, queue_id)
     entry = queue.entry(offset) if queue else None
     if entry is None or entry.physical_offset != stored.physical_offset:
-        due_ms = when_due_ms(store.levels, topic, queue_id, stored.store_timestamp_ms)
+        encoded = (
+            stored.properties if isinstance(stored, Head) else encode_properties(stored.properties)
+        )
+        due_ms = when_due_ms(store.levels, topic, queue_id, stored.store_timestamp_ms, encoded)
         return Wait(wait_queue, due_ms, False, None)
     is_pending = store.progress.of(wait_queue).next_open(offset) == offset
     return Wait(wait_queue, entry.tags_code, is_pending, entry)

@@ -154,7 +154,9 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
         assert head is not None
         position += head.size
         if not head.sys_flag & 4:
-            due_ms = when_due_ms(levels, head.topic, head.queue_id, head.store_timestamp_ms)
+            due_ms = when_due_ms(
+                levels, head.topic, head.queue_id, head.store_timestamp_ms, head.properties
+            )
             slow.append(comparable(plain_row(head, log, due_ms)))
     assert fast == slow
 

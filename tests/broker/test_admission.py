@@ -21,6 +21,8 @@ from rmqlite.message import (
     REAL_TOPIC,
     REDRIVEN_FROM,
     RETRY_TOPIC,
+    TIMER_ASKED,
+    TIMER_BROKERS,
     TIMER_PROPERTIES,
     UNIQ_KEY,
     Message,
@@ -163,15 +165,24 @@ def test_a_committed_message_waits_as_its_half_asks(
 
 
 @WAYS_IN
-@pytest.mark.parametrize("name", TIMER_PROPERTIES)
-def test_a_delivery_at_any_instant_is_refused_by_name(way_in: WayIn, name: str) -> None:
-    """It was ignored: the sender was answered SEND_OK, and the message was delivered early."""
+@pytest.mark.parametrize("name", TIMER_BROKERS)
+def test_what_only_a_broker_says_of_a_timer_is_refused_by_name(way_in: WayIn, name: str) -> None:
+    """Whoever sends a received message on has it, and would get it delivered at once."""
     assert set(refusals(way_in(f"a\x01b\x02{name}\x01500".encode()))) == {
         (InvalidValue, name, "500")
     }
 
 
-@pytest.mark.parametrize("name", TIMER_PROPERTIES)
+@WAYS_IN
+@pytest.mark.parametrize("name", TIMER_ASKED)
+def test_an_instant_that_nobody_understands_is_refused_by_name(way_in: WayIn, name: str) -> None:
+    """If it were ignored, the sender would be answered SEND_OK, and the message would be early."""
+    assert set(refusals(way_in(f"a\x01b\x02{name}\x01soon".encode()))) == {
+        (InvalidValue, name, "soon")
+    }
+
+
+@pytest.mark.parametrize("name", sorted(TIMER_PROPERTIES))
 def test_our_own_message_has_no_such_property(name: str) -> None:
     """The client says so before it asks the broker."""
     with pytest.raises(InvalidValue, match=name):

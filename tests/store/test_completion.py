@@ -25,7 +25,7 @@ from rmqlite.property_string import PropertyString
 from rmqlite.store.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
-    completed_level,
+    completed_queue,
     completion_of,
     topic_ahead,
     waited_for,
@@ -51,7 +51,7 @@ def level_completed_by(topic: str, completes: int, sys_flag: int, properties: An
     data = encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=1)
     head = read_head(data)
     assert head is not None
-    return completed_level(head, PropertyString(head.properties))
+    return completed_queue(head, PropertyString(head.properties))
 
 
 # ---- the table

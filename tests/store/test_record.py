@@ -13,7 +13,7 @@ from rmqlite.property_string import PropertyString
 from rmqlite.store.consume_queue import ENTRY
 from rmqlite.store.log import raw_records
 from rmqlite.store.records import encoding, record
-from rmqlite.store.records.completion import completion_of, level_of, topic_ahead
+from rmqlite.store.records.completion import completion_of, topic_ahead, wait_queue_left
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.stored import Records
 from tests.support.forms import needs_compiled
@@ -291,8 +291,8 @@ def test_every_reader_takes_the_last_of_several_pairs() -> None:
     for encoded in (last, first + b"\x02" + last, first + b"\x02" + last + b"\x02FIRED\x01"):
         properties = PropertyString(encoded)
         assert record.tags_code(encoded) == record.tags_hash("b")
-        assert record.delay_level(properties) == level_of("orders", properties) == 2
+        assert record.delay_level(properties) == wait_queue_left("orders", properties) == 2
         assert record.destination(properties) == ("u", 2)
         assert topic_ahead(properties) == "u"
-        assert level_of(SCHEDULE_TOPIC, properties) == 8
+        assert wait_queue_left(SCHEDULE_TOPIC, properties) == 8
         assert completion_of("orders", properties).value == "delivered"

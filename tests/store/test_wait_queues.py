@@ -7,10 +7,11 @@ import shutil
 import pytest
 
 from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.message import encode_properties
+from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.store.reader import MessageFilter, StoreReader
 from rmqlite.store.records.record import tags_code
-from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms, when_stored_ms
+from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms, when_stored_ms
 from rmqlite.store.waits import wait_of
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
@@ -20,7 +21,7 @@ MINUTE = 60 * SECOND
 
 def test_a_wait_queue_and_its_queue_name_each_other() -> None:
     """The id is what tables and cursors keep, so it must lead back."""
-    for number in (1, 18, 64, 1_000):
+    for number in (TIMERS, 1, 18, 64, 1_000):
         assert wait_queue_of(*queue_of(number)) == number
     assert wait_queue_of("orders", 3) == 0
 
@@ -28,7 +29,7 @@ def test_a_wait_queue_and_its_queue_name_each_other() -> None:
 def test_a_record_that_does_not_wait_is_due_never() -> None:
     """0 is no time: an entry of an ordinary topic keeps its tags code."""
     levels = LevelHistory.starting_with(parse_levels("1s 5s"))
-    assert when_due_ms(levels, "orders", 0, 7_000) == 0
+    assert when_due_ms(levels, "orders", 0, 7_000, b"") == 0
     assert when_stored_ms(levels, "orders", 0, 7_000) is None
 
 
@@ -40,10 +41,10 @@ def test_the_time_of_storing_is_found_again_from_the_due_time(
     """Repair gives a record its time back by what its entry promised."""
     levels = LevelHistory.starting_with(parse_levels("1s 10m"))
     levels = levels.changed_to(parse_levels("1m 5s 2h"), 1_000)
-    due_ms = when_due_ms(levels, SCHEDULE_TOPIC, queue_id, stored_ms)
+    due_ms = when_due_ms(levels, SCHEDULE_TOPIC, queue_id, stored_ms, b"")
     again = when_stored_ms(levels, SCHEDULE_TOPIC, queue_id, due_ms)
     assert again is not None
-    assert when_due_ms(levels, SCHEDULE_TOPIC, queue_id, again) == due_ms
+    assert when_due_ms(levels, SCHEDULE_TOPIC, queue_id, again, b"") == due_ms
 
 
 def test_an_append_says_when_each_record_is_due(under_test: StoreUnderTest) -> None:
@@ -82,3 +83,24 @@ def test_everybody_names_the_time_that_the_append_said(
         found = list(reader.messages(MessageFilter(topic=SCHEDULE_TOPIC)))
         waits = [reader.waiting(message) for message in found]
     assert [wait and wait.deliver_at_ms for wait in waits] == [at.due_ms, later.due_ms]
+
+
+@pytest.mark.parametrize(
+    ("properties", "due_ms"),
+    [
+        ({"TIMER_OUT_MS": "5432", "TIMER_EXACT": "1"}, 5_432),
+        ({"TIMER_OUT_MS": "5432", "TIMER_EXACT": "1", "TIMER_DELIVER_MS": "9"}, 5_432),
+        ({"TIMER_OUT_MS": "5000", "TIMER_DELIVER_MS": "5432"}, 5_432),
+        ({"TIMER_OUT_MS": "5000", "TIMER_DELIVER_MS": "6000"}, 6_000),
+        ({"TIMER_OUT_MS": "5000", "TIMER_DELIVER_MS": "9000"}, 6_000),
+        ({"TIMER_OUT_MS": "5000", "TIMER_DELIVER_MS": "5432", "TIMER_DELAY_MS": "1"}, 6_000),
+        ({"TIMER_OUT_MS": "5000", "TIMER_DELAY_SEC": "1"}, 6_000),
+        ({"TIMER_OUT_MS": "5000"}, 6_000),
+        ({"TIMER_OUT_MS": "soon"}, 777),
+        ({}, 777),
+    ],
+)
+def test_a_timer_says_itself_when_it_is_due(properties: dict[str, str], due_ms: int) -> None:
+    """RocketMQ writes the second before; only an instant that was asked for is exact there."""
+    levels = LevelHistory.starting_with(parse_levels("1s 5s"))
+    assert when_due_ms(levels, TIMER_TOPIC, 0, 777, encode_properties(properties)) == due_ms

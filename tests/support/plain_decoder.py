@@ -19,7 +19,7 @@ from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.spark.options import parse_options
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_level, completion_of
+from rmqlite.store.records.completion import completed_queue, completion_of
 from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import when_due_ms
 
@@ -32,7 +32,7 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     """Every column of a record; timestamps are milliseconds, a body is bytes."""
     message = record.to_message(head, data)
     pairs = message.properties
-    level = completed_level(head, PropertyString(head.properties))
+    level = completed_queue(head, PropertyString(head.properties))
     is_waiting = head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC)
     waiting_for = pairs.get("REAL_TOPIC", "") if is_waiting else head.topic
     is_failed = waiting_for.startswith(("%RETRY%", "%DLQ%"))
@@ -107,7 +107,9 @@ def plain_rows(root: Path, levels: LevelHistory, queue_file_bytes: int) -> Itera
             position += head.size
             if head.sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
                 continue
-            due_ms = when_due_ms(levels, head.topic, head.queue_id, head.store_timestamp_ms)
+            due_ms = when_due_ms(
+                levels, head.topic, head.queue_id, head.store_timestamp_ms, head.properties
+            )
             if head.topic == SCHEDULE_TOPIC:
                 due_ms = _promised_ms(root, head, queue_file_bytes) or due_ms
             yield plain_row(head, data, due_ms)

@@ -29,7 +29,7 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
-    completed_level,
+    completed_queue,
     completion_of,
     topic_ahead,
 )
@@ -76,7 +76,7 @@ def kind_of(head: Head) -> HopKind:
     if head.topic == CANCELLED_TOPIC:
         return HopKind.CANCELLED
     properties = PropertyString(head.properties)
-    is_completing = completed_level(head, properties) > 0
+    is_completing = completed_queue(head, properties) != 0
     if head.topic == UNDELIVERABLE_TOPIC and is_completing:
         return HopKind.UNDELIVERABLE
     if is_dlq(head.topic):
@@ -93,7 +93,7 @@ def kind_of(head: Head) -> HopKind:
 
 def _scheduled(head: Head) -> HopKind:
     properties = PropertyString(head.properties)
-    if completed_level(head, properties):
+    if completed_queue(head, properties):
         return HopKind.RESCHEDULED
     ahead = topic_ahead(properties)
     if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):

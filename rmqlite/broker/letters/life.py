@@ -36,7 +36,7 @@ from rmqlite.names import is_dlq
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery, Place
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import completed_level
+from rmqlite.store.records.completion import completed_queue
 from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import queue_of
 
@@ -201,7 +201,7 @@ class _Search:
 
     def _completed_by(self, head: Head) -> Head | None:
         """The scheduled record that a record completes."""
-        level = completed_level(head, PropertyString(head.properties))
+        level = completed_queue(head, PropertyString(head.properties))
         queue = self._store.queue(*queue_of(level)) if level else None
         entry = queue.entry(queue.first_with(head.completes) - 1) if queue else None
         if entry is None or entry.physical_offset + entry.size != head.completes:

@@ -19,12 +19,11 @@ from rmqlite.broker.waits.wait_queue import Run, WaitQueue
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.consume_queue import ENTRY_BYTES, codes_in
 from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.packed import Packed
-from rmqlite.store.wait_queues import QueueKey, queue_of
+from rmqlite.store.wait_queues import WAIT_TOPICS, QueueKey, queue_of
 
 _ANY_END: Final = 2**63 - 1
 """The schedule delivers whatever it has appended, synced or not."""
@@ -124,7 +123,7 @@ class PackedSlices:
         """Can the messages to a queue be delivered there?"""
         topic, queue_id, _, body_bytes, record_bytes = target
         return (
-            topic != SCHEDULE_TOPIC
+            topic not in WAIT_TOPICS
             and self._room.surely_holds(record_bytes)
             and not why_not_to((topic, queue_id), body_bytes, self._topics, self._config)
         )

@@ -24,10 +24,12 @@ from rmqlite.message import (
     LAST_FAILURE_TIMESTAMP,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
+    TIMER_OUT_MS,
+    TIMER_PROPERTIES,
     offset_message_id,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC, group_of
+from rmqlite.names import group_of
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
 from rmqlite.store.consume_queue import Entry
@@ -35,7 +37,7 @@ from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.store.records.drafts import Draft, derived, fresh
 from rmqlite.store.records.record import Head, NewRecord, delay_level
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
 
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
@@ -58,12 +60,14 @@ def why_undeliverable(
 
     properties: the record's own.  target: the topic and queue id that they name.
     """
-    if target is None or target[0] == SCHEDULE_TOPIC:
+    if target is None or target[0] in WAIT_TOPICS:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
-    level = wait_queue_of(head.topic, head.queue_id)
-    if delay_level(properties) != level:
-        # After a crash, recovery could not find out which record its delivery completed.
-        return f"its properties do not say that it waits at level {level} (DELAY)"
+    # Otherwise, after a crash, recovery could not find out which record its delivery completed.
+    wait_queue = wait_queue_of(head.topic, head.queue_id)
+    if delay_level(properties) != max(0, wait_queue):
+        return f"its properties do not say that it waits at level {max(0, wait_queue)} (DELAY)"
+    if wait_queue == TIMERS and not timer_due_ms(properties.encoded):
+        return "its properties do not say when it is due (TIMER_OUT_MS)"
     body_bytes = head.body_end - head.body_position
     return why_not_to(target, body_bytes, topics, config) or room.why_not_in(head, target[0])
 
@@ -84,7 +88,7 @@ def why_not_to(
 
 
 def dead_letter(
-    level: int,
+    wait_queue: int,
     entry: Entry,
     waited: Record | None,
     reason: str,
@@ -94,7 +98,7 @@ def dead_letter(
 ) -> NewRecord:
     """The record that completes an undeliverable one; waited: None if that cannot be read."""
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
-    own = _with_level(level, waited)
+    own = _with_wait(wait_queue, entry, waited)
     changes: dict[str, str | bytes] = {}
     target = (waited and origin_of(waited.head)) or own.get(REAL_TOPIC)
     if target:
@@ -124,13 +128,15 @@ def dead_letter(
     )
 
 
-def _with_level(level: int, waited: Record | None) -> PropertyString:
-    """The property string of a record, with the level at which the record waited."""
-    in_front = PropertyString(b"").edited({DELAY: str(level)})
+def _with_wait(wait_queue: int, entry: Entry, waited: Record | None) -> PropertyString:
+    """The property string of a record, with what says where the record waited."""
+    is_timer = wait_queue == TIMERS
+    said = {TIMER_OUT_MS: str(entry.tags_code)} if is_timer else {DELAY: str(wait_queue)}
+    in_front = PropertyString(b"").edited(said)
     if waited is None:
         return in_front
     # The letter gets a reason of its own, not one of an earlier attempt.
-    gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT})
+    gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT}) | TIMER_PROPERTIES
     if group_of(topic_ahead(waited.properties)) is None:
         # It waits for no retry: what it tells of failures is another message's.
         gone |= FAILURE_PROPERTIES

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import check_draft, level_of
+from rmqlite.broker.admission import (
+    TimerRules,
+    check_draft,
+    has_timer,
+    level_of,
+    without_timer,
+)
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
@@ -15,6 +21,7 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.transactions.halves import half_record, is_half
+from rmqlite.clock import Clock
 from rmqlite.compression import COMPRESSED
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
@@ -75,6 +82,7 @@ class DraftRecords:
         self,
         config: BrokerConfig,
         store: MessageStore,
+        clock: Clock,
         topics: TopicTable,
         groups: GroupTable,
         room: Room,
@@ -83,6 +91,8 @@ class DraftRecords:
         store_host: bytes,
     ) -> None:
         self._config = config
+        self._clock = clock
+        self._timers = TimerRules.of(config)
         self._store = store
         self._topics = topics
         self._room = room
@@ -153,10 +163,17 @@ class DraftRecords:
 
     def _record_of(self, draft: Draft, *, is_in_batch: bool) -> NewRecord:
         level = self._store.levels.current.clamp(level_of(draft.properties))
-        if not level and _WAIT_PAIR in draft.properties and not is_in_batch:
+        due_ms = 0
+        if has_timer(draft.properties):
+            if level or (is_retry(draft.topic) and draft.reconsume_times > 0):
+                # As in RocketMQ, a level wins.
+                draft = draft._replace(properties=without_timer(draft.properties))
+            else:
+                due_ms = self._timers.due_ms(draft.properties, self._clock.now_ms())
+        if not level and not due_ms and _WAIT_PAIR in draft.properties and not is_in_batch:
             draft = draft._replace(properties=without_wait(draft.properties))
         return record_of(
-            draft, level, cluster=self._config.cluster_name, store_host=self._store_host
+            draft, level, due_ms, cluster=self._config.cluster_name, store_host=self._store_host
         )
 
     def _half_of(self, draft: Draft) -> NewRecord:
@@ -164,6 +181,8 @@ class DraftRecords:
         if self._config.rejects_transactions:
             operation = "sending a message of a transaction to"
             raise PermissionMissing(draft.topic, operation, "rejectTransactionMessage=true")
+        # Refused now: when it is committed, its producer does not listen any more.
+        self._timers.due_ms(draft.properties, self._clock.now_ms())
         record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
         self._topics.ensure(HALF_TOPIC, 1)
         return record

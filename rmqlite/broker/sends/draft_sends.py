@@ -32,6 +32,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.clock import Clock
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
@@ -92,6 +93,7 @@ class DraftSends:
         self,
         config: BrokerConfig,
         store: MessageStore,
+        clock: Clock,
         topics: TopicTable,
         groups: GroupTable,
         retention: Retention,
@@ -109,7 +111,7 @@ class DraftSends:
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         store_host = pack_host(self._store_host_text)
         self._records = DraftRecords(
-            config, store, topics, groups, room, counts, needed, store_host
+            config, store, clock, topics, groups, room, counts, needed, store_host
         )
         self._packing = PackedDrafts(store, topics, retention, room, self._cluster, store_host)
 

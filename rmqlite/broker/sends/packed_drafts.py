@@ -122,7 +122,7 @@ def queue_offsets(packed: Packed) -> list[int]:
     """Of each record, once they are appended."""
     following = [queue_offset for queue_offset, _ in packed.places]
     offsets: list[int] = []
-    for _, _, number in ROW.iter_unpack(packed.rows):
+    for _, number, _ in ROW.iter_unpack(packed.rows):
         offsets.append(following[number])
         following[number] += 1
     return offsets

@@ -24,6 +24,7 @@ from rmqlite.errors import (
 from rmqlite.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRACE_TOPIC,
     check_topic,
     is_dlq,
@@ -271,6 +272,7 @@ class TopicTable:
         queues = self._config.default_topic_queues
         topics = [
             TopicInfo(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+            TopicInfo(TIMER_TOPIC, 1, 1),
             # Clients with message traces, and those that reply, send here without a question.
             TopicInfo(TRACE_TOPIC, 1, 1),
             TopicInfo(reply_topic(self._config.cluster_name), 1, 1),

@@ -5,7 +5,8 @@
     RMQ_SYS_TRANS_OP_HALF_TOPIC  the end of a half message; the body is that one's queue offset
     the destination              the committed message: sys flag 8, and its prepared transaction
                                  offset is where the half message begins
-    SCHEDULE_TOPIC_XXXX          the same, if the message has a delay
+    SCHEDULE_TOPIC_XXXX          the same, if the message has a delay level
+    rmq_sys_wheel_timer          the same, if it waits for an instant
     TRANS_CHECK_MAX_TIME_TOPIC   a half message that is given up
 
 All are made from the bytes of the half message; its properties change only where they must.
@@ -16,7 +17,8 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from rmqlite.broker.routing import route, route_half, routed
+from rmqlite.broker.admission import asked_ms, without_timer
+from rmqlite.broker.routing import hidden, route_half, routed
 from rmqlite.broker.sending import check_property_string
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
@@ -74,8 +76,8 @@ def half_record(draft: Draft, *, cluster: str, store_host: bytes) -> NewRecord:
     return fresh(draft, store_host, place.topic, place.queue_id, properties)
 
 
-def committed_record(half: Record, to: Destination, table: LevelTable) -> NewRecord:
-    """The message of a committed half; with a delay it waits from now on.
+def committed_record(half: Record, to: Destination, table: LevelTable, now_ms: int) -> NewRecord:
+    """The message of a committed half; a delay begins now.
 
     Raises MessageTooLarge.
     """
@@ -83,18 +85,15 @@ def committed_record(half: Record, to: Destination, table: LevelTable) -> NewRec
     # message begins.
     properties = half.properties.edited({}, frozenset({RESCHEDULED_FROM}))
     level = delay_level(properties)
-    topic, queue_id = to
     if level:
-        place = route(topic, queue_id, table.clamp(level))
-        topic, queue_id, properties = (
-            place.topic,
-            place.queue_id,
-            routed(properties.encoded, place),
-        )
+        properties = PropertyString(without_timer(properties.encoded))
+    due_ms = 0 if level else asked_ms(properties, now_ms)
+    key = to
+    if level or due_ms:
+        level = table.clamp(level) if level else 0
+        key, properties = hidden(properties.encoded, *to, level=level, due_ms=due_ms)
         check_property_string(properties)
-    record = derived(
-        half, topic, queue_id, properties=properties, completes=half.head.physical_offset
-    )
+    record = derived(half, *key, properties=properties, completes=half.head.physical_offset)
     return record._replace(sys_flag=record.sys_flag & ~TRANSACTION_TYPE | COMMITTED)
 
 

@@ -21,7 +21,6 @@ from rmqlite.message import PGROUP, REAL_TOPIC, UNIQ_KEY, host_text, pack_host
 from rmqlite.names import (
     HALF_ENDS_TOPIC,
     HALF_TOPIC,
-    SCHEDULE_TOPIC,
     TRANSACTION_GROUP,
     UNDECIDED_TOPIC,
 )
@@ -35,12 +34,12 @@ from rmqlite.store.records.record import (
     TRANSACTION_TYPE,
     Head,
     NewRecord,
-    delay_level,
     destination,
     read_outline,
 )
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 SAME_ID_MAX: Final = 32
 """How many records with one message id, or its hash, are looked at."""
@@ -147,10 +146,10 @@ class OpenHalves:
         to = destination(properties)
         if to is None:
             return False
-        topic = SCHEDULE_TOPIC if delay_level(properties) else to[0]
         return any(
             found.completes == head.physical_offset
             and found.sys_flag & TRANSACTION_TYPE == COMMITTED
+            for topic in (*WAIT_TOPICS, to[0])
             for found in self._with_id_of(head, topic)
         )
 

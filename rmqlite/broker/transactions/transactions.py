@@ -117,7 +117,8 @@ class Transactions:
         records = []
         if request.is_commit and not self.halves.is_committed(half.head):
             to = self._destination(half.head)
-            records.append(committed_record(half, to, self._store.levels.current))
+            table, now_ms = self._store.levels.current, self._clock.now_ms()
+            records.append(committed_record(half, to, table, now_ms))
         self.halves.end([half.head.queue_offset], records)
         return True
 

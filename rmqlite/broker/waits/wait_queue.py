@@ -18,6 +18,7 @@ from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.errors import StoreUnavailable
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.wait_queues import TIMERS
 
 SCAN_ENTRIES: Final = 8192
 READ_ENTRIES: Final = 128
@@ -70,7 +71,10 @@ class WaitQueue:
         if queue_offset < self._seen:
             # This batch made the queue: the scan of the constructor has found its entries already.
             return
-        self._notice(queue_offset, due_ms, self.queue.max_offset)
+        if self.id == TIMERS:
+            self._notice_all(self.queue.tags_codes(queue_offset, SCAN_ENTRIES))
+        else:
+            self._notice(queue_offset, due_ms, self.queue.max_offset)
 
     def _notice(self, queue_offset: int, due_ms: int, end: int) -> None:
         """Add entries that are due at due_ms to the last run, or begin another run with them."""

@@ -53,7 +53,8 @@ class WaitQueues:
             return True
         earliest_ms = known.next_due_ms()
         known.notice(queue_offset, due_ms)
-        return earliest_ms is None or due_ms < earliest_ms
+        now_ms = known.next_due_ms()
+        return earliest_ms is None or (now_ms is not None and now_ms < earliest_ms)
 
     def oldest_pending(self) -> tuple[int, Entry] | None:
         """Wait queue and entry of the pending scheduled record that lies first in the log."""

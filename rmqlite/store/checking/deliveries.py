@@ -17,8 +17,8 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.completion import (
     completion_of,
     is_completing,
-    level_of,
     topic_ahead,
+    wait_queue_left,
     waited_for,
 )
 from rmqlite.store.records.record import Head
@@ -81,7 +81,7 @@ class DeliveryCheck:
         properties = PropertyString(encoded)
         if not is_completing(topic, sys_flag, properties):
             return
-        level = level_of(topic, properties)
+        level = wait_queue_left(topic, properties)
         key = queue_of(level)
         scheduled = self._queues.get(key)
         if completes <= self._log.min_offset or self._queues.is_unreadable(key):

@@ -225,7 +225,7 @@ class LogCheck:
             ):
                 break
             if queue.wait_queue:
-                code = when_due_ms(queues.levels, *queue.key, stored_ms)
+                code = when_due_ms(queues.levels, *queue.key, stored_ms, properties)
                 self._deliveries.scheduled(queue.wait_queue, properties)
             else:
                 code = record.tags_code(properties)
@@ -295,7 +295,8 @@ class LogCheck:
                 self._deliveries.completed.of(queue.wait_queue).add(0, head.queue_offset)
         elif head.queue_offset != queue.next:
             self._check_gap(queue, head)
-        due_ms = when_due_ms(self._queues.levels, *queue.key, head.store_timestamp_ms)
+        stored_ms, properties = head.store_timestamp_ms, head.properties
+        due_ms = when_due_ms(self._queues.levels, *queue.key, stored_ms, properties)
         code = due_ms or record.tags_code(head.properties)
         queue.want(Entry(head.physical_offset, head.size, code))
         queue.last_offset = head.physical_offset
@@ -305,7 +306,7 @@ class LogCheck:
         place = self._place
         if explains_gap(place, last_offset=queue.last_offset, head=head, missing=missing):
             assert place is not None
-            code = when_due_ms(self._queues.levels, *queue.key, place.store_timestamp_ms)
+            code = when_due_ms(self._queues.levels, *queue.key, place.store_timestamp_ms, b"")
             for _ in range(missing):
                 queue.want(Entry(place.physical_offset, place.size, code))
             return

@@ -29,7 +29,7 @@ from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
 from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_level
+from rmqlite.store.records.completion import completed_queue
 from rmqlite.store.records.record import Head
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import load_deleted
@@ -294,7 +294,8 @@ class Snapshot:
                 return damage
         if wait_queue := wait_queue_of(*key):
             view = self._wait_view(wait_queue)
-            view.enter(head, when_due_ms(self.levels, *key, head.store_timestamp_ms))
+            stored_ms = head.store_timestamp_ms
+            view.enter(head, when_due_ms(self.levels, *key, stored_ms, head.properties))
             if is_repaired(head):
                 view.completed.add(head.queue_offset, head.queue_offset + 1)
         else:
@@ -303,7 +304,7 @@ class Snapshot:
         return damage
 
     def _complete(self, head: Head) -> None:
-        if number := completed_level(head, PropertyString(head.properties)):
+        if number := completed_queue(head, PropertyString(head.properties)):
             self._wait_view(number).complete(head.completes)
 
     def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
@@ -324,7 +325,7 @@ class Snapshot:
         ):
             return False
         if wait_queue := wait_queue_of(*queue.key):
-            due_ms = when_due_ms(self.levels, *queue.key, place.store_timestamp_ms)
+            due_ms = when_due_ms(self.levels, *queue.key, place.store_timestamp_ms, b"")
             self._wait_view(wait_queue).pass_over(place, head.queue_offset, due_ms)
         else:
             queue.pass_over(place, head.queue_offset)
@@ -332,10 +333,11 @@ class Snapshot:
 
     def _due_of(self, wait_queue: int, physical_offset: int) -> int:
         """The deliver time that an opening would put in place of RocketMQ's hash."""
-        timestamp_ms = self.log.timestamp_at(physical_offset)
-        if timestamp_ms is None:
+        found = self.log.head_at(physical_offset)
+        if found is None:
             raise self.log.damage(physical_offset)
-        return when_due_ms(self.levels, *queue_of(wait_queue), timestamp_ms)
+        stored_ms, properties = found.head.store_timestamp_ms, found.properties.encoded
+        return when_due_ms(self.levels, *queue_of(wait_queue), stored_ms, properties)
 
     # ---- parts
 

@@ -7,10 +7,13 @@ prepared transaction offset is the physical offset at which the scheduled one en
     the real topic                                      the delivery
     the real topic                 FIRED                the delivery, at once, on request
     SCHEDULE_TOPIC_XXXX            RESCHEDULED_FROM     the same message, which waits anew
+    rmq_sys_wheel_timer            RESCHEDULED_FROM     the same
+    rmq_sys_wheel_timer                                 the same timer, carried to the log's end
     rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
-DELAY has the level of the scheduled record; on a rescheduled one, RESCHEDULED_FROM has it.
+DELAY has the level of the scheduled record; without it, TIMER_OUT_MS says that it was a timer.  On
+a rescheduled one, RESCHEDULED_FROM has the wait queue that it left (store/wait_queues.py).
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from rmqlite.message import FIRED, RESCHEDULED_FROM
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.message import FIRED, RESCHEDULED_FROM, TIMER_OUT_MS
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.store.records import record
 from rmqlite.store.records.record import Head
+from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
+_FROM_TIMERS: Final = str(TIMERS).encode()
 
 
 class Completion(enum.Enum):
@@ -35,37 +40,45 @@ class Completion(enum.Enum):
     RESCHEDULED = "rescheduled"
     CANCELLED = "cancelled"
     UNDELIVERABLE = "undeliverable"
+    CARRIED = "carried"
+    """Retention has written the timer anew, so that its log file may go."""
 
     @property
     def may_be_early(self) -> bool:
         """May this happen before the deliver time?"""
-        return self in (Completion.FIRED, Completion.RESCHEDULED, Completion.CANCELLED)
+        return self not in (Completion.DELIVERED, Completion.UNDELIVERABLE)
 
 
-def completed_level(head: Head, properties: PropertyString) -> int:
-    """The level of the scheduled record that this one completes; 0 if it completes none."""
+def completed_queue(head: Head, properties: PropertyString) -> int:
+    """The wait queue of the scheduled record that this one completes; 0 if it completes none."""
     if not head.completes or not is_completing(head.topic, head.sys_flag, properties):
         return 0
-    return level_of(head.topic, properties)
+    return wait_queue_left(head.topic, properties)
 
 
 def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool:
     """Does the prepared transaction offset of such a record mean a scheduled record?"""
-    if topic == SCHEDULE_TOPIC:
-        # A message that RocketMQ commits points to its half message; a delay schedules it.
-        return level_of(topic, properties) > 0
     transaction = sys_flag & record.TRANSACTION_TYPE
+    if topic in WAIT_TOPICS:
+        # A message that RocketMQ commits points to its half message; a delay schedules it.
+        is_anew = properties.get(RESCHEDULED_FROM) is not None
+        return (is_anew or not transaction) and wait_queue_left(topic, properties) != 0
     if transaction in (record.PREPARED, record.ROLLBACK):
         return False
     # A message that RocketMQ commits without a delay points to its half message, too.
-    return not transaction or level_of(topic, properties) > 0
+    return not transaction or wait_queue_left(topic, properties) != 0
 
 
-def level_of(topic: str, properties: PropertyString) -> int:
-    """The level of the scheduled record that a record completes; 0 if it names none."""
-    if topic == SCHEDULE_TOPIC:
+def wait_queue_left(topic: str, properties: PropertyString) -> int:
+    """The wait queue of the scheduled record that a record completes; 0 if it names none."""
+    if topic in WAIT_TOPICS:
+        left = properties.get(RESCHEDULED_FROM)
+        if left == _FROM_TIMERS or (left is None and topic == TIMER_TOPIC):
+            return TIMERS
         return properties.number(RESCHEDULED_FROM) or 0
-    return record.delay_level(properties)
+    return record.delay_level(properties) or (
+        TIMERS if properties.get(TIMER_OUT_MS) is not None else 0
+    )
 
 
 def waited_for(topic: str, properties: PropertyString) -> str:
@@ -83,8 +96,9 @@ def topic_ahead(properties: PropertyString) -> str:
 
 def completion_of(topic: str, properties: PropertyString) -> Completion:
     """How a record completes a scheduled one."""
-    if topic == SCHEDULE_TOPIC:
-        return Completion.RESCHEDULED
+    if topic in WAIT_TOPICS:
+        is_carried = topic == TIMER_TOPIC and properties.get(RESCHEDULED_FROM) is None
+        return Completion.CARRIED if is_carried else Completion.RESCHEDULED
     if topic == CANCELLED_TOPIC:
         return Completion.CANCELLED
     if topic == UNDELIVERABLE_TOPIC:

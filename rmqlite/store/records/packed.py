@@ -29,9 +29,10 @@ from rmqlite.store.records.record import (
     NewRecord,
 )
 from rmqlite.store.records.written import Place, Written
-from rmqlite.store.wait_queues import QueueKey
+from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
 
 _NOT_OF_CLIENTS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
+_TIMERS: Final = queue_of(TIMERS)
 _ODD: Final = COMPRESSED | INNER_BATCH | NEED_UNWRAP
 
 
@@ -170,9 +171,13 @@ class PackedRun:
         queues = [[self._first[key], self._due_ms[key]] for key in packed.queues]
         found: list[Written] = []
         rows = ROW.iter_unpack(packed.rows)
-        for physical_offset, (size, _, number) in zip(packed.physical_offsets, rows, strict=True):
+        timers = _timers_in(packed)
+        for physical_offset, (size, number, code) in zip(
+            packed.physical_offsets, rows, strict=True
+        ):
             queue = queues[number]
-            found.append(Written(queue[0], physical_offset, size, self.stored_ms, queue[1]))
+            due_ms = code if number == timers else queue[1]
+            found.append(Written(queue[0], physical_offset, size, self.stored_ms, due_ms))
             queue[0] += 1
         return found
 
@@ -186,6 +191,11 @@ class PackedRun:
         following = self._next_offset
         if not packed.places:
             packed.places = [(following[key], self._due_ms[key]) for key in packed.queues]
+            timers = _timers_in(packed)
+            if timers is not None:
+                rows = ROW.iter_unpack(packed.rows)
+                due_ms = next(code for _, number, code in rows if number == timers)
+                packed.places[timers] = packed.places[timers][0], due_ms
         count, size, positions, entries, hashes, places = compiled.loops.place(
             packed.data,
             packed.rows,
@@ -205,3 +215,8 @@ class PackedRun:
         self.hashes += hashes
         self.places += places
         return count, size
+
+
+def _timers_in(packed: Packed) -> int | None:
+    """The number of the timers' queue; None if no record goes there.  Its codes are due times."""
+    return packed.queues.index(_TIMERS) if _TIMERS in packed.queues else None
