@@ -93,6 +93,17 @@ class DelayUnknown(InvalidValue):
         super().__init__("delay", delay, f"no level is exactly that long; the levels are {known}")
 
 
+class TimersOff(InvalidValue):
+    """A message waits for an instant of its own, and the broker is configured not to allow that."""
+
+    code = "timers-off"
+    # As in RocketMQ; a client then tries another broker, which may allow it.
+    response_code = 1
+
+    def __init__(self, field: str, value: str, key: str) -> None:
+        super().__init__(field, value, f"left out: {key}=false allows delay levels only")
+
+
 class ConfigInvalid(Refused):
     """A configuration file, key or value cannot be used; line is 0 if no line is to blame."""
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
 from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge
+from rmqlite.errors import InvalidValue, MessageTooLarge, TimersOff
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -131,8 +131,7 @@ class TimerRules(NamedTuple):
             rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
             raise InvalidValue(*_asked(own), rule)
         if due_ms and not self.is_enabled:
-            rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
-            raise InvalidValue(*_asked(own), rule)
+            raise TimersOff(*_asked(own), KEYS["timer_wheel_enable"])
         return due_ms
 
 

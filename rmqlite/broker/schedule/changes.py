@@ -24,11 +24,13 @@ from rmqlite.message import (
     REAL_QID,
     REAL_TOPIC,
     RESCHEDULED_FROM,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     WAIT,
 )
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.recall_handle import RecallHandle
 from rmqlite.requests.schedule import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
@@ -45,7 +47,7 @@ from rmqlite.store.records.completion import Completion, topic_ahead
 from rmqlite.store.records.drafts import derived
 from rmqlite.store.records.record import Head, NewRecord
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import TIMERS, queue_of
 
 SLICE_MAX: Final = 100
 """The most messages changed in one step; then other calls may run."""
@@ -62,7 +64,7 @@ _OUTCOMES: Final = {
     # The record that replaced it would be newer, but the store does not have it any more.
     Completion.RESCHEDULED: ChangeOutcome.NOT_FOUND,
 }
-_KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
+_KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID, TIMER_OUT_MS)
 """The properties of the message that its cancellation record has, too."""
 
 
@@ -125,6 +127,14 @@ class Changes:
             yield
         return ChangedPage(changed, cursor)
 
+    def recall(self, handle: RecallHandle) -> Steps[ChangedId]:
+        """Cancel the timer that a handle names; a message that was moved is another one.
+
+        Raises StoreUnavailable, MessageTooLarge.
+        """
+        request = ChangeByIds(ScheduleAction.CANCEL, (handle.message_id,), handle.topic)
+        return self._by_id(handle.message_id, request, handle.timer_out_ms)
+
     # ---- inside
 
     def _check_action(self, action: ScheduleAction, delay_level: int) -> None:
@@ -136,8 +146,10 @@ class Changes:
         elif delay_level:
             raise InvalidValue("delay_level", delay_level, f"{action.name} takes no level")
 
-    def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
-        waiting, newest = yield from self._pending.with_id(message_id, request.topic)
+    def _by_id(
+        self, message_id: str, request: ChangeByIds, timer_out_ms: int | None = None
+    ) -> Steps[ChangedId]:
+        waiting, newest = yield from self._pending.with_id(message_id, request.topic, timer_out_ms)
         if waiting:
             count = due_ms = 0
             for begin in range(0, len(waiting), SLICE_MAX):
@@ -217,7 +229,9 @@ def _cancellation(found: Found) -> NewRecord:
     scheduled = Record(found.head, b"")
     own = scheduled.properties
     kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
-    properties = PropertyString(b"").edited({**kept, DELAY: str(found.place.wait_queue)})
+    if found.place.wait_queue != TIMERS:
+        kept[DELAY] = str(found.place.wait_queue).encode()
+    properties = PropertyString(b"").edited(kept)
     return derived(
         scheduled,
         CANCELLED_TOPIC,
