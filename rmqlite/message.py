@@ -92,13 +92,9 @@ TIMER_EXACT: Final = "TIMER_EXACT"
 """Our own, on the record of a timer: its TIMER_OUT_MS is the instant, not a slot of RocketMQ's."""
 TIMER_ASKED: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
 """With these a producer asks for an instant; the first one that a message has counts."""
-TIMER_BROKERS: Final = (
-    TIMER_OUT_MS,
-    TIMER_EXACT,
-    "TIMER_DEL_UNIQKEY",
-    "TIMER_ROLL_TIMES",
-    "TIMER_ENQUEUE_MS",
-    "TIMER_DEQUEUE_MS",
+TIMER_BROKERS: Final = tuple(
+    """TIMER_OUT_MS TIMER_EXACT TIMER_DEL_UNIQKEY TIMER_ROLL_TIMES TIMER_ENQUEUE_MS
+    TIMER_DEQUEUE_MS""".split()  # noqa: SIM905 - as below
 )
 """Only brokers write these."""
 TIMER_PROPERTIES: Final = frozenset({*TIMER_ASKED, *TIMER_BROKERS})

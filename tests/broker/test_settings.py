@@ -165,7 +165,7 @@ def test_a_change_of_a_topic_that_makes_no_sense_is_refused(
 def test_a_change_of_a_topic_that_cannot_be_written_changes_nothing(make: Make) -> None:
     """Not in memory either; and new topics count towards maxTopics."""
     files = FaultyFiles()
-    broker = make(files=files, topics_max=6)
+    broker = make(files=files, topics_max=7)
     create_topic(broker, TOPIC, 2)
     files.fail("replace", where=lambda path: path.name == "topics.json")
     with pytest.raises(StoreUnavailable):

@@ -248,11 +248,11 @@ def test_a_call_that_is_refused_makes_none_of_its_topics(under_test: BrokerUnder
 @pytest.mark.parametrize("send", [send_many, schedule_many])
 def test_the_number_of_topics_has_a_limit(make: Make, send: Sending) -> None:
     """Any sender can name another topic; those that are there go on."""
-    broker = make(topics_max=6)
+    broker = make(topics_max=7)
     send(broker, ["a", "b"])
-    with pytest.raises(Overloaded, match="maxTopics=6"):
+    with pytest.raises(Overloaded, match="maxTopics=7"):
         send(broker, ["a", "c"])
-    with pytest.raises(Overloaded, match="maxTopics=6"):
+    with pytest.raises(Overloaded, match="maxTopics=7"):
         create_topic(broker, "c")
     assert broker.broker.topics.get("c") is None
     send(broker, ["a", "b"])
@@ -260,7 +260,7 @@ def test_the_number_of_topics_has_a_limit(make: Make, send: Sending) -> None:
 
 def test_a_failed_message_finds_its_topics_however_many_there_are(make: Make) -> None:
     """Retries and dead letters are not refused because somebody made very many topics."""
-    broker = make(topics_max=5)
+    broker = make(topics_max=6)
     message = received(broker)
     assert send_back(broker, message).topic == "%RETRY%shop"
     assert send_back(broker, message, delay_level=-1).topic == "%DLQ%shop"

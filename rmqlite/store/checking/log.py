@@ -295,10 +295,9 @@ class LogCheck:
                 self._deliveries.completed.of(queue.wait_queue).add(0, head.queue_offset)
         elif head.queue_offset != queue.next:
             self._check_gap(queue, head)
-        stored_ms, properties = head.store_timestamp_ms, head.properties
-        due_ms = when_due_ms(self._queues.levels, *queue.key, stored_ms, properties)
-        code = due_ms or record.tags_code(head.properties)
-        queue.want(Entry(head.physical_offset, head.size, code))
+        levels, own = self._queues.levels, head.properties
+        code = when_due_ms(levels, *queue.key, head.store_timestamp_ms, own)
+        queue.want(Entry(head.physical_offset, head.size, code or record.tags_code(own)))
         queue.last_offset = head.physical_offset
 
     def _check_gap(self, queue: QueueCheck, head: Head) -> None:
