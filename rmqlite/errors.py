@@ -94,14 +94,10 @@ class DelayUnknown(InvalidValue):
 
 
 class TimersOff(InvalidValue):
-    """A message waits for an instant of its own, and the broker is configured not to allow that."""
+    """The broker has delay levels only; a client of RocketMQ then tries another broker."""
 
     code = "timers-off"
-    # As in RocketMQ; a client then tries another broker, which may allow it.
     response_code = 1
-
-    def __init__(self, field: str, value: str, key: str) -> None:
-        super().__init__(field, value, f"left out: {key}=false allows delay levels only")
 
 
 class ConfigInvalid(Refused):
@@ -182,12 +178,9 @@ class GroupUnknown(Refused):
     response_code = 26
 
     def __init__(self, group: str) -> None:
-        super().__init__(
-            f"no consumer group named {shortened(group)!r}",
-            field="group",
-            value=group,
-            rule="create the group first, or set autoCreateSubscriptionGroup=true",
-        )
+        sentence = f"no consumer group named {shortened(group)!r}"
+        rule = "create the group first, or set autoCreateSubscriptionGroup=true"
+        super().__init__(sentence, field="group", value=group, rule=rule)
 
 
 class MessageNotFound(Refused):
@@ -224,12 +217,9 @@ class JobUnknown(Refused):
     code = "job-unknown"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"no job named {shortened(job_id)!r}",
-            field="job_id",
-            value=job_id,
-            rule="one of the jobs that rmqlite job list shows",
-        )
+        sentence = f"no job named {shortened(job_id)!r}"
+        rule = "one of the jobs that rmqlite job list shows"
+        super().__init__(sentence, field="job_id", value=job_id, rule=rule)
 
 
 class JobExists(Refused):

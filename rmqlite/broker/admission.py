@@ -131,7 +131,8 @@ class TimerRules(NamedTuple):
             rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
             raise InvalidValue(*_asked(own), rule)
         if due_ms and not self.is_enabled:
-            raise TimersOff(*_asked(own), KEYS["timer_wheel_enable"])
+            rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
+            raise TimersOff(*_asked(own), rule)
         return due_ms
 
 

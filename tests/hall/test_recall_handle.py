@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from rmqlite.errors import InvalidValue
-from rmqlite.recall_handle import RecallHandle, read_handle
+from rmqlite.requests.schedule import RecallHandle, read_handle
 
 CAPTURED = (
     "djEgVF9yZWNhbGwgYnJva2VyLWEgMTc5NTU3NTIzMTAwMSBDMDAwMDIwMjQxMTI1RkZEMkIyNzdDMzZERTk4MDAwMA=="

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rmqlite import limits
 from rmqlite.message import offset_message_id
-from rmqlite.recall_handle import RecallHandle
+from rmqlite.requests.schedule import RecallHandle
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.limits import GROUPS_MAX, LOCK_QUEUES_MAX, SETTINGS_MAX

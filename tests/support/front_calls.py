@@ -13,7 +13,6 @@ from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
-from rmqlite.recall_handle import RecallHandle
 from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.groups import (
     GroupChange,
@@ -43,6 +42,7 @@ from rmqlite.requests.schedule import (
     ChangeByIds,
     PendingFilter,
     PendingQuery,
+    RecallHandle,
     ScheduleAction,
     TimelineRequest,
 )

@@ -30,7 +30,6 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.recall_handle import RecallHandle
 from rmqlite.requests.schedule import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
@@ -40,6 +39,7 @@ from rmqlite.requests.schedule import (
     ChangedId,
     ChangedPage,
     ChangeOutcome,
+    RecallHandle,
     ScheduleAction,
 )
 from rmqlite.store.message_store import MessageStore

@@ -11,7 +11,6 @@ from typing import TypeVar
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.errors import InvalidValue
-from rmqlite.recall_handle import read_handle
 from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
@@ -23,6 +22,7 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
     TimelineRequest,
+    read_handle,
 )
 from rmqlite.server.front.access import admin, anyone, needs, of_topic, view
 from rmqlite.server.front.part import Part

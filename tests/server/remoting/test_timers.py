@@ -11,8 +11,8 @@ import pytest
 
 from rmqlite.message import Message
 from rmqlite.names import TIMER_TOPIC, retry_topic
-from rmqlite.recall_handle import RecallHandle, read_handle
 from rmqlite.requests.messages import PullRequest
+from rmqlite.requests.schedule import RecallHandle, read_handle
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes import administration, consuming, sending

@@ -17,8 +17,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge
 from rmqlite.message import UNIQ_KEY, host_text, pack_host
 from rmqlite.property_string import PropertyString
-from rmqlite.recall_handle import RecallHandle
-from rmqlite.requests.schedule import ChangeOutcome
+from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.server.faces.remoting.calls import Call, Handler, refused
 from rmqlite.server.faces.remoting.connection import Answered, Connection
 from rmqlite.server.front.access import BROKER, CALLER, Caller
