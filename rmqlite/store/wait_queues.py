@@ -29,7 +29,7 @@ TIMERS: Final = -1
 """The id of the timers' wait queue."""
 WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """The topics whose queues are wait queues."""
-_SLOT_MS: Final = 1_000
+SLOT_MS: Final = 1_000
 """RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 
 
@@ -76,9 +76,9 @@ def timer_due_ms(properties: bytes) -> int:
         return out_ms
     if own.get(TIMER_DELAY_SEC) is None and own.get(TIMER_DELAY_MS) is None:
         asked_ms = own.number(TIMER_DELIVER_MS)
-        if asked_ms is not None and out_ms < asked_ms <= out_ms + _SLOT_MS:
+        if asked_ms is not None and out_ms < asked_ms <= out_ms + SLOT_MS:
             return asked_ms
-    return out_ms + _SLOT_MS
+    return out_ms + SLOT_MS
 
 
 def when_stored_ms(levels: LevelHistory, topic: str, queue_id: int, due_ms: int) -> int | None:
