@@ -133,9 +133,9 @@ class StoreCheck:
         """The verdict over all findings of run()."""
         return verdict(found, is_closed=self.is_closed)
 
-    def has_queues_of(self, topic: str) -> bool:
-        """Has the topic a queue, in the log or in the folders?"""
-        return self._queues is not None and self._queues.has_topic(topic)
+    def has_levels(self) -> bool:
+        """Has a level a queue, in the log or in the folders?"""
+        return self._queues is not None and self._queues.has_levels()
 
     def run(self) -> Iterator[Finding]:
         """Every inconsistency; those of the log in its order."""

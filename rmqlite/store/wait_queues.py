@@ -21,14 +21,13 @@ from rmqlite.message import (
     TIMER_OUT_MS,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.names import WAIT_TOPICS as WAIT_TOPICS
 from rmqlite.property_string import PropertyString
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
 TIMERS: Final = -1
 """The id of the timers' wait queue."""
-WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
-"""The topics whose queues are wait queues."""
 SLOT_MS: Final = 1_000
 """RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 

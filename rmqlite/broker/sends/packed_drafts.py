@@ -21,11 +21,13 @@ from rmqlite.compiled import ROW
 from rmqlite.errors import RmqliteError
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
-from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of
+from rmqlite.names import check_sendable, group_of
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
 from rmqlite.store.wait_queues import QueueKey, queue_of
+
+_LEVELS_TOPIC, _ = queue_of(1)
 
 
 class Target(NamedTuple):
@@ -81,7 +83,7 @@ class PackedDrafts:
         found = compiled.loops.pack_drafts(
             drafts,
             {topic: target[1:] for topic, target in targets.items() if target is not None},
-            SCHEDULE_TOPIC,
+            _LEVELS_TOPIC,
             self._wait_queues() if any(DELAY_PAIR in each.properties for each in drafts) else b"",
             self._store_host,
             self._room.body_bytes_max,

@@ -131,7 +131,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The deliver time of a record of SCHEDULE_TOPIC_XXXX, and whether it still waits.
+    """The deliver time of a scheduled record, and whether it still waits; level -1: a timer.
 
     ended: for a record that waits no more, how its wait ended, if known.
     """
