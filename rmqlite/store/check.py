@@ -36,7 +36,7 @@ from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PRO
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, deleted_topics
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import queue_of, wait_queue_name
 from rmqlite.table_shapes import DeletedTopicsTable, LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
@@ -288,7 +288,7 @@ class StoreCheck:
             _, end = moment.queues.get(queue_of(level), (0, 0))
             waiting = end - told.of(level).count_between(0, end)
             if waiting != counts.total():
-                said = f"says that {counts.total()} messages of level {level} wait, but"
+                said = f"says that {counts.total()} messages of {wait_queue_name(level)} wait, but"
                 said += f" {waiting} do"
                 yield Finding(path, 0, BEHIND, said)
             elif counts.total() == sum(known.values()):
@@ -351,7 +351,8 @@ def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iter
         for begin, end in ranges:
             begin = max(begin, first)
             if begin < end and known.count_between(begin, end) < end - begin:
-                said = f"does not say that level {level} has delivered {begin} to {end - 1}"
+                name = wait_queue_name(level)
+                said = f"does not say that {begin} to {end - 1} of {name} are delivered"
                 yield Finding(path, 0, BEHIND, said)
 
 
@@ -361,7 +362,7 @@ def _differing(
     for topic in sorted({*counts, *known}):
         if counts[topic] != known.get(topic, 0):
             said = (
-                f"says that {counts[topic]} messages of level {level} wait for {topic},"
+                f"says that {counts[topic]} messages of {wait_queue_name(level)} wait for {topic},"
                 f" but the log has {known.get(topic, 0)}"
             )
             yield Finding(path, 0, BEHIND, said)

@@ -47,6 +47,11 @@ def queue_of(wait_queue: int) -> QueueKey:
     return (TIMER_TOPIC, 0) if wait_queue == TIMERS else (SCHEDULE_TOPIC, wait_queue - 1)
 
 
+def wait_queue_name(wait_queue: int) -> str:
+    """The name of a wait queue in a sentence."""
+    return "the timers" if wait_queue == TIMERS else f"level {wait_queue}"
+
+
 def when_due_ms(
     levels: LevelHistory, topic: str, queue_id: int, stored_ms: int, properties: bytes
 ) -> int:

@@ -149,9 +149,10 @@ def _on_disk(disk: DiskUse) -> str:
 
 
 def _pinned(pin: Pin) -> str:
+    what = "a timer" if pin.level < 0 else f"a message of level {pin.level}"
     return (
-        f"{size_text(pin.kept_bytes)} of expired log files stay for a message of level "
-        f"{pin.level}, due {time_text(pin.deliver_at_ms)}, "
+        f"{size_text(pin.kept_bytes)} of expired log files stay for {what}, "
+        f"due {time_text(pin.deliver_at_ms)}, "
         f"at physical offset {pin.physical_offset}"
     )
 
@@ -230,7 +231,8 @@ def _print_levels(levels: Sequence[LevelInfo], *, with_all: bool) -> None:
             wait_ms = each.next_due_ms - now_ms
             wait = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
         due = time_text(each.next_due_ms or 0)[:_SECONDS]
-        rows.append((each.level, each.delay or "(old)", each.pending, due, wait))
+        name = (each.level, each.delay or "(old)") if each.level > 0 else ("timers", "any")
+        rows.append((*name, each.pending, due, wait))
     print_table(("LEVEL", "DELAY", "PENDING", "NEXT DUE", ""), rows, title="delay levels")
 
 
