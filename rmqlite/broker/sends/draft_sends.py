@@ -27,7 +27,7 @@ from rmqlite.broker.sends.draft_records import (
     check_work,
     work_of,
 )
-from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_offsets
+from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_places
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
@@ -329,9 +329,10 @@ class DraftSends:
             return
         try:
             self._log.append_packed([packed])
-            rows = zip(numbers, drafts, queue_offsets(packed), packed.physical_offsets, strict=True)
-            for number, draft, queue_offset, physical_offset in rows:
-                outcomes[number] = Stored(draft.queue_id, queue_offset, (physical_offset,))
+            rows = zip(numbers, drafts, queue_places(packed), packed.physical_offsets, strict=True)
+            for number, draft, (queue_offset, out_ms), physical_offset in rows:
+                offsets = (physical_offset,)
+                outcomes[number] = Stored(draft.queue_id, queue_offset, offsets, out_ms)
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)
