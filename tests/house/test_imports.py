@@ -54,7 +54,7 @@ ALONE = {
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock", "rmqlite.levels"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),
