@@ -15,7 +15,7 @@ from rmqlite import compiled
 from rmqlite.broker.room import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.broker.waits.wait_queue import Run, WaitQueue
+from rmqlite.broker.waits.wait_queue import WaitQueue
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
@@ -63,24 +63,23 @@ class PackedSlices:
         self._topics = topics
         self._room = room
 
-    def next(
-        self, runs: Sequence[tuple[WaitQueue, Run]], now_ms: int, most: Most
-    ) -> PackedSlice | None:
-        """The next messages of the runs that have due ones; None: the plain form's work."""
-        if not compiled.is_on or len(runs) != 1:
+    def next(self, queues: Sequence[WaitQueue], now_ms: int, most: Most) -> PackedSlice | None:
+        """The next messages of the queues that have due ones; None: the plain form's work."""
+        if not compiled.is_on or len(queues) != 1:
             return None
-        ((known, run),) = runs
+        (known,) = queues
         if known.failures:
             return None
         try:
-            return self._packed(known, run, now_ms, most)
+            front = known.front(now_ms, most.messages)
+            return self._packed(known, *front, now_ms, most) if front else None
         except StoreUnavailable:
             # The plain form meets the error again, and lets the queue rest.
             return None
 
-    def _packed(self, known: WaitQueue, run: Run, now_ms: int, most: Most) -> PackedSlice | None:
-        first = run.cursor
-        end = known.completed.open_until(first, min(run.end, first + most.messages))
+    def _packed(
+        self, known: WaitQueue, first: int, end: int, now_ms: int, most: Most
+    ) -> PackedSlice | None:
         raw = known.queue.bytes_at(first, end - first)
         reads = compiled.loops.log_reads(
             raw,

@@ -44,7 +44,7 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import Head, destination
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 from rmqlite.store.waits import wait_of
 
 SMALL_AT_ONCE: Final = 100
@@ -189,7 +189,7 @@ class Pending:
 
     def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
         """All places behind a cursor that fit a filter's times and levels, in due order."""
-        begin = max(at[:3], (wanted.due_from_ms, 0, -1))
+        begin = max(at[:3], (wanted.due_from_ms, TIMERS, -1))
         places = chain(*[each.places_behind(*begin) for each in self._of_levels(wanted.levels)])
         until_ms = wanted.due_until_ms
         for place in merge(*places):

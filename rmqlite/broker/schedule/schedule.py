@@ -22,7 +22,7 @@ from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.broker.schedule.undeliverable import dead_letter, why_undeliverable
 from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.broker.waits.wait_queue import PendingPlace, Run, WaitQueue
+from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -31,6 +31,7 @@ from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.message import pack_host
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import UNREADABLE
+from rmqlite.store.consume_queue import codes_in
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.drafts import derived
@@ -104,7 +105,7 @@ class Schedule:
         if not count:
             return self._pace.free_at_ms(now_ms)
         most = Most(count, DELIVER_BYTES_MAX)
-        packed = self._packed.next(self._runs(now_ms), now_ms, most)
+        packed = self._packed.next(self._due_queues(now_ms), now_ms, most)
         if packed is None:
             ready = self._with_few_new_queues(self._ready(self._due(now_ms, count), now_ms))
             count = len(ready)
@@ -134,7 +135,8 @@ class Schedule:
         self._appending.append_packed(packed, self.appends)
         messages = due_ms.total()
         self._store.progress.complete(known.id, first, first + messages, topics)
-        known.advance()
+        dues = codes_in(known.queue.bytes_at(first, messages))
+        known.advance(zip(dues, range(first, first + messages), strict=True))
         self.delivered += messages
         for each_ms, count in due_ms.items():
             known.lateness.add(self._store.newest_timestamp_ms - each_ms, count)
@@ -160,25 +162,20 @@ class Schedule:
         return found
 
     def _all_due(self, now_ms: int) -> Iterable[PendingPlace]:
-        runs = [self._due_in(known, run, now_ms) for known, run in self._runs(now_ms)]
-        return runs[0] if len(runs) == 1 else merge(*runs)
+        queues = [self._due_in(known, now_ms) for known in self._due_queues(now_ms)]
+        return queues[0] if len(queues) == 1 else merge(*queues)
 
-    def _runs(self, now_ms: int) -> list[tuple[WaitQueue, Run]]:
-        """The runs that have due messages."""
+    def _due_queues(self, now_ms: int) -> list[WaitQueue]:
+        """The wait queues that have due messages."""
         return [
-            (known, run)
+            known
             for known in self._wait_queues
-            if known.rests_until_ms <= now_ms
-            for run in known.runs
-            if run.head_due_ms <= now_ms
+            if known.rests_until_ms <= now_ms and (known.next_due_ms() or 0) <= now_ms
         ]
 
-    def _due_in(self, known: WaitQueue, run: Run, now_ms: int) -> Iterator[PendingPlace]:
+    def _due_in(self, known: WaitQueue, now_ms: int) -> Iterator[PendingPlace]:
         try:
-            for place in known.places(run, run.cursor):
-                if place.due_ms > now_ms:
-                    return
-                yield place
+            yield from known.due(now_ms)
         except StoreUnavailable as error:
             self._rest(known, error, now_ms)
 
@@ -252,8 +249,9 @@ class Schedule:
                 end = queue_offset + 1
                 topics[topic] += 1
             progress.complete(number, start, end, topics)
-        for number in by_queue:
-            self._wait_queues[number].advance()
+        for number, mine in by_queue.items():
+            ended = [(each.place.due_ms, each.place.queue_offset) for each in mine]
+            self._wait_queues[number].advance(ended)
 
     def _count(self, ready: Sequence[Ready], written_ms: int) -> None:
         late = Counter[tuple[int, int]]()
