@@ -55,7 +55,7 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
         [_level_row(level, answer) for level in answer.levels if level.is_used],
         title="delay levels (delivered and lateness since the start)",
     )
-    empty = sum([not level.is_used for level in answer.levels])
+    empty = sum([level.level > 0 and not level.is_used for level in answer.levels])
     if empty:
         sys.stdout.write(f"{empty} more without messages\n")
 

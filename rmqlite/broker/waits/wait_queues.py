@@ -74,10 +74,14 @@ class WaitQueues:
         return known.lateness if known else Lateness()
 
     def status(self) -> list[LevelStatus]:
-        """The status of every level that has or had messages or is in the current table."""
+        """The status of every level that has or had messages or is in the table, and of the timers.
+
+        The timers come last.
+        """
         table = self._store.levels.current
-        levels = sorted({*self._queues, *range(1, table.max_level + 1)})
-        return [self._status(level, table.own_name(level)) for level in levels]
+        levels = sorted({*self._queues, *range(1, table.max_level + 1)} - {TIMERS})
+        rows = [self._status(level, table.own_name(level)) for level in levels]
+        return [*rows, self._status(TIMERS, "timers")]
 
     def _status(self, level: int, delay: str) -> LevelStatus:
         known = self._queues.get(level)
