@@ -8,6 +8,7 @@ start the timers that are not in the table are read from their queue, in steps b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -18,6 +19,7 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.server.outage import Outage
 from rmqlite.server.turns import next_slice
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
+from rmqlite.store.wait_queues import TIMERS
 
 WRITE_S: Final = 2.0
 """How long changes gather, unless WRITE_ENTRIES come earlier."""
@@ -32,8 +34,12 @@ RETRY_S_MAX: Final = 8.0
 class Indexing:
     """Two loops, run by the server until they are cancelled; then close() writes once more."""
 
-    def __init__(self, broker: Broker, thread: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, broker: Broker, thread: ThreadPoolExecutor, due_sooner: Callable[[int], None]
+    ) -> None:
+        """due_sooner: told the wait queue whose earliest message is earlier than before."""
         self._broker = broker
+        self._due_sooner = due_sooner
         self._thread = thread
         self._loop = asyncio.get_running_loop()
         self._write: IndexWrite | None = None
@@ -50,7 +56,7 @@ class Indexing:
         while True:
             keys, is_more = self._keys, False
             try:
-                is_more = keys is not None and keys.catch_up()
+                is_more = keys is not None and self._catch_up(keys)
                 self._read_outage.succeeded()
             except StoreUnavailable as error:
                 await self._rest(self._read_outage, error)
@@ -58,6 +64,15 @@ class Indexing:
                 await next_slice()
             else:
                 await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
+
+    def _catch_up(self, keys: TimerKeys) -> bool:
+        """A step; delivery is told if it finds an earlier timer.  Raises StoreUnavailable."""
+        least = keys.least
+        try:
+            return keys.catch_up()
+        finally:
+            if keys.least < least:
+                self._due_sooner(TIMERS)
 
     async def write(self) -> None:
         """Write what has gathered."""

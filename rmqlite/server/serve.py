@@ -140,8 +140,8 @@ class _Server:
     def appended(self, topic: str, queue_id: int) -> None:
         self._commit.appended(topic, queue_id)
 
-    def due_sooner(self) -> None:
-        self._delivery.due_sooner()
+    def due_sooner(self, wait_queue: int) -> None:
+        self._delivery.due_sooner(wait_queue)
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
@@ -175,7 +175,7 @@ class _Server:
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
-        self._indexing = Indexing(broker, self._indexer)
+        self._indexing = Indexing(broker, self._indexer, self.due_sooner)
         upkeep = Upkeep(config, broker, self._persister, watch)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)

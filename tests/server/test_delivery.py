@@ -47,9 +47,9 @@ def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int
     """Send delayed messages, notify the tasks like a server; return the deliver times."""
     messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
     results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
-    if under_test.heard.sooner:
-        delivery.due_sooner()
-    under_test.heard.sooner = 0
+    for wait_queue in under_test.heard.sooner:
+        delivery.due_sooner(wait_queue)
+    under_test.heard.sooner.clear()
     return results[-1].deliver_at_ms
 
 
@@ -94,9 +94,9 @@ def test_a_burst_leaves_in_slices_between_which_others_run(
     """P3 for all other calls: a backlog never holds the loop for longer than a few short slices."""
     elapsed, deliver = SetTime(), under_test.broker.deliver
 
-    def timed() -> int | None:
+    def timed(wait_queue: int) -> int | None:
         elapsed.s += slice_ms / 1000
-        return deliver()
+        return deliver(wait_queue)
 
     monkeypatch.setattr("rmqlite.server.delivery.elapsed_s", elapsed)
     monkeypatch.setattr(under_test.broker, "deliver", timed)

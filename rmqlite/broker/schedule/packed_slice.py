@@ -8,7 +8,6 @@ other slice is left to that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
@@ -34,8 +33,8 @@ class PackedSlice(NamedTuple):
 
     known: WaitQueue
     queue_offset: int
-    due_ms: Counter[int]
-    """How many are due at each time."""
+    due_ms: tuple[int, ...]
+    """When each of them was due."""
     topics: Counter[str]
     """How many go to each topic."""
     packed: list[Packed]
@@ -63,12 +62,9 @@ class PackedSlices:
         self._topics = topics
         self._room = room
 
-    def next(self, queues: Sequence[WaitQueue], now_ms: int, most: Most) -> PackedSlice | None:
-        """The next messages of the queues that have due ones; None: the plain form's work."""
-        if not compiled.is_on or len(queues) != 1:
-            return None
-        (known,) = queues
-        if known.failures:
+    def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
+        """The first due messages of a wait queue; None: the plain form's work."""
+        if not compiled.is_on or known.failures:
             return None
         try:
             front = known.front(now_ms, most.messages)
@@ -115,7 +111,7 @@ class PackedSlices:
                 topics[target[0]] += target[2]
         if len(new) > NEW_QUEUES_MAX:
             return None
-        due_ms = Counter(codes_in(raw[: ENTRY_BYTES * done]))
+        due_ms = codes_in(raw[: ENTRY_BYTES * done])
         return PackedSlice(known, first, due_ms, topics, packed)
 
     def _is_ordinary(self, target: Target) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from rmqlite.store.timers.index import OFFSETS, key_of
 
 SORTED_TOGETHER: Final = 4_096
-MERGED_MAX: Final = 1 << 16
+MERGED_MAX: Final = 1 << 14
 """Longer lists are not merged: it would take too long for one turn of the loop."""
 END: Final = key_of((1 << 63) - 1, 0)
 """Behind every key."""
@@ -45,10 +45,11 @@ class SortedKeys:
     def lists(self) -> list[list[int]]:
         """All keys, in sorted lists; the caller must not change them."""
         if self._added:
-            keys, self._added = sorted(self._added), []
+            keys, self._added = self._added, []
             while self._lists and len(self._lists[-1]) <= len(keys) <= MERGED_MAX:
-                keys = sorted(self._lists.pop() + keys)
-            self._lists.append(keys)
+                keys = self._lists.pop() + keys
+            # What is sorted already is only merged.
+            self._lists.append(sorted(keys))
         return self._lists
 
     def behind(self, key: int) -> Iterator[Iterator[int]]:

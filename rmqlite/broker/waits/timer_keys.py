@@ -35,7 +35,7 @@ from rmqlite.store.timers.index import (
 SLICE_KEYS: Final = 1_024
 """So many rows are read at once, in 1 ms."""
 SLICES_A_TURN: Final = 4
-COUNTED_ROWS: Final = 65_536
+COUNTED_ROWS: Final = 16_384
 COUNTED_KEYS: Final = 8_192
 PROGRESS_S: Final = 10.0
 """How often the log says how much of the queue is read."""

@@ -14,6 +14,7 @@ from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.timers.index import check_sqlite
 from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
@@ -21,6 +22,8 @@ class WaitQueues:
     """The wait queues of one broker, by id."""
 
     def __init__(self, store: MessageStore) -> None:
+        """Raises StoreUnavailable."""
+        check_sqlite()
         self._store = store
         self._queues: dict[int, WaitQueue] = {}
         self.timers: TimerQueue | None = None
@@ -58,6 +61,11 @@ class WaitQueues:
         known.notice(queue_offset, due_ms)
         now_ms = known.next_due_ms()
         return earliest_ms is None or (now_ms is not None and now_ms < earliest_ms)
+
+    def check_room(self) -> None:
+        """Raises Overloaded while too many timers are not in their table: send no more then."""
+        if self.timers is not None:
+            self.timers.keys.check_room()
 
     def oldest_pending(self) -> tuple[int, Entry] | None:
         """Wait queue and entry of the pending scheduled record that lies first in the log."""

@@ -154,7 +154,6 @@ class TimerIndex:
 
     def open(self) -> Mark | None:
         """The mark of the file; None if there is no file.  Raises IndexDamaged."""
-        check_sqlite()
         kind = self._files.kind(self._path)
         if not kind:
             return None
@@ -167,9 +166,10 @@ class TimerIndex:
                 found = self._read().execute("SELECT * FROM mark").fetchall()
         except StoreUnavailable as error:
             raise IndexDamaged(str(error)) from error
-        if len(found) != 1 or found[0][0] != FORMAT:
-            raise IndexDamaged("it has another format")
-        return Mark(*found[0][1:])
+        match found:
+            case [(number, *mark)] if number == FORMAT and len(mark) == len(Mark._fields):
+                return Mark(*mark)
+        raise IndexDamaged("it has another format")
 
     def remove(self) -> None:
         """Delete the file.  Raises StoreUnavailable."""
