@@ -156,9 +156,9 @@ def local_text(timestamp_ms: int) -> str:
 
 
 def zone_text(timestamp_ms: int) -> str:
-    """The local time zone at a moment, as its distance from UTC: "UTC+01:00"."""
+    """The local time zone at a moment, as its distance from UTC: "UTC+01:00", "UTC"."""
     offset = time.strftime("%z", time.localtime(timestamp_ms // 1000))
-    return f"UTC{offset[:3]}:{offset[3:5]}"
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
 
 
 def local_ms(text: str) -> int | None:

@@ -79,7 +79,7 @@ class Changed:
 async def schedule(visit: Visit) -> Response:
     args = visit.args
     wanted = args.pending_filter(visit.now_ms)
-    table = await _table(visit)
+    table = await level_table(visit)
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
     levels = await visit.front.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
@@ -129,7 +129,7 @@ async def retries(visit: Visit) -> Response:
         rows=rows,
         cursor=cursor,
         is_first=not args.text("cursor"),
-        table=await _table(visit),
+        table=await level_table(visit),
     )
 
 
@@ -141,7 +141,7 @@ async def change_preview(visit: Visit) -> Response:
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
         samples = (await visit.front.schedule.pending(query)).messages
-    due = _due_text(asked, await _table(visit))
+    due = _due_text(asked, await level_table(visit))
     return visit.page("change.html", asked=asked, done=done, is_dry=True, samples=samples, due=due)
 
 
@@ -156,7 +156,7 @@ async def change(visit: Visit) -> Response:
         done=done,
         is_dry=False,
         samples=(),
-        due=_due_text(asked, await _table(visit)),
+        due=_due_text(asked, await level_table(visit)),
         in_all=before + done.count,
     )
 
@@ -238,7 +238,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
     return rows, cursor
 
 
-async def _table(visit: Visit) -> LevelTable:
+async def level_table(visit: Visit) -> LevelTable:
     in_force = await visit.front.schedule.levels()
     return parse_levels(in_force.message_delay_level)
 
