@@ -24,7 +24,7 @@ SPANS: Final = ("10m", "1h", "6h", "1d", "7d", "30d", "1y", "2y", "10y")
 COLUMNS: Final = 60
 _DAY_MS: Final = 86_400_000
 _WEEKS: Final = 52
-_MONTHS: Final = {"2y": (1, 25), "10y": (3, 40)}
+_MONTHS: Final = {"2y": (1, 25), "10y": (3, 41)}
 """The months of a column, and the number of columns."""
 
 
