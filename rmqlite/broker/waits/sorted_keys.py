@@ -7,10 +7,11 @@ So adding a batch costs 0.5 us a key; one sorted container for all would cost 2.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import OFFSETS, key_of
 
 SORTED_TOGETHER: Final = 4_096
@@ -57,13 +58,9 @@ class SortedKeys:
         for keys in self.lists():
             yield islice(keys, bisect_right(keys, key), None)
 
-    def drop_front(self, next_open: Callable[[int], int]) -> None:
-        """Drop the first keys of each list as far as they are completed.
-
-        next_open: see CompletedOffsets.
-        """
-        offset = self.least & OFFSETS
-        if self.least == END or next_open(offset) == offset:
+    def drop_front(self, completed: CompletedOffsets) -> None:
+        """Drop the first keys of each list as far as they are completed."""
+        if self.least == END or completed.is_open(self.least & OFFSETS):
             return
         for keys in self.lists():
             low = high = count = 0
@@ -71,7 +68,7 @@ class SortedKeys:
                 offset = key & OFFSETS
                 if not low <= offset < high:
                     # Most often neighbours are completed one after the other.
-                    low, high = offset, next_open(offset)
+                    low, high = offset, completed.next_open(offset)
                     if high == offset:
                         break
                 count += 1

@@ -108,7 +108,7 @@ class TimerKeys:
 
     def end(self, completed: Iterable[tuple[int, int]]) -> None:
         """Note that messages were completed: due time and queue offset of each."""
-        self._window.drop_front(self._completed.next_open)
+        self._window.drop_front(self._completed)
         self._new.end(completed, self._frontier)
 
     def sweep(self) -> None:
@@ -130,7 +130,8 @@ class TimerKeys:
     @property
     def least(self) -> int:
         """The first key, or that from which on rows have to be read; END or more: none."""
-        return min(self._frontier, self._new.writing.least, self._new.fresh.least)
+        new = self._new
+        return min(self._window.least, self._read_to + 1, new.writing.least, new.fresh.least)
 
     def until(self, key: int) -> int:
         """Read the rows below a key, a few slices at most; near() has all below the answer."""
@@ -139,7 +140,8 @@ class TimerKeys:
                 break
             keys = self._slice(self._read_to)
             self._read_to = keys[-1] if len(keys) == SLICE_KEYS else END
-            self._window.add([each for each in keys if self._is_open(each)])
+            self._window.add(keys)
+            self._window.drop_front(self._completed)
         return min(key, self._read_to + 1)
 
     def near(self, until: int) -> list[list[int]]:
@@ -179,8 +181,7 @@ class TimerKeys:
         return tuple(sums)
 
     def _is_open(self, key: int) -> bool:
-        offset = key & OFFSETS
-        return self._completed.next_open(offset) == offset
+        return self._completed.is_open(key & OFFSETS)
 
     # ---- far
 

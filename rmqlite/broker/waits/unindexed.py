@@ -20,6 +20,7 @@ from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import (
     INSERTED_TOGETHER,
+    OFFSET_BITS,
     OFFSETS,
     Indexed,
     IndexWrite,
@@ -103,15 +104,12 @@ class Unindexed:
 
         passed: the next write deletes all rows with keys below it.
         """
-        self.writing.drop_front(self._completed.next_open)
-        self.fresh.drop_front(self._completed.next_open)
-        old, live = self._old, self._live
-        for due_ms, offset in completed:
-            self._ended += 1
-            if offset < old.frozen or live.begin <= offset < live.frozen:
-                key = key_of(due_ms, offset)
-                if key >= passed:
-                    self._gone.add(key)
+        self.writing.drop_front(self._completed)
+        self.fresh.drop_front(self._completed)
+        keys = [due_ms << OFFSET_BITS | offset for due_ms, offset in completed]
+        self._ended += len(keys)
+        frozen = Indexed(self._old.frozen, self._live.begin, self._live.frozen)
+        self._gone.update([key for key in keys if key >= passed and key & OFFSETS in frozen])
 
     def end_late(self, keys: Iterable[int]) -> None:
         """Note rows of messages that were completed before the start."""

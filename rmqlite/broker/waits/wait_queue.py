@@ -64,7 +64,7 @@ class WaitQueue(ABC):
 
     def is_open(self, queue_offset: int) -> bool:
         """Does the message there still wait?"""
-        return self.completed.next_open(queue_offset) == queue_offset
+        return self.completed.is_open(queue_offset)
 
     def skip_removed(self) -> None:
         """Complete the messages whose entries were removed."""
