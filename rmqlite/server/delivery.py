@@ -99,6 +99,8 @@ class Delivery:
         if (rest_s := self._rest_s()) > 0:
             await asyncio.sleep(rest_s)
         elif self._is_time_for_others():
+            # Whoever waits in this pass of the loop, too, does not begin in it.
+            await asyncio.sleep(0)
             self._even_at_s = elapsed_s()
             await let_others()
 

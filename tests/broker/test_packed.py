@@ -446,9 +446,8 @@ def test_spans_outside_of_their_body_are_not_read(
     """No caller makes such; but memory is not Python's here."""
     head, topic = bytes(88), b"orders"
     body = data.draw(some.binary(max_size=50))
-    compiled.loops.pack_batch(
-        body, b"".join(SPAN.pack(*span) for span in spans), head, topic, b"", b"", 0, 99, 99, 999, 9
-    )
+    packed = b"".join(SPAN.pack(*span) for span in spans)
+    compiled.loops.pack_batch(body, packed, head, topic, b"", b"", 0, 0, 0, 99, 99, 999, 9)
 
 
 @settings(max_examples=300)

@@ -36,7 +36,7 @@ ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
         *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
-        "rmqlite.store.records.record",
+        *("rmqlite.store.records.record", "rmqlite.store.moving.handover"),
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),

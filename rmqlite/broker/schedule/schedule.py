@@ -35,6 +35,7 @@ from rmqlite.store.records.drafts import derived
 from rmqlite.store.records.record import Head, NewRecord, destination
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
+from rmqlite.store.wait_queues import TIMERS
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """The most bytes of scheduled records in one slice; a single record may be longer."""
@@ -268,4 +269,4 @@ def _next_ms(known: WaitQueue) -> int | None:
 
 def _named(wait_queue: int) -> str:
     """A wait queue as a line of the log names it."""
-    return f"level={wait_queue}"
+    return "wait_queue=timers" if wait_queue == TIMERS else f"level={wait_queue}"
