@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_message_is_moved_to_an_instant_and_back(under_test: BrokerUnderTest) 
     (sent,) = under_test.send(Message("orders", b"x", delay_level=LEVEL))
     at_ms = (under_test.clock.now_ms() + 400 * DAY_MS) // 1_000 * 1_000
     local = local_text(at_ms).partition(".")[0]
-    moves = [
+    moves: list[tuple[dict[str, str], str, Callable[[int], tuple[int, int]]]] = [
         ({"at": local, "to": ""}, f"at {local}", lambda _: (TIMERS, at_ms)),
         ({"at": "in 36h"}, "36h from now", lambda now_ms: (TIMERS, now_ms + 36 * 3_600_000)),
         ({"at": "+1d12h"}, "1d12h from now", lambda now_ms: (TIMERS, now_ms + 36 * 3_600_000)),
