@@ -1,7 +1,8 @@
 """Requests about the schedule and their answers: plain values.
 
 They list the waiting messages, count when they come due, and change them.  Times are
-milliseconds since 1970, on the broker's clock; sizes are bytes.
+milliseconds since 1970, on the broker's clock; sizes are bytes.  A level is a delay level, 1 or
+more, or -1: the messages that wait for an instant of their own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class PendingQuery:
 class PendingMessage:
     """A pending message without its body.
 
-    topic, queue_id: where it will be delivered.  queue_offset: its place in its level's queue.
+    topic, queue_id: where it will be delivered.  queue_offset: its place in its wait queue.
     physical_offset, store_size: the place of its scheduled record in the log.
     """
 
@@ -135,7 +136,7 @@ class ScheduleAction(enum.IntEnum):
     FIRE = 1
     """Deliver it at once."""
     RESCHEDULE = 2
-    """Let it wait from now on for the delay of another level."""
+    """Let it wait for the delay of another level from now on, or for another instant."""
 
 
 class ChangeOutcome(enum.IntEnum):
@@ -154,9 +155,10 @@ class ChangeOutcome(enum.IntEnum):
 class ChangeByIds:
     """Change the pending messages with these message ids, at most 1,000.
 
-    topic: only messages that will be delivered there; empty means any topic.  delay_level: the
-    new level for RESCHEDULE, 1 or more; 0 for other actions.  dry_run: only answer what the
-    change would do.
+    topic: only messages that will be delivered there; empty means any topic.  A RESCHEDULE has
+    exactly one of delay_level, deliver_at_ms and deliver_after_ms, which counts from now on; other
+    actions have none, which is 0.  An instant that is past is due at once.  dry_run: only answer
+    what the change would do.
     """
 
     action: ScheduleAction
@@ -164,6 +166,8 @@ class ChangeByIds:
     topic: str = ""
     delay_level: int = 0
     dry_run: bool = False
+    deliver_at_ms: int = 0
+    deliver_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ class ChangeByFilter:
     """Change the pending messages that match a filter, if they existed at the first call.
 
     cursor: empty for the first call, then the cursor of the answer before.  max_messages: how
-    many one call changes at most, 1 to 10,000; 0 means 5,000.  delay_level, dry_run: as in
+    many one call changes at most, 1 to 10,000; 0 means 5,000.  The other fields are those of
     ChangeByIds.
     """
 
@@ -195,6 +199,8 @@ class ChangeByFilter:
     dry_run: bool = False
     cursor: str = ""
     max_messages: int = 0
+    deliver_at_ms: int = 0
+    deliver_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

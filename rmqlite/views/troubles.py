@@ -15,6 +15,7 @@ from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.redrive import JobState, RedriveJob
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.views.group_figures import GroupFigures
+from rmqlite.views.levels import waiting_text
 from rmqlite.views.spans import size_text, span_text
 from rmqlite.visible import printable
 
@@ -79,9 +80,10 @@ def _disk(status: BrokerStatus) -> list[Trouble]:
         sentence = f"disk full ({used}): sends are refused until there is room again"
         found.append(Trouble(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
+        waiting = waiting_text(status.pinned_by_level)
         sentence = (
-            f"{size_text(status.pinned_bytes)} of expired log files stay for a message of level "
-            f"{status.pinned_by_level}, due {local_text(status.pinned_deliver_at_ms)}, "
+            f"{size_text(status.pinned_bytes)} of expired log files stay for "
+            f"{waiting}, due {local_text(status.pinned_deliver_at_ms)}, "
             f"at physical offset {status.pinned_physical_offset}"
         )
         found.append(Trouble(sentence, WARN, Subject.DISK))

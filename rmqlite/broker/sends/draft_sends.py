@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route
+from rmqlite.broker.routing import route, route_timer
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
     KEYS_WORK,
@@ -81,8 +81,9 @@ class _Part:
     """Of these calls."""
     targets: dict[str, Target | None] = field(default_factory=dict)
     """By topic, as far as singles have asked."""
-    packed: list[tuple[int, Sequence[Packed]]] = field(default_factory=list)
-    """Calls of which the compiled form has made the records, each in one or more parts."""
+    packed: list[tuple[int, int, Sequence[Packed]]] = field(default_factory=list)
+    """Number and queue id of each call of which the compiled form has made the records, in one or
+    more parts."""
     work: int = 0
 
 
@@ -113,7 +114,10 @@ class DraftSends:
         self._records = DraftRecords(
             config, store, clock, topics, groups, room, counts, needed, store_host
         )
-        self._packing = PackedDrafts(store, topics, retention, room, self._cluster, store_host)
+        timers = TimerRules.of(config)
+        self._packing = PackedDrafts(
+            store, clock, topics, retention, room, timers, self._cluster, store_host
+        )
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -163,7 +167,8 @@ class DraftSends:
             return None
         # A message that waits is stored elsewhere.
         is_new = self._store.queue(draft.topic, draft.queue_id) is None
-        return None if is_new and DELAY_PAIR not in draft.properties else draft
+        waits = DELAY_PAIR in draft.properties or has_timer(draft.properties)
+        return None if is_new and not waits else draft
 
     def _take_single(self, number: int, draft: Draft, part: _Part, outcomes: list[Outcome]) -> None:
         work = work_of(draft)
@@ -182,9 +187,9 @@ class DraftSends:
             if len(call.drafts) > STEP_MESSAGES:
                 # A table of levels may come into force between its steps.
                 self._append(part, outcomes)
-            packed = yield from self._packed(call.drafts)
+            queue_id, packed = yield from self._packed(call.drafts)
             if packed:
-                self._take_packed(number, packed, part, outcomes)
+                self._take_packed(number, queue_id, packed, part, outcomes)
                 return
         made = yield from self._records.of(call)
         if part.packed:
@@ -200,41 +205,53 @@ class DraftSends:
             rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
             raise MessageTooLarge("batch", size, rule)
 
-    def _packed(self, batch: DraftBatch) -> Steps[list[Packed]]:
-        """A batch by the compiled form, for a tenth, because it makes no object for a message.
+    def _packed(self, batch: DraftBatch) -> Steps[tuple[int, list[Packed]]]:
+        """A batch by the compiled form, for a tenth, because it makes no object for a message; and
+        the queue that it goes to.
 
         In parts, one for each step; none if that form is not there, or the batch not an ordinary
         one.
         """
-        topic = batch.shared.topic
+        shared = batch.shared
+        topic = shared.topic
         if group_of(topic) is not None:
-            return []
+            return -1, []
         check_sendable(topic)
         place = route(topic, 0, 0, self._cluster)
+        are_timers = has_timer(shared.body)
+        if are_timers:
+            shared = shared._replace(queue_id=self._records.queue_for(shared))
+            place = route_timer(topic, shared.queue_id, self._cluster)
         parts: list[Packed] = []
         for each in batch.parts(PACKED_MESSAGES):
             if parts:
                 yield
             packed = self._packing.batch(each, place)
             if packed is None:
-                return []
+                return -1, []
             parts.append(packed)
             check_work(_work_of(parts), PACKED_WORK_MAX)
         if len(parts) > 1:
             # The append of a long batch takes a step of its own, in which its topic still exists.
             yield
-        queue_id = self._records.queue_for(batch.shared)
+        queue_id = self._records.queue_for(shared)
         for packed in parts:
-            packed.queues = ((topic, queue_id),)
-        return parts
+            packed.queues = ((place.topic, place.queue_id if are_timers else queue_id),)
+            packed.waiting = {packed.queues[0]: {topic: len(packed)}} if are_timers else {}
+        return queue_id, parts
 
     def _take_packed(
-        self, number: int, packed: Sequence[Packed], part: _Part, outcomes: list[Outcome]
+        self,
+        number: int,
+        queue_id: int,
+        packed: Sequence[Packed],
+        part: _Part,
+        outcomes: list[Outcome],
     ) -> None:
         if part.records:
             self._append(part, outcomes)
         is_new = self._store.queue(*packed[0].queues[0]) is None
-        part.packed.append((number, packed))
+        part.packed.append((number, queue_id, packed))
         part.work += _work_of(packed) + is_new * NEW_QUEUE_WORK
 
     def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
@@ -286,15 +303,14 @@ class DraftSends:
             part.records, part.calls = [], []
         if part.packed:
             try:
-                self._log.append_packed([packed for _, parts in part.packed for packed in parts])
-                for number, parts in part.packed:
-                    ((_, queue_id),) = parts[0].queues
+                self._log.append_packed([packed for _, _, parts in part.packed for packed in parts])
+                for number, queue_id, parts in part.packed:
                     ((queue_offset, _),) = parts[0].places
                     offsets = [each for packed in parts for each in packed.physical_offsets]
                     outcomes[number] = Stored(queue_id, queue_offset, offsets)
                     self._counts.sent += len(offsets)
             except RmqliteError as error:
-                _refuse([number for number, _ in part.packed], error, outcomes)
+                _refuse([number for number, _, _ in part.packed], error, outcomes)
             part.packed = []
 
     def _append_singles(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
