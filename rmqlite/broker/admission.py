@@ -114,6 +114,11 @@ class TimerRules(NamedTuple):
     def of(cls, config: BrokerConfig) -> TimerRules:
         return cls(config.timer_wheel_enable, 1_000 * config.timer_max_delay_s)
 
+    @property
+    def packed_ms_max(self) -> int:
+        """The longest delay that the compiled form may accept without asking here."""
+        return self.delay_ms_max if self.is_enabled else 0
+
     def due_ms(self, properties: bytes, now_ms: int) -> int:
         """The instant; 0 if the message asks for none, or for one that has passed.
 

@@ -213,9 +213,9 @@ class Broker:
         level = wait_queue_of(record.topic, record.queue_id)
         return SendBackResult(failure.topic, failure.reconsume_times, level, at.due_ms)
 
-    def deliver(self) -> int | None:
-        """Deliver a slice of the due messages; returns the time of the next call, or None."""
-        return self.schedule.deliver(self._config.deliver_batch_max)
+    def deliver(self, wait_queue: int) -> int | None:
+        """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
+        return self.schedule.deliver(wait_queue, self._config.deliver_batch_max)
 
     # ---- pulling
 

@@ -57,6 +57,10 @@ class CompletedOffsets:
         if start == self.below:
             self._rise()
 
+    def is_open(self, queue_offset: int) -> bool:
+        bits = self._chunks.get(queue_offset >> _CHUNK_SHIFT, 0)
+        return queue_offset >= self.below and not bits >> (queue_offset & _IN_CHUNK) & 1
+
     def next_open(self, queue_offset: int) -> int:
         """The first queue offset at or after this one that is not completed."""
         queue_offset = max(queue_offset, self.below)

@@ -164,7 +164,7 @@ class Replay:
         """Move the clock, and deliver what is due."""
         self.under_test.clock.forward(max(0, at_ms - self._last_ms))
         self._last_ms = max(at_ms, self._last_ms)
-        self.under_test.broker.deliver()
+        self.under_test.deliver_slice()
 
     def _frame(self, step: Step, is_suspended: bool) -> bytes:
         """The captured bytes, unless a value in them must be another one here."""

@@ -53,6 +53,7 @@ ALONE = {
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},
+    "sqlite3": {"rmqlite.store.timers.index"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
     "pydantic": {

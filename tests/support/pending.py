@@ -140,7 +140,7 @@ def forward_to(broker: BrokerUnderTest, now_ms: int) -> None:
 
 def deliver_all(broker: BrokerUnderTest) -> None:
     """Until nothing waits."""
-    while (due_ms := broker.broker.wait_queues.next_due_ms()) is not None:
+    while (due_ms := broker.next_due_ms()) is not None:
         forward_to(broker, due_ms)
         broker.deliver()
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route
+from rmqlite.broker.routing import route, route_timer
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
     KEYS_WORK,
@@ -33,6 +33,7 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
+from rmqlite.compiled import ROW, SPAN
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
@@ -81,8 +82,9 @@ class _Part:
     """Of these calls."""
     targets: dict[str, Target | None] = field(default_factory=dict)
     """By topic, as far as singles have asked."""
-    packed: list[tuple[int, Sequence[Packed]]] = field(default_factory=list)
-    """Calls of which the compiled form has made the records, each in one or more parts."""
+    packed: list[tuple[int, int, Sequence[Packed]]] = field(default_factory=list)
+    """Number and queue id of each call of which the compiled form has made the records, in one or
+    more parts."""
     work: int = 0
 
 
@@ -113,7 +115,10 @@ class DraftSends:
         self._records = DraftRecords(
             config, store, clock, topics, groups, room, counts, needed, store_host
         )
-        self._packing = PackedDrafts(store, topics, retention, room, self._cluster, store_host)
+        timers = TimerRules.of(config)
+        self._packing = PackedDrafts(
+            store, clock, topics, retention, room, timers, self._cluster, store_host
+        )
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -163,7 +168,8 @@ class DraftSends:
             return None
         # A message that waits is stored elsewhere.
         is_new = self._store.queue(draft.topic, draft.queue_id) is None
-        return None if is_new and DELAY_PAIR not in draft.properties else draft
+        waits = DELAY_PAIR in draft.properties or has_timer(draft.properties)
+        return None if is_new and not waits else draft
 
     def _take_single(self, number: int, draft: Draft, part: _Part, outcomes: list[Outcome]) -> None:
         work = work_of(draft)
@@ -182,9 +188,9 @@ class DraftSends:
             if len(call.drafts) > STEP_MESSAGES:
                 # A table of levels may come into force between its steps.
                 self._append(part, outcomes)
-            packed = yield from self._packed(call.drafts)
+            queue_id, packed = yield from self._packed(call.drafts)
             if packed:
-                self._take_packed(number, packed, part, outcomes)
+                self._take_packed(number, queue_id, packed, part, outcomes)
                 return
         made = yield from self._records.of(call)
         if part.packed:
@@ -200,41 +206,53 @@ class DraftSends:
             rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
             raise MessageTooLarge("batch", size, rule)
 
-    def _packed(self, batch: DraftBatch) -> Steps[list[Packed]]:
-        """A batch by the compiled form, for a tenth, because it makes no object for a message.
+    def _packed(self, batch: DraftBatch) -> Steps[tuple[int, list[Packed]]]:
+        """A batch by the compiled form, for a tenth, because it makes no object for a message; and
+        the queue that it goes to.
 
         In parts, one for each step; none if that form is not there, or the batch not an ordinary
         one.
         """
-        topic = batch.shared.topic
+        shared = batch.shared
+        topic = shared.topic
         if group_of(topic) is not None:
-            return []
+            return -1, []
         check_sendable(topic)
         place = route(topic, 0, 0, self._cluster)
+        are_timers = has_timer(shared.body)
+        if are_timers:
+            shared = shared._replace(queue_id=self._records.queue_for(shared))
+            place = route_timer(topic, shared.queue_id, self._cluster)
         parts: list[Packed] = []
         for each in batch.parts(PACKED_MESSAGES):
             if parts:
                 yield
             packed = self._packing.batch(each, place)
             if packed is None:
-                return []
+                return -1, []
             parts.append(packed)
             check_work(_work_of(parts), PACKED_WORK_MAX)
         if len(parts) > 1:
             # The append of a long batch takes a step of its own, in which its topic still exists.
             yield
-        queue_id = self._records.queue_for(batch.shared)
+        queue_id = self._records.queue_for(shared)
         for packed in parts:
-            packed.queues = ((topic, queue_id),)
-        return parts
+            packed.queues = ((place.topic, place.queue_id if are_timers else queue_id),)
+            packed.waiting = {packed.queues[0]: {topic: len(packed)}} if are_timers else {}
+        return queue_id, parts
 
     def _take_packed(
-        self, number: int, packed: Sequence[Packed], part: _Part, outcomes: list[Outcome]
+        self,
+        number: int,
+        queue_id: int,
+        packed: Sequence[Packed],
+        part: _Part,
+        outcomes: list[Outcome],
     ) -> None:
         if part.records:
             self._append(part, outcomes)
         is_new = self._store.queue(*packed[0].queues[0]) is None
-        part.packed.append((number, packed))
+        part.packed.append((number, queue_id, packed))
         part.work += _work_of(packed) + is_new * NEW_QUEUE_WORK
 
     def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
@@ -251,13 +269,18 @@ class DraftSends:
         queue_id = self._records.queue_for(shared)
         level = table.level_lasting(batch.delay) if batch.delay else batch.delay_level
         level = table.clamp(level)
-        place = route(topic, queue_id, level, self._cluster)
+        are_timers = not level and _are_timers(batch)
+        place = (
+            route_timer(topic, queue_id, self._cluster)
+            if are_timers
+            else route(topic, queue_id, level, self._cluster)
+        )
         packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:
             return None
         key = (place.topic, place.queue_id)
         packed.queues = (key,)
-        packed.waiting = {key: {topic: len(packed)}} if level else {}
+        packed.waiting = {key: {topic: len(packed)}} if level or are_timers else {}
         self._log.append_packed([packed])
         self._counts.sent += len(packed)
         ((queue_offset, due_ms),) = packed.places
@@ -267,7 +290,7 @@ class DraftSends:
             queue_offset,
             batch.message_ids,
             packed.physical_offsets,
-            due_ms,
+            [due_ms for _, _, due_ms in ROW.iter_unpack(packed.rows)] if are_timers else due_ms,
             self._store_host_text,
         )
 
@@ -286,15 +309,14 @@ class DraftSends:
             part.records, part.calls = [], []
         if part.packed:
             try:
-                self._log.append_packed([packed for _, parts in part.packed for packed in parts])
-                for number, parts in part.packed:
-                    ((_, queue_id),) = parts[0].queues
+                self._log.append_packed([packed for _, _, parts in part.packed for packed in parts])
+                for number, queue_id, parts in part.packed:
                     ((queue_offset, _),) = parts[0].places
                     offsets = [each for packed in parts for each in packed.physical_offsets]
                     outcomes[number] = Stored(queue_id, queue_offset, offsets)
                     self._counts.sent += len(offsets)
             except RmqliteError as error:
-                _refuse([number for number, _ in part.packed], error, outcomes)
+                _refuse([number for number, _, _ in part.packed], error, outcomes)
             part.packed = []
 
     def _append_singles(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
@@ -315,6 +337,12 @@ class DraftSends:
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)
+
+
+def _are_timers(batch: SendBatch) -> bool:
+    """Do its messages ask for instants?  If the first one does, all do."""
+    _, _, _, begin, end = SPAN.unpack_from(batch.spans)
+    return has_timer(batch.buffer[begin:end])
 
 
 def _work_of(parts: Sequence[Packed]) -> int:

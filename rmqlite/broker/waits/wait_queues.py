@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqlite.broker.waits.lateness import Lateness
-from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.broker.waits.timer_queue import TimerQueue
+from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.timers.index import check_sqlite
 from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
@@ -20,8 +22,12 @@ class WaitQueues:
     """The wait queues of one broker, by id."""
 
     def __init__(self, store: MessageStore) -> None:
+        """Raises StoreUnavailable."""
+        check_sqlite()
         self._store = store
         self._queues: dict[int, WaitQueue] = {}
+        self.timers: TimerQueue | None = None
+        """The one of the timers; None if the store never had one."""
         for key in store.queue_keys():
             if number := wait_queue_of(*key):
                 self._open(number)
@@ -55,6 +61,11 @@ class WaitQueues:
         known.notice(queue_offset, due_ms)
         now_ms = known.next_due_ms()
         return earliest_ms is None or (now_ms is not None and now_ms < earliest_ms)
+
+    def check_room(self) -> None:
+        """Raises Overloaded while too many timers are not in their table: send no more then."""
+        if self.timers is not None:
+            self.timers.keys.check_room()
 
     def oldest_pending(self) -> tuple[int, Entry] | None:
         """Wait queue and entry of the pending scheduled record that lies first in the log."""
@@ -99,5 +110,9 @@ class WaitQueues:
     def _open(self, number: int) -> None:
         queue = self._store.queue(*queue_of(number))
         assert queue is not None, "a wait queue is made when its queue has its first message"
-        completed = self._store.progress.of(number)
-        self._queues[number] = WaitQueue(number, queue, completed)
+        store, completed = self._store, self._store.progress.of(number)
+        if number == TIMERS:
+            self.timers = TimerQueue(number, queue, completed, store.timers, lambda: store.end)
+            self._queues[number] = self.timers
+        else:
+            self._queues[number] = LevelQueue(number, queue, completed)
