@@ -66,12 +66,11 @@ class Appending:
 
     def _announce(self, first: Mapping[QueueKey, Place]) -> None:
         """Say what was appended; first: the place of the first record in each queue."""
-        is_sooner = False
         for key, (queue_offset, due_ms) in first.items():
             if due_ms:
                 # Records of one append have one store time, so those of a level are due together.
-                is_sooner |= self._wait_queues.notice(wait_queue_of(*key), queue_offset, due_ms)
+                wait_queue = wait_queue_of(*key)
+                if self._wait_queues.notice(wait_queue, queue_offset, due_ms):
+                    self._listener.due_sooner(wait_queue)
             else:
                 self._listener.appended(*key)
-        if is_sooner:
-            self._listener.due_sooner()

@@ -12,6 +12,6 @@ class Listener(Protocol):
         """A queue has a new message; consumers may read it when the log is durable to its end."""
         ...
 
-    def due_sooner(self) -> None:
-        """The earliest message of a wait queue is due earlier than it was."""
+    def due_sooner(self, wait_queue: int) -> None:
+        """The earliest message of a wait queue is due earlier than it was, or is its first."""
         ...

@@ -60,7 +60,7 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
 
 
 @lru_cache(maxsize=4096)
-def _route_timer(topic: str, queue_id: int, cluster: str) -> Routing:
+def route_timer(topic: str, queue_id: int, cluster: str) -> Routing:
     """The routing of timers to a queue, but for the instant."""
     properties = {CLUSTER: cluster} if cluster else {}
     properties |= {REAL_TOPIC: topic, REAL_QID: str(queue_id), TIMER_EXACT: "1"}
@@ -78,7 +78,7 @@ def hidden(
     if level or not due_ms:
         place = route(topic, queue_id, level, cluster)
         return (place.topic, place.queue_id), routed(own, place)
-    place = _route_timer(topic, queue_id, cluster)
+    place = route_timer(topic, queue_id, cluster)
     out = f"{TIMER_OUT_MS}\x01{due_ms}".encode()
     return (place.topic, place.queue_id), _ending_with(routed(own, place).encoded, out)
 

@@ -22,6 +22,8 @@ def pack_batch(
     common: bytes,
     ending: bytes,
     prefix: int,
+    now_ms: int,
+    delay_ms_max: int,
     body_bytes_max: int,
     properties_bytes_max: int,
     record_bytes_max: int,
@@ -32,6 +34,7 @@ def pack_batch(
 
     head: the header that they share; size, CRC, flag and body length are set for each.  common,
     ending: parts that end each property string.  prefix: the hash of the topic before each key.
+    now_ms: if it is not 0, each message has to ask for an instant, at most delay_ms_max later.
     """
 
 def pack_records(records: list[Any], /) -> tuple[Packed, list[tuple[str, int]]] | None:
@@ -42,6 +45,9 @@ def pack_drafts(
     targets: dict[str, tuple[bytes, bytes]],
     schedule_topic: str,
     wait_queues: bytes,
+    timers_topic: str,
+    now_ms: int,
+    delay_ms_max: int,
     store_host: bytes,
     body_bytes_max: int,
     properties_bytes_max: int,
@@ -53,8 +59,9 @@ def pack_drafts(
 
     targets: by topic how each property string ends, and what comes before the queue id in the
     string of a message that waits.  wait_queues: a byte for each delay level, 0 if the plain form
-    has to take what waits there.  Returns the queues that the rows number, and a byte for each
-    draft: the level at which it waits, or 0.
+    has to take what waits there.  now_ms, delay_ms_max: for messages that ask for an instant.
+    Returns the queues that the rows number, and a byte for each draft: the level at which it waits,
+    127 if it waits for an instant, or 0.
     """
 
 def pack_deliveries(
@@ -134,7 +141,7 @@ def make_draft(
 def read_sends(
     request: bytes, messages_max: int, reserved: frozenset[str], /
 ) -> tuple[str, int, int, int, str, list[str], bytes, bytes] | None:
-    """A SendRequest of rmqlite.v1 whose messages have one topic and one delay.
+    """A SendRequest of rmqlite.v1 whose messages have one topic, and one delay or all an instant.
 
     Topic, queue id, time of birth, delay level, delay; the message ids; the request with property
     strings behind it, and a SPAN of each message in there.  reserved: names of properties that no
@@ -147,7 +154,7 @@ def write_results(
     queue_offset: int,
     message_ids: list[str],
     physical_offsets: list[int],
-    deliver_at_ms: int,
+    deliver_at_ms: int | list[int],
     store_host: str,
     /,
 ) -> bytes:

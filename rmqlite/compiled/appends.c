@@ -176,11 +176,14 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
 /* ---- drafts */
 
 #define WAITS "\2WAIT\1true"
+#define EXACT "\2TIMER_EXACT\1" "1"
 
-enum { ODD = -2, REAL_QID_BYTES_MAX = 40, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
+/* TIMER stands for a level in the bytes of pack_drafts(). */
+enum { ODD = -2, TIMER = 127, REAL_QID_BYTES_MAX = 40, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
 
 typedef struct {
-    PyObject *targets, *schedule_topic;
+    PyObject *targets, *schedule_topic, *timers_topic;
+    long long now_ms, delay_ms_max; /* of timers */
     Py_buffer wait_queues, store_host;
     Py_ssize_t body_max, properties_max, record_max, keys_max;
 } Drafts;
@@ -236,17 +239,18 @@ static Py_ssize_t without_wait(uint8_t *string, Text own) {
 
 /* Make the property string of a message that waits or not; its length, 0 if it is odd. */
 static Py_ssize_t write_string(
-    uint8_t *string, const Fields *fields, const Properties *found, PyObject *target, int level) {
+    uint8_t *string, const Fields *fields, const Properties *found, PyObject *target, int level,
+    int64_t due_ms) {
     Text ending;
     if (!PyTuple_Check(target) || PyTuple_GET_SIZE(target) != 2 ||
-        !is_text(&ending, PyTuple_GET_ITEM(target, level > 0)) ||
+        !is_text(&ending, PyTuple_GET_ITEM(target, level || due_ms)) ||
         ending.size > PROPERTIES_BYTES_MAX)
         return 0;
     /* What routed() in broker/routing.py would not only add to the end. */
     if (found->cluster.size || found->tran_msg.size || found->real_topic.size ||
         found->real_qid.size)
         return 0;
-    Py_ssize_t size = level || !found->wait.size
+    Py_ssize_t size = level || due_ms || !found->wait.size
                           ? join(string, 0, fields->properties)
                           : without_wait(string, fields->properties);
     size = join(string, size, ending);
@@ -254,7 +258,10 @@ static Py_ssize_t write_string(
         size += snprintf(
             (char *)string + size, REAL_QID_BYTES_MAX, found->wait.size ? "%lld" : "%lld" WAITS,
             fields->queue_id);
-    return size;
+    if (!due_ms) return size;
+    size += snprintf(
+        (char *)string + size, REAL_QID_BYTES_MAX, "%lld" EXACT, fields->queue_id);
+    return join_due(string, size, due_ms);
 }
 
 /* Add a draft; the level at which it waits or 0, ODD, or -1 with an error set. */
@@ -268,16 +275,22 @@ static int add_draft(
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, &drafts->wait_queues);
-    if (has_timer(&found) || (found.delay.size && !level) ||
+    int64_t due_ms = 0;
+    if (has_timer(&found)) {
+        due_ms = level ? 0 : asked_due(&found, drafts->now_ms, drafts->delay_ms_max);
+        if (!due_ms) return ODD;
+    }
+    if ((found.delay.size && !level) ||
         count_of(found.keys, ' ') >= drafts->keys_max)
         return ODD;
-    Py_ssize_t size = write_string(string, &fields, &found, target, level);
+    Py_ssize_t size = write_string(string, &fields, &found, target, level, due_ms);
     if (size == 0 || size > drafts->properties_max) return ODD;
     uint32_t crc;
     if (!body_crc(&crc, fields.body.at, fields.body.size)) return -1;
     fields.crc = crc;
     fields.properties = (Text){string, size};
     if (level) fields.topic = drafts->schedule_topic, fields.queue_id = level - 1;
+    if (due_ms) fields.topic = drafts->timers_topic, fields.queue_id = 0, level = TIMER;
     Py_ssize_t most =
         HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX + fields.body.size + fields.properties.size;
     if (most > drafts->record_max) return ODD;
@@ -317,8 +330,9 @@ PyObject *pack_drafts(PyObject *self, PyObject *args) {
     Drafts drafts;
     PyObject *list;
     if (!PyArg_ParseTuple(
-            args, "O!O!Uy*y*nnnn", &PyList_Type, &list, &PyDict_Type, &drafts.targets,
-            &drafts.schedule_topic, &drafts.wait_queues, &drafts.store_host, &drafts.body_max,
+            args, "O!O!Uy*ULLy*nnnn", &PyList_Type, &list, &PyDict_Type, &drafts.targets,
+            &drafts.schedule_topic, &drafts.wait_queues, &drafts.timers_topic, &drafts.now_ms,
+            &drafts.delay_ms_max, &drafts.store_host, &drafts.body_max,
             &drafts.properties_max, &drafts.record_max, &drafts.keys_max))
         return NULL;
     PyObject *result = packed_drafts(list, &drafts);

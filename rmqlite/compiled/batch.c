@@ -81,6 +81,7 @@ static Text text_of(const Py_buffer *buffer) {
 typedef struct {
     Py_buffer body, spans, head, topic, common, ending;
     unsigned int prefix;
+    long long now_ms, delay_ms_max; /* of timers; 0 if the batch has none */
     Py_ssize_t body_max, properties_max, record_max, keys_max;
 } Batch;
 
@@ -93,7 +94,7 @@ static Py_ssize_t room_of(const Batch *batch, const int32_t *spans, Py_ssize_t c
         if (!is_inside) return -1;
         room += (Py_ssize_t)(span[2] - span[1]) + (span[4] - span[3]);
         room += HEAD_BYTES + LENGTHS_BYTES + batch->topic.len;
-        room += batch->common.len + batch->ending.len + 2;
+        room += batch->common.len + batch->ending.len + 2 + TIMER_OUT_BYTES_MAX;
     }
     return room;
 }
@@ -120,9 +121,14 @@ static Py_ssize_t write_message(
     Properties found = {0};
     find_properties(&found, string, bytes);
     bytes = join(string, bytes, text_of(&batch->ending));
+    int64_t due_ms = 0;
+    if (batch->now_ms) {
+        due_ms = asked_due(&found, batch->now_ms, batch->delay_ms_max);
+        if (!due_ms || found.real_topic.size || found.real_qid.size) return 0;
+        bytes = join_due(string, bytes, due_ms);
+    } else if (has_timer(&found)) return 0;
+    if (found.delay.size || found.cluster.size || found.tran_msg.size) return 0;
     Py_ssize_t size = string + bytes - out;
-    if (found.delay.size || found.cluster.size || found.tran_msg.size || has_timer(&found))
-        return 0;
     if (bytes > batch->properties_max || size > batch->record_max) return 0;
     if (count_of(found.keys, ' ') >= batch->keys_max) return 0;
     uint32_t tags_code = 0;
@@ -134,7 +140,7 @@ static Py_ssize_t write_message(
     put32(out + CRC_AT, crc);
     put32(out + FLAG_AT, (uint32_t)span[0]);
     put32(out + BODY_BYTES_AT, (uint32_t)body_bytes);
-    block->rows[number] = (Row){(uint32_t)size, 0, (int32_t)tags_code};
+    block->rows[number] = (Row){(uint32_t)size, 0, due_ms ? due_ms : (int32_t)tags_code};
     return size;
 }
 
@@ -163,9 +169,9 @@ PyObject *pack_batch(PyObject *self, PyObject *args) {
     (void)self;
     Batch batch;
     if (!PyArg_ParseTuple(
-            args, "y*y*y*y*y*y*Innnn", &batch.body, &batch.spans, &batch.head, &batch.topic,
-            &batch.common, &batch.ending, &batch.prefix, &batch.body_max, &batch.properties_max,
-            &batch.record_max, &batch.keys_max))
+            args, "y*y*y*y*y*y*ILLnnnn", &batch.body, &batch.spans, &batch.head, &batch.topic,
+            &batch.common, &batch.ending, &batch.prefix, &batch.now_ms, &batch.delay_ms_max,
+            &batch.body_max, &batch.properties_max, &batch.record_max, &batch.keys_max))
         return NULL;
     PyObject *result = batch_records(&batch);
     PyBuffer_Release(&batch.body);

@@ -4,7 +4,7 @@
 
 #include "records.h"
 
-enum { DUE_DIGITS_MAX = 18 };
+enum { DUE_DIGITS_MAX = 15 };
 
 static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
 #define IS(text, place) \
@@ -17,6 +17,9 @@ static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
     case 'T':
         IS("TAGS", tags);
         IS("TRAN_MSG", tran_msg);
+        IS("TIMER_DELAY_SEC", timer_delay_s);
+        IS("TIMER_DELAY_MS", timer_delay_ms);
+        IS("TIMER_DELIVER_MS", timer_at_ms);
         IS("TIMER_OUT_MS", timer_out);
         IS("TIMER_EXACT", timer_exact);
         if (size > 6 && memcmp(name, "TIMER_", 6) == 0) return &found->timer;
@@ -43,15 +46,34 @@ void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size) {
     }
 }
 
-int timer_due(int64_t *due_ms, const Properties *found) {
-    Text digits = found->timer_out;
-    if (!found->timer_exact.size || digits.size < 1 || digits.size > DUE_DIGITS_MAX) return 0;
-    *due_ms = 0;
+/* A number of 1 to 15 digits; 0 for any other text. */
+static int64_t number_of(Text digits) {
+    int64_t number = 0;
+    if (digits.size > DUE_DIGITS_MAX) return 0;
     for (Py_ssize_t i = 0; i < digits.size; i++) {
         if (digits.at[i] < '0' || digits.at[i] > '9') return 0;
-        *due_ms = 10 * *due_ms + (digits.at[i] - '0');
+        number = 10 * number + (digits.at[i] - '0');
     }
-    return *due_ms > 0;
+    return number;
+}
+
+int timer_due(int64_t *due_ms, const Properties *found) {
+    *due_ms = number_of(found->timer_out);
+    return found->timer_exact.size && *due_ms > 0;
+}
+
+int64_t asked_due(const Properties *found, long long now_ms, long long delay_ms_max) {
+    int64_t due_ms = 0;
+    if (found->timer.size || found->timer_out.size || found->timer_exact.size) return 0;
+    if (found->timer_delay_s.size) due_ms = now_ms + 1000 * number_of(found->timer_delay_s);
+    else if (found->timer_delay_ms.size) due_ms = now_ms + number_of(found->timer_delay_ms);
+    else due_ms = number_of(found->timer_at_ms);
+    return due_ms > now_ms && due_ms - now_ms <= delay_ms_max ? due_ms : 0;
+}
+
+Py_ssize_t join_due(uint8_t *string, Py_ssize_t size, int64_t due_ms) {
+    return size + snprintf(
+        (char *)string + size, TIMER_OUT_BYTES_MAX, "\2TIMER_OUT_MS\1%lld", (long long)due_ms);
 }
 
 int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size) {

@@ -69,7 +69,8 @@ typedef struct {
 /* The values that matter here: of several pairs of a name, the last one that has a value. */
 typedef struct {
     Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg;
-    Text timer_out, timer_exact, timer; /* the last one: any other of a timer */
+    Text timer_delay_s, timer_delay_ms, timer_at_ms, timer_out, timer_exact;
+    Text timer; /* any other of a timer */
 } Properties;
 
 static inline uint32_t get32(const uint8_t *at) {
@@ -91,7 +92,8 @@ static inline void put64(uint8_t *at, uint64_t value) {
 
 /* Does a message have a property of timers? */
 static inline int has_timer(const Properties *found) {
-    return found->timer.size || found->timer_out.size || found->timer_exact.size;
+    return found->timer_delay_s.size || found->timer_delay_ms.size || found->timer_at_ms.size ||
+           found->timer_out.size || found->timer_exact.size || found->timer.size;
 }
 
 #pragma GCC visibility push(hidden)
@@ -99,8 +101,17 @@ static inline int has_timer(const Properties *found) {
 /* The properties in a string of so many bytes (see property_string.py). */
 void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size);
 
+enum { TIMER_OUT_BYTES_MAX = 40 };
+
 /* When the record of a timer is due; false if it is not one of ours. */
 int timer_due(int64_t *due_ms, const Properties *found);
+
+/* When a message asks to be delivered, see TimerRules in broker/admission.py; 0 if that has to say
+   it, or to refuse it. */
+int64_t asked_due(const Properties *found, long long now_ms, long long delay_ms_max);
+
+/* Add the instant to a property string of so many bytes; how many it has then. */
+Py_ssize_t join_due(uint8_t *string, Py_ssize_t size, int64_t due_ms);
 
 /* Java's hash of a text of ASCII behind another hash; false for any other text. */
 int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size);

@@ -38,6 +38,7 @@ from rmqlite.server.gate.open_files import connections_max
 from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
+from rmqlite.server.indexing import Indexing
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
@@ -123,6 +124,7 @@ class _Server:
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
+        self._indexer = ThreadPoolExecutor(1, "timers")
         bounded = config.model_copy(update={"connections_max": connections})
         self._native = NativeFace(bounded, keys)
         self._remoting = RemotingFace(bounded, keys)
@@ -133,12 +135,13 @@ class _Server:
             self._faces.append(web_face(config, keys))
         self._commit: GroupCommit
         self._delivery: Delivery
+        self._indexing: Indexing
 
     def appended(self, topic: str, queue_id: int) -> None:
         self._commit.appended(topic, queue_id)
 
-    def due_sooner(self) -> None:
-        self._delivery.due_sooner()
+    def due_sooner(self, wait_queue: int) -> None:
+        self._delivery.due_sooner(wait_queue)
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
@@ -157,7 +160,7 @@ class _Server:
             await self._end()
             if store is not None and drained is None:
                 store.release()
-        return EXIT_FAILED if drained is None else _closed(drained)
+        return EXIT_FAILED if drained is None else _closed(drained, self._indexing)
 
     async def _until_stopped(
         self,
@@ -172,6 +175,7 @@ class _Server:
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
+        self._indexing = Indexing(broker, self._indexer, self.due_sooner)
         upkeep = Upkeep(config, broker, self._persister, watch)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
@@ -192,6 +196,7 @@ class _Server:
                     config, broker, self._commit, front.transactions
                 ).run(),
             }
+            loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.run() for files in self._watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
@@ -229,6 +234,7 @@ class _Server:
             await face.close()
         self._syncer.close()
         self._persister.shutdown()
+        self._indexer.shutdown()
 
 
 def _give_memory_back() -> None:
@@ -259,9 +265,10 @@ def _log_stop(group: BaseExceptionGroup) -> None:
     log.critical("the disk has failed, the next start will recover the store error=%s", error)
 
 
-def _closed(broker: Broker) -> int:
+def _closed(broker: Broker, indexing: Indexing) -> int:
     """Close the store; return the exit code: 0 if all that was acknowledged is on disk."""
     try:
+        indexing.close()
         broker.store.close(broker.tables())
     except StoreUnavailable as error:
         # The log is synced before, and all but the newest committed offsets is made of it again.

@@ -21,7 +21,6 @@ from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
-from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.deletions import Deletions
 from rmqlite.store.disk.files import SIGNATURE, Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
@@ -50,6 +49,7 @@ from rmqlite.store.tables.clock_table import clock_table, open_clock
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, load_deleted
 from rmqlite.store.tables.levels_table import change_levels, load_levels
 from rmqlite.store.tables.table_changes import TableChanges
+from rmqlite.store.timers.index import TimerIndex
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,10 @@ class MessageStore:
                 KeyIndex(files, self._root / "index", slots=shape.slots, entries=shape.entries),
             )
             self._dispatch.deleted = load_deleted(files, self._root)
-            self.deletions = Deletions(self._dispatch, self._save_deletions)
+            self.deletions = Deletions(
+                self._dispatch, lambda deleted: self.save_table(DELETED_TABLE, deleted.tree())
+            )
+            self.timers = TimerIndex(files, self._root / "timers")
             self.recovered = recover(
                 files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
             )
@@ -104,14 +107,12 @@ class MessageStore:
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if is_marked and not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
-            self.durable_end = self._log.end
+            self.durable_end = self.persisted_end = self._sync_end = self._log.end
             """The physical offset up to which the log is on disk."""
-            self.persisted_end = self._log.end
             self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
             self._untrimmed: list[ConsumeQueue] = []
-            self._sync_end = self._log.end
             self.change_levels(config.levels, is_configured=True)
             self._persist_if_there_is_room()
             with suppress(StoreUnavailable):
@@ -181,8 +182,7 @@ class MessageStore:
             **more,
             PROGRESS_TABLE: progress_snapshot(self._log, self._dispatch),
         }
-        folder = self._root / "config"
-        data = tuple((folder / name, tree) for name, tree in trees.items())
+        data = tuple((self._root / "config" / name, tree) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
         clock = clock_table(self._root, self._clock, self.clock_origin)
         checkpoint = (self._root / "checkpoint", CHECKPOINT.pack(newest, newest, newest))
@@ -236,6 +236,7 @@ class MessageStore:
 
     def release(self) -> None:
         """Close the files without a persist; the next opening recovers the store."""
+        self.timers.close()
         self._files.close()
         self._lock.release()
 
@@ -335,13 +336,12 @@ class MessageStore:
         """Bytes of the store's disk, and how many of them are free."""
         return self._files.disk_bytes(self._root)
 
-    def expired_segments(self, older_than_ms: int, pinned_from: int) -> int:
+    def expired_segments(self, older_than_ms: int) -> int:
         """The physical offset up to which whole files are older than a wall-clock time.
 
-        pinned_from: physical offset of the oldest undelivered record; its file and all later
-        ones stay.  So do the newest file, and files that a running sync may still open.
+        The newest file does not count, nor do files that a running sync may still open.
         """
-        limit, last = self.min_offset, min(pinned_from, self.persisted_end, self._sync_end)
+        limit, last = self.min_offset, min(self.persisted_end, self._sync_end)
         for start in self._log.segment_starts[:-1]:
             end = start + self._log.segment_bytes
             path = self._log.path_at(start)
@@ -359,9 +359,6 @@ class MessageStore:
             # Set it last: after an error the next call drops the rest.
             self._dropped_before = self.min_offset
         return gone + self.trim_queues()
-
-    def _save_deletions(self, deleted: DeletedTopics) -> None:
-        self.save_table(DELETED_TABLE, deleted.tree())
 
     def trim_queues(self) -> list[Path]:
         """Forget entries of records that drop_before() has removed, for some queues at a time.

@@ -57,6 +57,10 @@ class CompletedOffsets:
         if start == self.below:
             self._rise()
 
+    def is_open(self, queue_offset: int) -> bool:
+        bits = self._chunks.get(queue_offset >> _CHUNK_SHIFT, 0)
+        return queue_offset >= self.below and not bits >> (queue_offset & _IN_CHUNK) & 1
+
     def next_open(self, queue_offset: int) -> int:
         """The first queue offset at or after this one that is not completed."""
         queue_offset = max(queue_offset, self.below)
@@ -209,6 +213,8 @@ class ScheduleProgress:
         self.pending: dict[int, Counter[str]] = {}
         """Wait queue -> topic -> number of messages that wait for the topic; "" stands for messages
         without a destination."""
+        self.left_timers: Counter[str] = Counter()
+        """Topic -> number of timers that were completed since the store was opened."""
 
     def of(self, wait_queue: int) -> CompletedOffsets:
         completed = self._queues.get(wait_queue)
@@ -226,6 +232,8 @@ class ScheduleProgress:
     def complete(self, wait_queue: int, start: int, end: int, topics: Mapping[str, int]) -> None:
         """Complete start <= n < end; topics: the number of newly completed ones by destination."""
         self.of(wait_queue).add(start, end)
+        if wait_queue == TIMERS:
+            self.left_timers.update(topics)
         counts = self.pending.setdefault(wait_queue, Counter())
         for topic, count in topics.items():
             left = counts[topic] - count

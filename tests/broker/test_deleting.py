@@ -160,7 +160,7 @@ def test_the_brokers_own_topics_are_not_deleted(under_test: BrokerUnderTest, top
     under_test.send(delayed("late", 3))
     with pytest.raises(InvalidName, match="topic="):
         delete(under_test, topic)
-    assert under_test.broker.wait_queues.next_due_ms() is not None
+    assert under_test.next_due_ms() is not None
 
 
 def test_a_topic_that_does_not_exist_is_deleted_without_an_error(

@@ -326,7 +326,7 @@ def test_a_delivery_that_a_power_cut_can_undo_still_keeps_its_file(
     set_age(broker, 73)
     disk.percent = 80
     broker.clock.forward(1_000)
-    broker.broker.deliver()
+    broker.deliver_slice()
     assert broker.store.end > broker.store.durable_end
     assert broker.broker.retention.clean(NOW_MS) == 0
     broker.sync()

@@ -257,7 +257,7 @@ def test_what_is_ordinary_is_packed(
     monkeypatch.setattr(under_test.store, "append", refused)
     done(under_test.broker.drafts.send([call_of(USUAL), usual, waits, usual]))
     under_test.clock.forward(1_000)
-    under_test.broker.deliver()
+    under_test.deliver_slice()
     assert sizes == [2, 3, 5]
 
 
@@ -385,7 +385,7 @@ def deliver(broker: BrokerUnderTest) -> list[tuple[int | None, int, int]]:
     """All that is due, and what the schedule says of it after each slice."""
     said = []
     for _ in range(20):
-        due_ms = broker.broker.deliver()
+        due_ms = broker.deliver_slice()
         schedule = broker.broker.schedule
         said.append((due_ms, schedule.delivered, schedule.undeliverable))
         if due_ms is None or due_ms > broker.clock.now_ms():
@@ -446,9 +446,8 @@ def test_spans_outside_of_their_body_are_not_read(
     """No caller makes such; but memory is not Python's here."""
     head, topic = bytes(88), b"orders"
     body = data.draw(some.binary(max_size=50))
-    compiled.loops.pack_batch(
-        body, b"".join(SPAN.pack(*span) for span in spans), head, topic, b"", b"", 0, 99, 99, 999, 9
-    )
+    packed = b"".join(SPAN.pack(*span) for span in spans)
+    compiled.loops.pack_batch(body, packed, head, topic, b"", b"", 0, 0, 0, 99, 99, 999, 9)
 
 
 @settings(max_examples=300)

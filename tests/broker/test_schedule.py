@@ -7,6 +7,7 @@ import pytest
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, Message
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.records.record import tags_hash
+from rmqlite.store.wait_queues import TIMERS
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
@@ -139,15 +140,15 @@ def test_a_delivered_record_points_back_to_the_end_of_the_scheduled_one(
 
 def test_delivery_says_when_to_come_back(under_test: BrokerUnderTest) -> None:
     """The server sleeps exactly that long."""
-    assert under_test.broker.deliver() is None
+    assert under_test.deliver_slice() is None
     (first,) = under_test.send(delayed("a", 1))
     under_test.clock.forward(300)
     (second,) = under_test.send(delayed("b", 1))
-    assert under_test.broker.deliver() == first.deliver_at_ms
+    assert under_test.deliver_slice() == first.deliver_at_ms
     under_test.clock.forward(700)
-    assert under_test.broker.deliver() == second.deliver_at_ms
+    assert under_test.deliver_slice() == second.deliver_at_ms
     under_test.clock.forward(300)
-    assert under_test.broker.deliver() is None
+    assert under_test.deliver_slice() is None
 
 
 def test_a_slice_ends_before_what_is_not_due(under_test: BrokerUnderTest) -> None:
@@ -168,7 +169,7 @@ def test_delivery_goes_in_slices(make: Make) -> None:
     broker.send(*[delayed(str(number), 1) for number in range(5)])
     broker.clock.forward(1_000)
     seen = []
-    while broker.broker.deliver() is not None:
+    while broker.deliver_slice() is not None:
         broker.sync()
         seen.append(len(bodies(broker)))
     assert seen == [2, 4]
@@ -183,7 +184,7 @@ def test_a_slice_is_bounded_in_bytes_but_has_a_message(make: Make) -> None:
     broker.clock.forward(1_000)
     counts = []
     for _ in range(3):
-        broker.broker.deliver()
+        broker.deliver_slice()
         counts.append(broker.broker.schedule.delivered)
     assert counts == [1, 2, 3]
 
@@ -191,10 +192,10 @@ def test_a_slice_is_bounded_in_bytes_but_has_a_message(make: Make) -> None:
 def test_the_server_is_told_what_changed(under_test: BrokerUnderTest) -> None:
     """Who sleeps for a level, or waits for a queue, is woken only when there is a reason."""
     under_test.send(delayed("a", 2), delayed("b", 2), queue_id=1)
-    assert (under_test.heard.sooner, under_test.heard.appended_to) == (1, [])
+    assert (under_test.heard.sooner, under_test.heard.appended_to) == ([2], [])
     under_test.clock.forward(10)
     under_test.send(delayed("c", 2), queue_id=1)
-    assert under_test.heard.sooner == 1
+    assert under_test.heard.sooner == [2]
     under_test.clock.forward(5_000)
     under_test.deliver()
     assert under_test.heard.appended_to == [(TOPIC, 1)]
@@ -206,10 +207,10 @@ def test_an_earlier_message_wakes_its_level(make: Make) -> None:
     broker.send(delayed("long", 1))
     broker.restart(message_delay_level="1s")
     broker.send(delayed("short", 1))
-    assert broker.heard.sooner == 2
+    assert broker.heard.sooner == [1, 1]
     broker.clock.forward(1)
     broker.send(delayed("a little later", 1))
-    assert broker.heard.sooner == 2
+    assert broker.heard.sooner == [1, 1]
 
 
 def test_the_status_counts_what_waits_and_how_late_it_left(under_test: BrokerUnderTest) -> None:
@@ -231,7 +232,8 @@ def test_the_status_counts_what_waits_and_how_late_it_left(under_test: BrokerUnd
     whole = under_test.broker.status(5)
     assert (whole.sent, whole.delivered, whole.parked_polls) == (3, 2, 5)
     assert whole.log_max_offset == under_test.store.end
-    assert len(whole.levels) == 18
+    assert [each.level for each in whole.levels] == [*range(1, 19), TIMERS]
+    assert whole.levels[-1].delay == "timers"
 
 
 def test_lateness_is_never_negative_and_has_its_quantiles(under_test: BrokerUnderTest) -> None:

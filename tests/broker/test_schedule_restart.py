@@ -116,7 +116,7 @@ def test_a_delivery_goes_on_where_it_was_cut_off(make: Make, restart: Restart, s
     broker.persist()
     broker.clock.forward(1_000)
     for _ in range(slices):
-        broker.broker.deliver()
+        broker.deliver_slice()
     broker.sync()
     restart(broker)
     assert level_status(broker, 1).pending == max(0, 8 - 3 * slices)
@@ -131,9 +131,9 @@ def test_a_restart_may_come_between_any_two_deliveries(make: Make, restart: Rest
     broker.send(*[delayed(str(number), 1 + number % 2) for number in range(6)])
     broker.clock.forward(5_000)
     for _ in range(3):
-        broker.broker.deliver()
+        broker.deliver_slice()
         restart(broker)
-        broker.broker.deliver()
+        broker.deliver_slice()
         restart(broker)
     assert broker.deliver() == 0
     assert sorted(bodies(broker)) == [str(number) for number in range(6)]
@@ -197,7 +197,7 @@ def test_an_undeliverable_record_alone_does_not_come_back_at_once(
     """Else delivery would turn in circles."""
     scheduled(under_test, b"astray", {"DELAY": "1"})
     under_test.clock.forward(1_000)
-    assert under_test.broker.deliver() is None
+    assert under_test.deliver_slice() is None
     assert level_status(under_test, 1).pending == 0
 
 
@@ -233,7 +233,7 @@ def test_a_failing_append_is_tried_again(make: Make, writes: int) -> None:
     disk.take_writes(writes)
     if writes < 3:
         with pytest.raises(StoreUnavailable):
-            broker.broker.deliver()
+            broker.deliver_slice()
         assert (broker.store.end, broker.broker.schedule.delivered) == (end, 0)
         assert (bodies(broker), bodies(broker, queue_id=1)) == ([], [])
         assert broker.broker.wait_queues.next_due_ms(1) == scheduled_entry(broker, 1).tags_code
@@ -253,7 +253,7 @@ def test_a_crash_after_a_failed_append_delivers_once(make: Make) -> None:
     broker.clock.forward(1_000)
     disk.take_writes(1)
     with pytest.raises(StoreUnavailable):
-        broker.broker.deliver()
+        broker.deliver_slice()
     disk.heal()
     crash(broker)
     assert level_status(broker, 1).pending == 2

@@ -335,7 +335,7 @@ def test_on_a_full_disk_a_dead_letter_waits_like_a_delivery(make: Make, writes: 
     broker.clock.forward(1_000)
     disk.take_writes(writes)
     try:
-        broker.broker.deliver()
+        broker.deliver_slice()
     except StoreUnavailable:
         assert broker.broker.status(0).undeliverable == 0
         assert len(waiting(broker)) == 3

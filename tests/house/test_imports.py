@@ -53,8 +53,9 @@ ALONE = {
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},
+    "sqlite3": {"rmqlite.store.timers.index"},
     "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock", "rmqlite.levels"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),

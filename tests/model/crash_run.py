@@ -386,7 +386,7 @@ class CrashRun:
         self._broker.deliver()
 
     def _deliver_a_slice(self) -> None:
-        self._broker.broker.deliver()
+        self._broker.deliver_slice()
         self._maybe_sync()
 
     def _sync(self) -> None:

@@ -277,7 +277,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
 
     @rule(is_synced=st.booleans())
     def deliver_a_slice(self, is_synced: bool) -> None:
-        due_ms = self.under_test.broker.deliver()
+        due_ms = self.under_test.deliver_slice()
         self._compare()
         times = [self.ledger.next_due_ms(level) for level in self.ledger.pending()]
         assert due_ms == min(times, default=None)
@@ -306,7 +306,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(after=st.integers(0, 2), kept_bytes=st.integers(0, 300))
     def deliver_to_a_full_disk(self, after: int, kept_bytes: int) -> None:
         with self._full_disk(after, kept_bytes):
-            self.under_test.broker.deliver()
+            self.under_test.deliver_slice()
 
     @precondition(lambda self: self.ledger.waiting())
     @rule(

@@ -5,52 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.messages import SendRequest
+from rmqlite.errors import FlushFailed
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
 from rmqlite.server.turns import TURNS
-from rmqlite.store.records.packed import Packed, PackedRun
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
+from tests.support.deliveries import FULL, fail_deliveries, run, send
 from tests.support.loops import run_with
-from tests.support.steps import done
-
-
-class Stop(Exception):
-    """Ends the task group of a test."""
-
-
-def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[None]]) -> None:
-    """Run a scenario beside the delivery."""
-
-    async def main() -> None:
-        with suppress(BaseExceptionGroup):
-            async with asyncio.TaskGroup() as tasks:
-                delivery = Delivery(under_test.broker, under_test.clock, tasks)
-                await scenario(delivery)
-                raise Stop
-
-    run_with(under_test.clock, main())
-
-
-def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
-    """Send delayed messages, notify the tasks like a server; return the deliver times."""
-    messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
-    results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
-    if under_test.heard.sooner:
-        delivery.due_sooner()
-    under_test.heard.sooner = 0
-    return results[-1].deliver_at_ms
 
 
 def stored_times(under_test: BrokerUnderTest) -> list[int]:
@@ -94,9 +59,9 @@ def test_a_burst_leaves_in_slices_between_which_others_run(
     """P3 for all other calls: a backlog never holds the loop for longer than a few short slices."""
     elapsed, deliver = SetTime(), under_test.broker.deliver
 
-    def timed() -> int | None:
+    def timed(wait_queue: int) -> int | None:
         elapsed.s += slice_ms / 1000
-        return deliver()
+        return deliver(wait_queue)
 
     monkeypatch.setattr("rmqlite.server.delivery.elapsed_s", elapsed)
     monkeypatch.setattr(under_test.broker, "deliver", timed)
@@ -119,33 +84,6 @@ def test_a_burst_leaves_in_slices_between_which_others_run(
     assert len(set(seen)) >= 3_000 // most - 1
     # A call needs many turns of the loop; it should not need as many slices.
     assert min(list(Counter(seen).values())[1:]) >= TURNS
-
-
-FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_full=True)
-
-
-def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
-    """Let so many deliveries fail; return the times of the attempts."""
-    append, append_packed = under_test.store.append, under_test.store.append_packed
-    tried: list[int] = []
-
-    def failing(records: Sequence[NewRecord]) -> list[Written]:
-        if records[0].completes and len(tried) < times:
-            tried.append(under_test.clock.now_ms())
-            raise error
-        return append(records)
-
-    def failing_packed(packed: Sequence[Packed]) -> PackedRun:
-        # A send is packed, too, but behind append().
-        is_delivery = packed[0].queues[0][0] != SCHEDULE_TOPIC
-        if is_delivery and len(tried) < times:
-            tried.append(under_test.clock.now_ms())
-            raise error
-        return append_packed(packed)
-
-    under_test.store.append = failing  # type: ignore[method-assign]
-    under_test.store.append_packed = failing_packed  # type: ignore[method-assign]
-    return tried
 
 
 def test_a_level_rests_longer_after_every_failed_append_and_then_goes_on(

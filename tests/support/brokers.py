@@ -29,14 +29,14 @@ class Heard:
     """A listener that remembers what it was told."""
 
     appended_to: list[tuple[str, int]] = field(default_factory=list)
-    sooner: int = 0
-    """How often a message was due sooner than all others of its level."""
+    sooner: list[int] = field(default_factory=list)
+    """The wait queues whose earliest message was due earlier than before, each time."""
 
     def appended(self, topic: str, queue_id: int) -> None:
         self.appended_to.append((topic, queue_id))
 
-    def due_sooner(self) -> None:
-        self.sooner += 1
+    def due_sooner(self, wait_queue: int) -> None:
+        self.sooner.append(wait_queue)
 
 
 def small_config(folder: Path, **changes: Any) -> BrokerConfig:
@@ -131,11 +131,34 @@ class BrokerUnderTest:
         """Deliver everything that is due now; how many messages."""
         before = self.broker.schedule.delivered
         while True:
-            due_ms = self.broker.deliver()
+            due_ms = self.deliver_slice()
             if due_ms is None or due_ms > self._clock_of_broker.now_ms():
                 break
         self.sync()
         return self.broker.schedule.delivered - before
+
+    def deliver_slice(self) -> int | None:
+        """Deliver a slice of the wait queue that has the earliest message of all.
+
+        Returns when there is more to deliver, None if nothing waits.
+        """
+        if times := self._due_times():
+            self.broker.deliver(min(times)[1])
+        return self.next_due_ms()
+
+    def next_due_ms(self) -> int | None:
+        """When a wait queue that does not rest has a message that may be delivered."""
+        paced_ms = self.broker.schedule.paced_until_ms()
+        times = self._due_times()
+        return max(min(times)[0], paced_ms) if times else None
+
+    def _due_times(self) -> list[tuple[int, int]]:
+        """When each wait queue with messages has something to deliver."""
+        return [
+            (max(due_ms, known.rests_until_ms), known.id)
+            for known in self.broker.wait_queues
+            if (due_ms := known.next_due_ms()) is not None
+        ]
 
     def pull(
         self, topic: str, queue_id: int = 0, queue_offset: int = 0, group: str = "readers"

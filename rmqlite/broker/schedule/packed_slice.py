@@ -8,14 +8,13 @@ other slice is left to that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.room import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.broker.waits.wait_queue import Run, WaitQueue
+from rmqlite.broker.waits.wait_queue import WaitQueue
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
@@ -34,8 +33,8 @@ class PackedSlice(NamedTuple):
 
     known: WaitQueue
     queue_offset: int
-    due_ms: Counter[int]
-    """How many are due at each time."""
+    due_ms: tuple[int, ...]
+    """When each of them was due."""
     topics: Counter[str]
     """How many go to each topic."""
     packed: list[Packed]
@@ -63,24 +62,20 @@ class PackedSlices:
         self._topics = topics
         self._room = room
 
-    def next(
-        self, runs: Sequence[tuple[WaitQueue, Run]], now_ms: int, most: Most
-    ) -> PackedSlice | None:
-        """The next messages of the runs that have due ones; None: the plain form's work."""
-        if not compiled.is_on or len(runs) != 1:
-            return None
-        ((known, run),) = runs
-        if known.failures:
+    def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
+        """The first due messages of a wait queue; None: the plain form's work."""
+        if not compiled.is_on or known.failures:
             return None
         try:
-            return self._packed(known, run, now_ms, most)
+            front = known.front(now_ms, most.messages)
+            return self._packed(known, *front, now_ms, most) if front else None
         except StoreUnavailable:
             # The plain form meets the error again, and lets the queue rest.
             return None
 
-    def _packed(self, known: WaitQueue, run: Run, now_ms: int, most: Most) -> PackedSlice | None:
-        first = run.cursor
-        end = known.completed.open_until(first, min(run.end, first + most.messages))
+    def _packed(
+        self, known: WaitQueue, first: int, end: int, now_ms: int, most: Most
+    ) -> PackedSlice | None:
         raw = known.queue.bytes_at(first, end - first)
         reads = compiled.loops.log_reads(
             raw,
@@ -116,7 +111,7 @@ class PackedSlices:
                 topics[target[0]] += target[2]
         if len(new) > NEW_QUEUES_MAX:
             return None
-        due_ms = Counter(codes_in(raw[: ENTRY_BYTES * done]))
+        due_ms = codes_in(raw[: ENTRY_BYTES * done])
         return PackedSlice(known, first, due_ms, topics, packed)
 
     def _is_ordinary(self, target: Target) -> bool:

@@ -1,17 +1,15 @@
-"""Delivers due messages, and returns when to call again.
+"""Delivers the due messages of a wait queue, and returns when to call again.
 
-Due messages are delivered in slices, the earliest first across all wait queues.  A delivered
-record points back to the end of the scheduled one, so after a crash the log itself shows which
-messages were delivered.  A wait queue whose files cannot be read rests for a while and holds up
-no other.
+Due messages are delivered in slices, the earliest first.  A delivered record points back to the
+end of the scheduled one, so after a crash the log itself shows which messages were delivered.  A
+wait queue whose files cannot be read rests for a while.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import merge
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -22,7 +20,7 @@ from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.broker.schedule.undeliverable import dead_letter, why_undeliverable
 from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.broker.waits.wait_queue import PendingPlace, Run, WaitQueue
+from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -37,6 +35,7 @@ from rmqlite.store.records.drafts import derived
 from rmqlite.store.records.record import Head, NewRecord, destination
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
+from rmqlite.store.wait_queues import TIMERS
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """The most bytes of scheduled records in one slice; a single record may be longer."""
@@ -85,37 +84,39 @@ class Schedule:
         self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
         """The number of due messages delivered since the start."""
+        self.timers_delivered: Counter[str] = Counter()
+        """Those of the timers, by topic."""
         self.undeliverable = 0
         self.appends = Durations()
 
-    def deliver(self, count_max: int) -> int | None:
-        """Deliver up to count_max due messages; returns when to call again, None if none waits.
+    def deliver(self, wait_queue: int, count_max: int) -> int | None:
+        """Deliver up to count_max due messages of a wait queue, the earliest first.
 
-        Raises StoreUnavailable: then no message of the slice is delivered, and the next call
-        begins with the same messages.
+        Returns when to call again, None if none waits.  Raises StoreUnavailable: then no message
+        of the slice is delivered, and the next call begins with the same messages.
         """
-        for known in self._wait_queues:
-            known.skip_removed()
+        known = self._wait_queues[wait_queue]
+        known.skip_removed()
         now_ms = self._clock.now_ms()
-        due_ms = self._wait_queues.next_due_ms()
+        due_ms = _next_ms(known)
         if due_ms is None or due_ms > now_ms:
             return due_ms
         count = self._pace.free(now_ms, count_max)
         if not count:
             return self._pace.free_at_ms(now_ms)
-        most = Most(count, DELIVER_BYTES_MAX)
-        packed = self._packed.next(self._runs(now_ms), now_ms, most)
+        packed = self._packed.next(known, now_ms, Most(count, DELIVER_BYTES_MAX))
         if packed is None:
-            ready = self._with_few_new_queues(self._ready(self._due(now_ms, count), now_ms))
-            count = len(ready)
-            if ready:
-                written = self.complete(ready)
-                self._count(ready, written[0].store_timestamp_ms)
+            count = self._deliver(known, now_ms, count)
         else:
             count = self._complete_packed(packed)
         # Counted from the append's end: even a slow append must not bring two shares together.
         self._pace.take(self._clock.now_ms(), count)
-        return self._wait_queues.next_due_ms()
+        return _next_ms(known)
+
+    def paced_until_ms(self) -> int:
+        """When deliverRateMax lets another message be delivered; a time in the past if now."""
+        now_ms = self._clock.now_ms()
+        return 0 if self._pace.free(now_ms, 1) else self._pace.free_at_ms(now_ms)
 
     def complete(self, ready: Sequence[Ready]) -> list[Written]:
         """Append the records that complete pending messages, and advance their wait queues.
@@ -132,13 +133,13 @@ class Schedule:
         known, first, due_ms, topics, packed = ready
         # Append before the cursor moves, as in complete().
         self._appending.append_packed(packed, self.appends)
-        messages = due_ms.total()
-        self._store.progress.complete(known.id, first, first + messages, topics)
-        known.advance()
-        self.delivered += messages
-        for each_ms, count in due_ms.items():
-            known.lateness.add(self._store.newest_timestamp_ms - each_ms, count)
-        return messages
+        end = first + len(due_ms)
+        self._store.progress.complete(known.id, first, end, topics)
+        known.advance(zip(due_ms, range(first, end), strict=True))
+        self._count_late(known, Counter(due_ms), self._store.newest_timestamp_ms)
+        if known.id == TIMERS:
+            self.timers_delivered.update(topics)
+        return len(due_ms)
 
     def why_not(self, head: Head) -> str:
         """Why a scheduled record cannot be delivered; empty if it can."""
@@ -148,62 +149,39 @@ class Schedule:
 
     # ---- a slice
 
-    def _due(self, now_ms: int, count: int) -> list[PendingPlace]:
-        """The first due messages, in due order."""
-        found: list[PendingPlace] = []
-        size = 0
-        for place in islice(self._all_due(now_ms), count):
-            size += place.entry.size
-            if found and size > DELIVER_BYTES_MAX:
-                break
-            found.append(place)
-        return found
-
-    def _all_due(self, now_ms: int) -> Iterable[PendingPlace]:
-        runs = [self._due_in(known, run, now_ms) for known, run in self._runs(now_ms)]
-        return runs[0] if len(runs) == 1 else merge(*runs)
-
-    def _runs(self, now_ms: int) -> list[tuple[WaitQueue, Run]]:
-        """The runs that have due messages."""
-        return [
-            (known, run)
-            for known in self._wait_queues
-            if known.rests_until_ms <= now_ms
-            for run in known.runs
-            if run.head_due_ms <= now_ms
-        ]
-
-    def _due_in(self, known: WaitQueue, run: Run, now_ms: int) -> Iterator[PendingPlace]:
+    def _deliver(self, known: WaitQueue, now_ms: int, count: int) -> int:
+        """Deliver the first due messages; how many."""
         try:
-            for place in known.places(run, run.cursor):
-                if place.due_ms > now_ms:
-                    return
-                yield place
+            places = self._due(known, now_ms, count)
+            # A damaged body is delivered with its old CRC: a pull checks it and reports it.
+            records = self._store.read_records([at.entry for at in places], check_bodies=False)
         except StoreUnavailable as error:
             self._rest(known, error, now_ms)
+            return 0
+        if known.failures:
+            known.failures = 0
+            log.info("wait queue can be read again %s", _named(known.id))
+        pairs = zip(places, records, strict=True)
+        ready = self._with_few_new_queues([self._completing(*pair, now_ms) for pair in pairs])
+        if ready:
+            written = self.complete(ready)
+            self._count(known, ready, written[0].store_timestamp_ms)
+        return len(ready)
 
-    def _ready(self, places: Iterable[PendingPlace], now_ms: int) -> list[Ready]:
-        """The records that complete these messages; queues that cannot be read are left out."""
-        by_queue = defaultdict[int, list[PendingPlace]](list)
-        for place in places:
-            by_queue[place.wait_queue].append(place)
-        found: list[list[Ready]] = []
-        for number, mine in by_queue.items():
-            known = self._wait_queues[number]
-            try:
-                # A damaged body is delivered with its old CRC: a pull checks it and reports it.
-                entries = [place.entry for place in mine]
-                records = self._store.read_records(entries, check_bodies=False)
-            except StoreUnavailable as error:
-                self._rest(known, error, now_ms)
-                continue
-            if known.failures:
-                known.failures = 0
-                log.info("level can be read again level=%d", number)
-            found.append(
-                [self._completing(*each, now_ms) for each in zip(mine, records, strict=True)]
-            )
-        return found[0] if len(found) == 1 else list(merge(*found))
+    def _due(self, known: WaitQueue, now_ms: int, count: int) -> list[PendingPlace]:
+        """The first due messages, in due order; those before an entry that cannot be read."""
+        found: list[PendingPlace] = []
+        size = 0
+        try:
+            for place in islice(known.due(now_ms), count):
+                size += place.entry.size
+                if found and size > DELIVER_BYTES_MAX:
+                    break
+                found.append(place)
+        except StoreUnavailable:
+            if not found:
+                raise
+        return found
 
     def _completing(self, place: PendingPlace, waited: Record | None, now_ms: int) -> Ready:
         if waited is None:
@@ -252,33 +230,49 @@ class Schedule:
                 end = queue_offset + 1
                 topics[topic] += 1
             progress.complete(number, start, end, topics)
-        for number in by_queue:
-            self._wait_queues[number].advance()
+            places = [each.place for each in mine]
+            self._wait_queues[number].advance([(at.due_ms, at.queue_offset) for at in places])
 
-    def _count(self, ready: Sequence[Ready], written_ms: int) -> None:
-        late = Counter[tuple[int, int]]()
-        for place, _, _, reason in ready:
+    def _count(self, known: WaitQueue, ready: Sequence[Ready], written_ms: int) -> None:
+        late = Counter[int]()
+        for place, topic, _, reason in ready:
             if not reason:
-                late[place.wait_queue, place.due_ms] += 1
+                late[place.due_ms] += 1
+                if known.id == TIMERS:
+                    self.timers_delivered[topic] += 1
                 continue
             self.undeliverable += 1
             log.error(
-                "scheduled message cannot be delivered, it is a dead letter in %s now level=%d"
+                "scheduled message cannot be delivered, it is a dead letter in %s now %s"
                 " physical_offset=%d reason=%s",
                 UNDELIVERABLE_TOPIC,
-                place.wait_queue,
+                _named(known.id),
                 place.entry.physical_offset,
                 reason,
             )
-        for (number, due_ms), count in late.items():
-            self.delivered += count
-            self._wait_queues[number].lateness.add(written_ms - due_ms, count)
+        self._count_late(known, late, written_ms)
+
+    def _count_late(self, known: WaitQueue, due_ms: Counter[int], written_ms: int) -> None:
+        """due_ms: how many of the messages delivered were due at each time."""
+        self.delivered += due_ms.total()
+        for each_ms, count in due_ms.items():
+            known.lateness.add(written_ms - each_ms, count)
 
     def _rest(self, known: WaitQueue, error: StoreUnavailable, now_ms: int) -> None:
         known.failures += 1
         rest_ms = min(REST_MS << (known.failures - 1), REST_MS_MAX)
         known.rests_until_ms = now_ms + rest_ms
         if known.failures == 1:
-            log.error(
-                "level cannot be read, will be tried again level=%d error=%s", known.id, error
-            )
+            name = _named(known.id)
+            log.error("wait queue cannot be read, will be tried again %s error=%s", name, error)
+
+
+def _next_ms(known: WaitQueue) -> int | None:
+    """When a wait queue has something to deliver and can be read."""
+    due_ms = known.next_due_ms()
+    return None if due_ms is None else max(due_ms, known.rests_until_ms)
+
+
+def _named(wait_queue: int) -> str:
+    """A wait queue as a line of the log names it."""
+    return "wait_queue=timers" if wait_queue == TIMERS else f"level={wait_queue}"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route
+from rmqlite.broker.routing import route, route_timer
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
     KEYS_WORK,
@@ -27,7 +27,7 @@ from rmqlite.broker.sends.draft_records import (
     check_work,
     work_of,
 )
-from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_offsets
+from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_places
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
@@ -36,7 +36,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import check_sendable, group_of, is_retry
+from rmqlite.names import TIMER_TOPIC, check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
@@ -55,11 +55,13 @@ class Stored(NamedTuple):
     """Where the messages of a call are.
 
     queue_id: of the queue that they go to, also if they wait for now.  queue_offset: of the first.
+    timer_out_ms: for when the message waits, if it is the only one, and a timer; else 0.
     """
 
     queue_id: int
     queue_offset: int
     physical_offsets: Sequence[int]
+    timer_out_ms: int = 0
 
 
 NumberedCall = tuple[int, DraftCall]
@@ -81,8 +83,9 @@ class _Part:
     """Of these calls."""
     targets: dict[str, Target | None] = field(default_factory=dict)
     """By topic, as far as singles have asked."""
-    packed: list[tuple[int, Sequence[Packed]]] = field(default_factory=list)
-    """Calls of which the compiled form has made the records, each in one or more parts."""
+    packed: list[tuple[int, int, Sequence[Packed]]] = field(default_factory=list)
+    """Number and queue id of each call of which the compiled form has made the records, in one or
+    more parts."""
     work: int = 0
 
 
@@ -113,7 +116,10 @@ class DraftSends:
         self._records = DraftRecords(
             config, store, clock, topics, groups, room, counts, needed, store_host
         )
-        self._packing = PackedDrafts(store, topics, retention, room, self._cluster, store_host)
+        timers = TimerRules.of(config)
+        self._packing = PackedDrafts(
+            store, clock, topics, retention, room, timers, self._cluster, store_host
+        )
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -163,7 +169,8 @@ class DraftSends:
             return None
         # A message that waits is stored elsewhere.
         is_new = self._store.queue(draft.topic, draft.queue_id) is None
-        return None if is_new and DELAY_PAIR not in draft.properties else draft
+        waits = DELAY_PAIR in draft.properties or has_timer(draft.properties)
+        return None if is_new and not waits else draft
 
     def _take_single(self, number: int, draft: Draft, part: _Part, outcomes: list[Outcome]) -> None:
         work = work_of(draft)
@@ -182,9 +189,9 @@ class DraftSends:
             if len(call.drafts) > STEP_MESSAGES:
                 # A table of levels may come into force between its steps.
                 self._append(part, outcomes)
-            packed = yield from self._packed(call.drafts)
+            queue_id, packed = yield from self._packed(call.drafts)
             if packed:
-                self._take_packed(number, packed, part, outcomes)
+                self._take_packed(number, queue_id, packed, part, outcomes)
                 return
         made = yield from self._records.of(call)
         if part.packed:
@@ -200,41 +207,53 @@ class DraftSends:
             rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
             raise MessageTooLarge("batch", size, rule)
 
-    def _packed(self, batch: DraftBatch) -> Steps[list[Packed]]:
-        """A batch by the compiled form, for a tenth, because it makes no object for a message.
+    def _packed(self, batch: DraftBatch) -> Steps[tuple[int, list[Packed]]]:
+        """A batch by the compiled form, for a tenth, because it makes no object for a message; and
+        the queue that it goes to.
 
         In parts, one for each step; none if that form is not there, or the batch not an ordinary
         one.
         """
-        topic = batch.shared.topic
+        shared = batch.shared
+        topic = shared.topic
         if group_of(topic) is not None:
-            return []
+            return -1, []
         check_sendable(topic)
         place = route(topic, 0, 0, self._cluster)
+        are_timers = has_timer(shared.body)
+        if are_timers:
+            shared = shared._replace(queue_id=self._records.queue_for(shared))
+            place = route_timer(topic, shared.queue_id, self._cluster)
         parts: list[Packed] = []
         for each in batch.parts(PACKED_MESSAGES):
             if parts:
                 yield
             packed = self._packing.batch(each, place)
             if packed is None:
-                return []
+                return -1, []
             parts.append(packed)
             check_work(_work_of(parts), PACKED_WORK_MAX)
         if len(parts) > 1:
             # The append of a long batch takes a step of its own, in which its topic still exists.
             yield
-        queue_id = self._records.queue_for(batch.shared)
+        queue_id = self._records.queue_for(shared)
         for packed in parts:
-            packed.queues = ((topic, queue_id),)
-        return parts
+            packed.queues = ((place.topic, place.queue_id if are_timers else queue_id),)
+            packed.waiting = {packed.queues[0]: {topic: len(packed)}} if are_timers else {}
+        return queue_id, parts
 
     def _take_packed(
-        self, number: int, packed: Sequence[Packed], part: _Part, outcomes: list[Outcome]
+        self,
+        number: int,
+        queue_id: int,
+        packed: Sequence[Packed],
+        part: _Part,
+        outcomes: list[Outcome],
     ) -> None:
         if part.records:
             self._append(part, outcomes)
         is_new = self._store.queue(*packed[0].queues[0]) is None
-        part.packed.append((number, packed))
+        part.packed.append((number, queue_id, packed))
         part.work += _work_of(packed) + is_new * NEW_QUEUE_WORK
 
     def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
@@ -275,26 +294,27 @@ class DraftSends:
         """Append all of a part but its singles."""
         if part.records:
             try:
-                written = iter(self._log.append(part.records))
+                written = zip(part.records, self._log.append(part.records), strict=True)
                 for number, queue_id, count in part.calls:
                     mine = list(islice(written, count))
-                    offsets = [at.physical_offset for at in mine]
-                    outcomes[number] = Stored(queue_id, mine[0].queue_offset, offsets)
+                    first, place = mine[0]
+                    out_ms = place.due_ms if count == 1 and first.topic == TIMER_TOPIC else 0
+                    offsets = [at.physical_offset for _, at in mine]
+                    outcomes[number] = Stored(queue_id, place.queue_offset, offsets, out_ms)
                 self._counts.sent += len(part.records)
             except RmqliteError as error:
                 _refuse([number for number, _, _ in part.calls], error, outcomes)
             part.records, part.calls = [], []
         if part.packed:
             try:
-                self._log.append_packed([packed for _, parts in part.packed for packed in parts])
-                for number, parts in part.packed:
-                    ((_, queue_id),) = parts[0].queues
+                self._log.append_packed([packed for _, _, parts in part.packed for packed in parts])
+                for number, queue_id, parts in part.packed:
                     ((queue_offset, _),) = parts[0].places
                     offsets = [each for packed in parts for each in packed.physical_offsets]
                     outcomes[number] = Stored(queue_id, queue_offset, offsets)
                     self._counts.sent += len(offsets)
             except RmqliteError as error:
-                _refuse([number for number, _ in part.packed], error, outcomes)
+                _refuse([number for number, _, _ in part.packed], error, outcomes)
             part.packed = []
 
     def _append_singles(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
@@ -309,9 +329,10 @@ class DraftSends:
             return
         try:
             self._log.append_packed([packed])
-            rows = zip(numbers, drafts, queue_offsets(packed), packed.physical_offsets, strict=True)
-            for number, draft, queue_offset, physical_offset in rows:
-                outcomes[number] = Stored(draft.queue_id, queue_offset, (physical_offset,))
+            rows = zip(numbers, drafts, queue_places(packed), packed.physical_offsets, strict=True)
+            for number, draft, (queue_offset, out_ms), physical_offset in rows:
+                offsets = (physical_offset,)
+                outcomes[number] = Stored(draft.queue_id, queue_offset, offsets, out_ms)
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)

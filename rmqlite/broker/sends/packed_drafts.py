@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rmqlite import compiled
-from rmqlite.broker.admission import DELAY_PAIR
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import Routing, route
 from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.clock import Clock
 from rmqlite.compiled import ROW
 from rmqlite.errors import RmqliteError
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
-from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of
+from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_sendable, group_of
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
-from rmqlite.store.wait_queues import QueueKey, queue_of
+from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
+
+_TIMER: Final = 127
+"""Stands for a level where pack_drafts() says that a message waits for an instant."""
 
 
 class Target(NamedTuple):
@@ -46,13 +50,17 @@ class PackedDrafts:
     def __init__(
         self,
         store: MessageStore,
+        clock: Clock,
         topics: TopicTable,
         retention: Retention,
         room: Room,
+        timers: TimerRules,
         cluster: str,
         store_host: bytes,
     ) -> None:
         self._store = store
+        self._clock = clock
+        self._timers = timers
         self._topics = topics
         self._retention = retention
         self._room = room
@@ -83,6 +91,9 @@ class PackedDrafts:
             {topic: target[1:] for topic, target in targets.items() if target is not None},
             SCHEDULE_TOPIC,
             self._wait_queues() if any(DELAY_PAIR in each.properties for each in drafts) else b"",
+            TIMER_TOPIC,
+            self._clock.now_ms(),
+            self._timers.packed_ms_max,
             self._store_host,
             self._room.body_bytes_max,
             SENT_PROPERTIES_BYTES_MAX,
@@ -102,6 +113,7 @@ class PackedDrafts:
 
     def batch(self, batch: DraftBatch, place: Routing) -> Packed | None:
         """The records of a batch that is stored at a place; None if the plain form makes them."""
+        is_timers = place.topic == TIMER_TOPIC
         return packed_batch(
             batch,
             place.topic,
@@ -109,6 +121,7 @@ class PackedDrafts:
             self._store_host,
             self._store.index.prefix(place.topic),
             Limits(self._room.body_bytes_max, self._room.record_bytes_max),
+            (self._clock.now_ms(), self._timers.packed_ms_max) if is_timers else (0, 0),
         )
 
     def _wait_queues(self) -> bytes:
@@ -118,19 +131,20 @@ class PackedDrafts:
         return bytes([queue(*queue_of(level)) is not None for level in range(1, count + 1)])
 
 
-def queue_offsets(packed: Packed) -> list[int]:
-    """Of each record, once they are appended."""
+def queue_places(packed: Packed) -> list[tuple[int, int]]:
+    """Of each record, once they are appended: its queue offset, and the instant of a timer or 0."""
     following = [queue_offset for queue_offset, _ in packed.places]
-    offsets: list[int] = []
-    for _, number, _ in ROW.iter_unpack(packed.rows):
-        offsets.append(following[number])
+    waits = [topic == TIMER_TOPIC for topic, _ in packed.queues]
+    places: list[tuple[int, int]] = []
+    for _, number, code in ROW.iter_unpack(packed.rows):
+        places.append((following[number], code if waits[number] else 0))
         following[number] += 1
-    return offsets
+    return places
 
 
 def _waiting(drafts: Sequence[Draft], levels: bytes) -> dict[QueueKey, Counter[str]]:
     waiting: dict[QueueKey, Counter[str]] = defaultdict(Counter)
     for draft, level in zip(drafts, levels, strict=True):
         if level:
-            waiting[queue_of(level)][draft.topic] += 1
+            waiting[queue_of(TIMERS if level == _TIMER else level)][draft.topic] += 1
     return waiting

@@ -9,8 +9,11 @@ by bisection, so memory does not grow with the number of pending messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rmqlite.broker.steps import Steps
@@ -18,7 +21,6 @@ from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.errors import StoreUnavailable
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.wait_queues import TIMERS
 
 SCAN_ENTRIES: Final = 8192
 READ_ENTRIES: Final = 128
@@ -44,37 +46,87 @@ class PendingPlace(NamedTuple):
     entry: Entry
 
 
-class WaitQueue:
-    """One wait queue: its runs, and the queue offset up to which they are known."""
+class WaitQueue(ABC):
+    """What is the same for every kind of wait queue, and what each kind does in its way."""
 
     def __init__(self, number: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
         self.id = number
         self.queue = queue
         self.completed = completed
         self.lateness = Lateness()
-        self.runs: list[Run] = []
         self.rests_until_ms = 0
         """When delivery reads the queue again, after its files could not be read."""
         self.failures = 0
+
+    @property
+    def pending(self) -> int:
+        return self.queue.max_offset - self.completed.below - self.completed.count_above
+
+    def is_open(self, queue_offset: int) -> bool:
+        """Does the message there still wait?"""
+        return self.completed.is_open(queue_offset)
+
+    def skip_removed(self) -> None:
+        """Complete the messages whose entries were removed."""
+        if self.completed.below < self.queue.min_offset:
+            self.completed.add(0, self.queue.min_offset)
+            self.advance()
+
+    @abstractmethod
+    def notice(self, queue_offset: int, due_ms: int) -> None:
+        """Note the new entries from queue_offset to the queue's end; the first is due at due_ms."""
+
+    @abstractmethod
+    def advance(self, completed: Iterable[tuple[int, int]] = ()) -> None:
+        """Note that messages were completed: due time and queue offset of each."""
+
+    @abstractmethod
+    def next_due_ms(self) -> int | None:
+        """When its earliest message is due; None if none waits."""
+
+    @abstractmethod
+    def due(self, now_ms: int) -> Iterator[PendingPlace]:
+        """The pending messages that are due, in due order.  Raises StoreUnavailable.
+
+        If these are not all, next_due_ms() is not later than now_ms.
+        """
+
+    @abstractmethod
+    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
+        """The first of due() as far as they are neighbours in the queue: queue offset and end.
+
+        The last of them may be due later.  None: nothing is due, or they are no neighbours.
+        Raises StoreUnavailable.
+        """
+
+    @abstractmethod
+    def places_behind(
+        self, due_ms: int, wait_queue: int, queue_offset: int
+    ) -> list[Iterator[PendingPlace]]:
+        """The pending messages behind a place, as iterators in due order."""
+
+    @abstractmethod
+    def timeline(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
+        """The numbers of messages due before, between and after the bounds, in steps."""
+
+
+class LevelQueue(WaitQueue):
+    """The wait queue of a level: its runs, and the queue offset up to which they are known."""
+
+    def __init__(self, number: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
+        super().__init__(number, queue, completed)
+        self.runs: list[Run] = []
         self._seen = max(completed.below, queue.min_offset)
         while self._seen < queue.max_offset:
             self._notice_all(queue.tags_codes(self._seen, SCAN_ENTRIES))
         self.completed.add(0, queue.min_offset)
         self.advance()
 
-    @property
-    def pending(self) -> int:
-        return self.queue.max_offset - self.completed.below - self.completed.count_above
-
     def notice(self, queue_offset: int, due_ms: int) -> None:
-        """Note that all entries from queue_offset to the queue's end are new and due at due_ms."""
         if queue_offset < self._seen:
             # This batch made the queue: the scan of the constructor has found its entries already.
             return
-        if self.id == TIMERS:
-            self._notice_all(self.queue.tags_codes(queue_offset, SCAN_ENTRIES))
-        else:
-            self._notice(queue_offset, due_ms, self.queue.max_offset)
+        self._notice(queue_offset, due_ms, self.queue.max_offset)
 
     def _notice(self, queue_offset: int, due_ms: int, end: int) -> None:
         """Add entries that are due at due_ms to the last run, or begin another run with them."""
@@ -87,10 +139,24 @@ class WaitQueue:
             self.runs.append(Run(queue_offset, end, due_ms, due_ms))
 
     def next_due_ms(self) -> int | None:
-        """When its earliest message is due; None if none waits."""
         if len(self.runs) == 1:
             return self.runs[0].head_due_ms
         return min((run.head_due_ms for run in self.runs), default=None)
+
+    def due(self, now_ms: int) -> Iterator[PendingPlace]:
+        runs = [self.places(run, run.cursor) for run in self._due_runs(now_ms)]
+        places = runs[0] if len(runs) == 1 else merge(*runs)
+        return takewhile(lambda place: place.due_ms <= now_ms, places)
+
+    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
+        runs = self._due_runs(now_ms)
+        if len(runs) != 1:
+            return None
+        first = runs[0].cursor
+        return first, self.completed.open_until(first, min(runs[0].end, first + count_max))
+
+    def _due_runs(self, now_ms: int) -> list[Run]:
+        return [run for run in self.runs if run.head_due_ms <= now_ms]
 
     def places(self, run: Run, queue_offset: int) -> Iterator[PendingPlace]:
         """The pending messages of a run from a queue offset on, in due order."""
@@ -104,14 +170,12 @@ class WaitQueue:
     def places_behind(
         self, due_ms: int, wait_queue: int, queue_offset: int
     ) -> list[Iterator[PendingPlace]]:
-        """The pending messages behind a place: for each run, an iterator in due order."""
         return [
             self.places(run, self.first_after(run, due_ms, wait_queue, queue_offset))
             for run in self.runs
         ]
 
     def timeline(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
-        """The numbers of messages due before, between and after the bounds, in steps."""
         sums = [0] * (len(bounds_ms) + 1)
         for run in tuple(self.runs):
             before = 0
@@ -123,10 +187,6 @@ class WaitQueue:
             sums[-1] += self.pending_before(run, run.end) - before
             yield
         return tuple(sums)
-
-    def is_open(self, queue_offset: int) -> bool:
-        """Does the message there still wait?"""
-        return self.completed.next_open(queue_offset) == queue_offset
 
     def first_after(self, run: Run, due_ms: int, wait_queue: int, queue_offset: int) -> int:
         """The first queue offset of a run that is behind a place in due order; run.end if none."""
@@ -145,14 +205,8 @@ class WaitQueue:
         completed = self.completed.count_between(run.cursor, queue_offset)
         return queue_offset - run.cursor - completed
 
-    def skip_removed(self) -> None:
-        """Complete the messages whose entries were removed."""
-        if self.completed.below < self.queue.min_offset:
-            self.completed.add(0, self.queue.min_offset)
-            self.advance()
-
-    def advance(self) -> None:
-        """Move every run on to its first open queue offset; remove a run that has none."""
+    def advance(self, _completed: Iterable[tuple[int, int]] = ()) -> None:
+        """Every run moves on to its first open queue offset; a run that has none is removed."""
         for run in list(self.runs):
             cursor = self.completed.next_open(run.cursor)
             if cursor == run.cursor:

@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqlite.broker.waits.lateness import Lateness
-from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.broker.waits.timer_queue import TimerQueue
+from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.wait_queues import queue_of, wait_queue_of
+from rmqlite.store.timers.index import check_sqlite
+from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
 class WaitQueues:
     """The wait queues of one broker, by id."""
 
     def __init__(self, store: MessageStore) -> None:
+        """Raises StoreUnavailable."""
+        check_sqlite()
         self._store = store
         self._queues: dict[int, WaitQueue] = {}
+        self.timers: TimerQueue | None = None
+        """The one of the timers; None if the store never had one."""
         for key in store.queue_keys():
             if number := wait_queue_of(*key):
                 self._open(number)
@@ -56,12 +62,20 @@ class WaitQueues:
         now_ms = known.next_due_ms()
         return earliest_ms is None or (now_ms is not None and now_ms < earliest_ms)
 
-    def oldest_pending(self) -> tuple[int, Entry] | None:
-        """Wait queue and entry of the pending scheduled record that lies first in the log."""
+    def check_room(self) -> None:
+        """Raises Overloaded while too many timers are not in their table: send no more then."""
+        if self.timers is not None:
+            self.timers.keys.check_room()
+
+    def oldest_pending(self, *, but: int = 0) -> tuple[int, Entry] | None:
+        """Wait queue and entry of the pending scheduled record that lies first in the log.
+
+        but: a wait queue that does not count.
+        """
         pending = []
         for number, known in self._queues.items():
             entry = known.queue.entry(known.completed.below)
-            if entry is not None:
+            if entry is not None and number != but:
                 pending.append((number, entry))
         return min(pending, key=lambda each: each[1].physical_offset, default=None)
 
@@ -71,10 +85,14 @@ class WaitQueues:
         return known.lateness if known else Lateness()
 
     def status(self) -> list[LevelStatus]:
-        """The status of every level that has or had messages or is in the current table."""
+        """The status of every level that has or had messages or is in the table, and of the timers.
+
+        The timers come last.
+        """
         table = self._store.levels.current
-        levels = sorted({*self._queues, *range(1, table.max_level + 1)})
-        return [self._status(level, table.own_name(level)) for level in levels]
+        levels = sorted({*self._queues, *range(1, table.max_level + 1)} - {TIMERS})
+        rows = [self._status(level, table.own_name(level)) for level in levels]
+        return [*rows, self._status(TIMERS, "timers")]
 
     def _status(self, level: int, delay: str) -> LevelStatus:
         known = self._queues.get(level)
@@ -95,5 +113,9 @@ class WaitQueues:
     def _open(self, number: int) -> None:
         queue = self._store.queue(*queue_of(number))
         assert queue is not None, "a wait queue is made when its queue has its first message"
-        completed = self._store.progress.of(number)
-        self._queues[number] = WaitQueue(number, queue, completed)
+        store, completed = self._store, self._store.progress.of(number)
+        if number == TIMERS:
+            self.timers = TimerQueue(number, queue, completed, store.timers, lambda: store.end)
+            self._queues[number] = self.timers
+        else:
+            self._queues[number] = LevelQueue(number, queue, completed)

@@ -69,12 +69,19 @@ class Limits(NamedTuple):
 
 
 def packed_batch(
-    batch: DraftBatch, topic: str, ending: bytes, store_host: bytes, prefix: int, limits: Limits
+    batch: DraftBatch,
+    topic: str,
+    ending: bytes,
+    store_host: bytes,
+    prefix: int,
+    limits: Limits,
+    timers: tuple[int, int] = (0, 0),
 ) -> Packed | None:
     """The records of a batch; None if the plain form has to make them, or to refuse them.
 
     topic: where they are stored.  ending: the pairs that the broker adds to each message.  prefix:
-    of the topic's keys.
+    of the topic's keys.  timers: the time, and how much later a message may be due, if each waits
+    for an instant of its own.
     """
     shared = batch.shared
     is_odd = shared.sys_flag & _ODD or len(shared.born_host) + len(store_host) != 16
@@ -105,6 +112,7 @@ def packed_batch(
         shared.properties,
         ending,
         prefix,
+        *timers,
         limits.body_bytes,
         SENT_PROPERTIES_BYTES_MAX,
         limits.record_bytes,

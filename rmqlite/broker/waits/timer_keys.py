@@ -1,0 +1,293 @@
+"""The keys of all pending timers in due order: near in memory, far in a table of SQLite.
+
+Far is the table of store/timers/index.py.  Near are the entries that it does not have yet
+(unindexed.py), and the `window`: its next rows.  Delivery reads only near.  The truth about a
+timer are its queue entry and the bitmap of completed offsets; so whoever reads keys leaves out the
+completed ones, and their rows are deleted later.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from heapq import merge
+from typing import Final, TypeVar
+
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.waits.sorted_keys import END, SortedKeys
+from rmqlite.broker.waits.unindexed import Unindexed
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import StoreUnavailable
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.timers.index import (
+    OFFSETS,
+    IndexDamaged,
+    IndexWrite,
+    Mark,
+    TimerIndex,
+    due_of,
+    key_of,
+)
+
+SLICE_KEYS: Final = 1_024
+"""So many rows are read at once, in 1 ms."""
+SLICES_A_TURN: Final = 4
+COUNTED_ROWS: Final = 16_384
+COUNTED_KEYS: Final = 8_192
+PROGRESS_S: Final = 10.0
+"""How often the log says how much of the queue is read."""
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class TimerKeys:
+    """Used by the broker's thread; only an IndexWrite runs in another one."""
+
+    def __init__(
+        self,
+        queue: ConsumeQueue,
+        completed: CompletedOffsets,
+        index: TimerIndex,
+        log_end: Callable[[], int],
+    ) -> None:
+        """log_end: the log's end now."""
+        self._queue = queue
+        self._completed = completed
+        self._index = index
+        self._log_end = log_end
+        self._is_writing = False
+        self._lost = ""
+        """Why the table must be made again, as soon as no write runs."""
+        try:
+            mark = self._index.open()
+            if mark is not None:
+                self._check(mark)
+        except IndexDamaged as error:
+            self._remove(str(error))
+            mark = None
+        self._begin(mark)
+
+    def _check(self, mark: Mark) -> None:
+        """Raises IndexDamaged for the table of another queue."""
+        entry = self._queue.entry(mark.upto - 1)
+        if entry is None:
+            there = f"{self._queue.min_offset} to {self._queue.max_offset}"
+            raise IndexDamaged(f"it ends at {mark.upto}, and the queue has {there}")
+        if (entry.physical_offset, entry.tags_code) != (mark.physical_offset, mark.due_ms):
+            raise IndexDamaged("it is of another queue")
+
+    def _remove(self, reason: str) -> None:
+        log.warning("the index of the timers is made again reason=%s", reason)
+        self._index.remove()
+
+    def _begin(self, mark: Mark | None) -> None:
+        """Begin with the table as it is; None: with an empty one."""
+        upto = mark.upto if mark else max(self._completed.below, self._queue.min_offset)
+        self._new = Unindexed(self._queue, self._completed, upto)
+        self._window = SortedKeys()
+        self._read_to = -END
+        """The rows up to this key are in the window or completed; END: all are."""
+        is_as_closed = mark is None or mark.log_end == self._log_end()
+        self._swept_to = END if is_as_closed else -END
+        """Up to this key no row is of a message that was completed before the start."""
+        self._logged_s = elapsed_s()
+        # Whoever delivers meets the error again, and rests.
+        with suppress(StoreUnavailable):
+            self.catch_up()
+            self.until(1 - END)
+
+    # ---- changes
+
+    def notice(self, queue_offset: int, due_ms: int) -> None:
+        """Note the entries from queue_offset to the queue's end; due_ms: that of the first."""
+        self._new.notice(queue_offset, due_ms)
+
+    def end(self, completed: Iterable[tuple[int, int]]) -> None:
+        """Note that messages were completed: due time and queue offset of each."""
+        self._window.drop_front(self._completed)
+        self._new.end(completed, self._frontier)
+
+    def sweep(self) -> None:
+        """Look at all rows once more: messages were completed of which end() was not told."""
+        self.end(())
+        self._swept_to = -END
+
+    def check_room(self) -> None:
+        """Raises Overloaded while too many entries are only in memory."""
+        self._new.check_room()
+
+    # ---- in due order
+
+    @property
+    def _frontier(self) -> int:
+        """All rows with keys below it are of completed messages."""
+        return min(self._window.least, self._read_to + 1)
+
+    @property
+    def least(self) -> int:
+        """The first key, or that from which on rows have to be read; END or more: none."""
+        new = self._new
+        return min(self._window.least, self._read_to + 1, new.writing.least, new.fresh.least)
+
+    def until(self, key: int) -> int:
+        """Read the rows below a key, a few slices at most; near() has all below the answer."""
+        for _ in range(SLICES_A_TURN):
+            if self._read_to >= key or len(self._window) >= SLICE_KEYS:
+                break
+            keys = self._slice(self._read_to)
+            self._read_to = keys[-1] if len(keys) == SLICE_KEYS else END
+            self._window.add(keys)
+            self._window.drop_front(self._completed)
+        return min(key, self._read_to + 1)
+
+    def near(self, until: int) -> list[list[int]]:
+        """Sorted lists of keys that begin below `until`; the caller must not change them."""
+        parts = (self._window, self._new.writing, self._new.fresh)
+        return [
+            keys for part in parts if part.least < until for keys in part.lists() if keys[0] < until
+        ]
+
+    def behind(self, key: int) -> Iterator[int]:
+        """All keys behind one.  Raises StoreUnavailable."""
+        parts = (self._new.writing, self._new.fresh)
+        return merge(self._rows(key), *[keys for part in parts for keys in part.behind(key)])
+
+    def counts(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
+        """How many messages are due before the first bound and between each two, in steps."""
+        sums = [0] * (len(bounds_ms) + 1)
+        behind = self._frontier - 1
+        parts = (self._new.writing, self._new.fresh)
+        near = [key for part in parts for keys in part.lists() for key in keys]
+        # They are counted with the rows.
+        gone = [key for key in self._new.rows_gone if key > behind]
+        for keys, step in ((near, 1), (gone, -1)):
+            for at in range(0, len(keys), COUNTED_KEYS):
+                for key in keys[at : at + COUNTED_KEYS]:
+                    if step < 0 or self._is_open(key):
+                        sums[bisect_right(bounds_ms, due_of(key))] += step
+                yield
+        for at, until_ms in enumerate(bounds_ms):
+            last: int | None = behind
+            while last is not None:
+                behind = last
+                count, last = self._count(behind, until_ms)
+                sums[at] += count
+                yield
+            behind = max(behind, key_of(until_ms, 0) - 1)
+        return tuple(sums[:-1])
+
+    def _is_open(self, key: int) -> bool:
+        return self._completed.is_open(key & OFFSETS)
+
+    # ---- far
+
+    def _slice(self, behind: int) -> list[int]:
+        """The keys of the next rows.  Raises StoreUnavailable."""
+        read = self._index.slice
+        return self._far(lambda: read(behind, SLICE_KEYS, self._new.indexed), [])
+
+    def _count(self, behind: int, until_ms: int) -> tuple[int, int | None]:
+        """See TimerIndex.count()."""
+        count = self._index.count
+        none: tuple[int, int | None] = 0, None
+        return self._far(lambda: count(behind, until_ms, COUNTED_ROWS, self._new.indexed), none)
+
+    def _far(self, read: Callable[[], _T], nothing: _T) -> _T:
+        """What is read of the table; nothing, if it is lost.  Raises StoreUnavailable."""
+        if self._lost:
+            return nothing
+        try:
+            return read()
+        except IndexDamaged as error:
+            self.lose(str(error))
+            return nothing
+
+    def _rows(self, behind: int) -> Iterator[int]:
+        """The keys of all rows behind one.  Raises StoreUnavailable."""
+        behind = max(behind, self._frontier - 1)
+        while keys := self._slice(behind):
+            yield from keys
+            behind = keys[-1]
+
+    def lose(self, reason: str) -> None:
+        """The table is wrong: make it again, at once or when the write that runs has ended."""
+        self._lost = reason
+        self._window, self._read_to = SortedKeys(), END
+        if not self._is_writing:
+            # If it cannot be removed, catch_up() tries again.
+            with suppress(StoreUnavailable):
+                self._remove(reason)
+                self._lost = ""
+                self._begin(None)
+
+    # ---- what the server does beside the calls
+
+    @property
+    def changes(self) -> int:
+        """How many changes the next write has."""
+        return self._new.changes
+
+    def begin_write(self) -> IndexWrite:
+        """The transaction that brings the table up to date; the last one has ended.
+
+        It may run in another thread, as soon as the log is on disk up to its log_end.  Then call
+        end_write().  Raises StoreUnavailable: then nothing has changed.
+        """
+        passed = min(self._frontier, END)
+        write = self._new.begin_write(self._index, passed, self._log_end())
+        self._is_writing = True
+        return write
+
+    def end_write(self, error: IndexDamaged | None = None) -> None:
+        """Note that the write has run; error: what it raised."""
+        self._is_writing = False
+        if error is not None or self._lost:
+            self.lose(self._lost or str(error))
+            return
+        # The new rows may be due before those in the window.
+        self._read_to = min(self._frontier, self._new.writing.least, END + 1) - 1
+        self._window = SortedKeys()
+        self._new.end_write()
+
+    @property
+    def rebuilding(self) -> tuple[int, int] | None:
+        """How many old entries are read, and of how many; None if all are."""
+        return self._new.old
+
+    @property
+    def unread_from(self) -> int:
+        """While rebuilding: the first queue offset that is not read."""
+        return self._new.unread_from
+
+    @property
+    def unwritten(self) -> int:
+        """How many timers are only in memory."""
+        return self._new.unwritten
+
+    def catch_up(self) -> bool:
+        """A step of the work that a start has left; False if there is none now.
+
+        Raises StoreUnavailable.
+        """
+        if self._lost:
+            self.lose(self._lost)
+        elif self._new.note_old():
+            self._log_progress()
+            return True
+        elif self._new.old is None and self._swept_to < END:
+            keys = self._slice(max(self._swept_to, self._frontier - 1))
+            self._swept_to = keys[-1] if len(keys) == SLICE_KEYS else END
+            self._new.end_late(key for key in keys if not self._is_open(key))
+            return True
+        return False
+
+    def _log_progress(self) -> None:
+        now_s, progress = elapsed_s(), self.rebuilding
+        if progress is not None and now_s - self._logged_s >= PROGRESS_S:
+            self._logged_s = now_s
+            done, total = progress
+            log.info("the index of the timers is made percent=%d of=%d", done * 100 // total, total)

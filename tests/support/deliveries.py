@@ -1,0 +1,73 @@
+"""The tasks that deliver, on a loop whose time is the fake clock, and deliveries that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from rmqlite.errors import StoreUnavailable
+from rmqlite.message import Message
+from rmqlite.requests.messages import SendRequest
+from rmqlite.server.delivery import Delivery
+from rmqlite.store.records.packed import Packed, PackedRun
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
+from rmqlite.store.wait_queues import WAIT_TOPICS
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.loops import run_with
+from tests.support.steps import done
+
+
+class Stop(Exception):
+    """Ends the task group of a test."""
+
+
+def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[None]]) -> None:
+    """Run a scenario beside the delivery."""
+
+    async def main() -> None:
+        with suppress(BaseExceptionGroup):
+            async with asyncio.TaskGroup() as tasks:
+                delivery = Delivery(under_test.broker, under_test.clock, tasks)
+                await scenario(delivery)
+                raise Stop
+
+    run_with(under_test.clock, main())
+
+
+def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
+    """Send delayed messages, notify the tasks like a server; return the deliver times."""
+    messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
+    results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
+    for wait_queue in under_test.heard.sooner:
+        delivery.due_sooner(wait_queue)
+    under_test.heard.sooner.clear()
+    return results[-1].deliver_at_ms
+
+
+FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_full=True)
+
+
+def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
+    """Let so many deliveries fail; return the times of the attempts."""
+    append, append_packed = under_test.store.append, under_test.store.append_packed
+    tried: list[int] = []
+
+    def failing(records: Sequence[NewRecord]) -> list[Written]:
+        if records[0].completes and len(tried) < times:
+            tried.append(under_test.clock.now_ms())
+            raise error
+        return append(records)
+
+    def failing_packed(packed: Sequence[Packed]) -> PackedRun:
+        # A send is packed, too, but behind append().
+        is_delivery = packed[0].queues[0][0] not in WAIT_TOPICS
+        if is_delivery and len(tried) < times:
+            tried.append(under_test.clock.now_ms())
+            raise error
+        return append_packed(packed)
+
+    under_test.store.append = failing  # type: ignore[method-assign]
+    under_test.store.append_packed = failing_packed  # type: ignore[method-assign]
+    return tried
