@@ -21,8 +21,8 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
+from rmqlite.store.opening.adoption import TimerAdoption
 from rmqlite.store.opening.pending_counts import count_pending
-from rmqlite.store.opening.timer_adoption import TimerAdoption
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.stored import Record
