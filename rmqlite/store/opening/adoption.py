@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class TimerAdoption:
     """Sees the records of a walk in the order of the log, and completes what is not pending.
 
-    It has about 200 bytes of memory for each pending timer, until the store is open.
+    It has about 300 bytes of memory for each pending timer, until the store is open.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
