@@ -96,8 +96,8 @@ class Broker:
         self.transactions = Transactions(
             config, store, clock, self.topics, self.offsets, self._room, self._log
         )
-        halves = self.transactions.halves
-        self.retention = Retention(config, store, self.wait_queues, halves.oldest_open)
+        oldest_half = self.transactions.halves.oldest_open
+        self.retention = Retention(config, store, self.wait_queues, self.schedule, oldest_half)
         self.deleting = Deleting(store, self.topics, self.offsets)
         self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)

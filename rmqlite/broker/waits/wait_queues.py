@@ -67,12 +67,15 @@ class WaitQueues:
         if self.timers is not None:
             self.timers.keys.check_room()
 
-    def oldest_pending(self) -> tuple[int, Entry] | None:
-        """Wait queue and entry of the pending scheduled record that lies first in the log."""
+    def oldest_pending(self, *, but: int = 0) -> tuple[int, Entry] | None:
+        """Wait queue and entry of the pending scheduled record that lies first in the log.
+
+        but: a wait queue that does not count.
+        """
         pending = []
         for number, known in self._queues.items():
             entry = known.queue.entry(known.completed.below)
-            if entry is not None:
+            if entry is not None and number != but:
                 pending.append((number, entry))
         return min(pending, key=lambda each: each[1].physical_offset, default=None)
 
