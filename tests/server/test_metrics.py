@@ -272,6 +272,7 @@ def test_timers_have_the_metrics_of_rocketmq_5(broker: BrokerUnderTest) -> None:
     for bound_s, count in bounds.items():
         name = "rocketmq_timer_message_snapshot"
         assert found.value(name, timer_bound_s=str(bound_s)) == count, bound_s
+    assert found.value("rocketmq_timer_dequeue_total", topic="invoices") == 0
     assert found.value("rocketmq_timer_dequeue_lag") == 1
     assert found.value("rocketmq_timer_dequeue_latency") == 750
     assert found.value("rocketmq_timer_enqueue_lag") == 0

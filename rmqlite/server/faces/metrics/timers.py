@@ -85,7 +85,8 @@ class TimerMetrics:
             (
                 "timer_dequeue",
                 "Timers delivered because they were due.",
-                self._broker.schedule.timers_delivered,
+                # Also topics that count 0: rate() does not notice a series that begins with 1.
+                dict.fromkeys(self._waiting, 0) | self._broker.schedule.timers_delivered,
             ),
         ):
             yield _added(CounterMetricFamily(PREFIX + name, help_text, labels=("topic",)), counts)
