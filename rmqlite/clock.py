@@ -155,6 +155,12 @@ def local_text(timestamp_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) + f".{millis:03d}"
 
 
+def zone_text(timestamp_ms: int) -> str:
+    """The local time zone at a moment, as its distance from UTC: "UTC+01:00", "UTC"."""
+    offset = time.strftime("%z", time.localtime(timestamp_ms // 1000))
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+
+
 def local_ms(text: str) -> int | None:
     """The inverse: a date, with or without a time of day; None if the text is neither.
 

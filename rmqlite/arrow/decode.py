@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,21 @@ import pyarrow.compute as pc
 from rmqlite.arrow.columns import Column
 from rmqlite.arrow.pairs import Pairs, interleaved
 from rmqlite.arrow.records import Flags, Longs, Records, UnsoundRecord
-from rmqlite.levels import LEVELS_MAX, LevelHistory
+from rmqlite.arrow.waits import (
+    TIMERS_QUEUE,
+    Completing,
+    Dues,
+    completing,
+    completions,
+    is_topic,
+    is_waiting,
+)
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
-    FIRED,
     FIRST_FAILURE_TIMESTAMP,
     KEYS,
     LAST_FAILURE_TIMESTAMP,
@@ -34,24 +41,14 @@ from rmqlite.message import (
     ORIGIN_QUEUE_OFFSET,
     REAL_QID,
     REAL_TOPIC,
-    RESCHEDULED_FROM,
     RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
     unpack_host,
 )
-from rmqlite.names import (
-    CANCELLED_TOPIC,
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-    SCHEDULE_GROUP,
-    SCHEDULE_TOPIC,
-    dlq_topic,
-)
+from rmqlite.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.store.wait_queues import when_due_ms
 
-UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIME: Final = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES: Final = {
     "string": pa.string(),
@@ -93,45 +90,6 @@ _OF_FAILURES: Final = frozenset(
 """Columns of retries and dead letters: elsewhere somebody has forwarded these properties."""
 _HEAD_INTS: Final = ("queue_id", "reconsume_times", "flag", "sys_flag", "body_size", "body_crc")
 _HEAD_LONGS: Final = ("queue_offset", "physical_offset", "prepared_transaction_offset")
-
-
-class Promises(Protocol):
-    """The deliver times that the queue entries of scheduled records promise."""
-
-    def promised_ms(self, records: Records, rows: Longs) -> Longs:
-        """The times in the entries of these rows, all of SCHEDULE_TOPIC_XXXX; 0 without one."""
-
-
-class Dues:
-    """Computes when scheduled records are due, many at once."""
-
-    def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
-        self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
-        # Asked once for every table and queue, not once for every record.
-        due_ms = [
-            [
-                when_due_ms(levels, SCHEDULE_TOPIC, queue_id, since, b"")
-                for queue_id in range(LEVELS_MAX)
-            ]
-            for since, _ in levels.entries
-        ]
-        self._delays_ms = np.array(due_ms, np.int64) - self._since_ms[:, np.newaxis]
-        self._promises = promises
-
-    def due_ms(self, records: Records, rows: Longs) -> Longs:
-        """The deliver times of these rows, all of SCHEDULE_TOPIC_XXXX.
-
-        It is the time in the queue entry, else the store time plus the delay of the level.
-        """
-        head = records.head[rows]
-        stored_ms = head["store_timestamp"].astype(np.int64)
-        queue_id = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
-        table = np.maximum(np.searchsorted(self._since_ms, stored_ms, side="right") - 1, 0)
-        due = stored_ms + self._delays_ms[table, queue_id]
-        if self._promises is None:
-            return due
-        promised = self._promises.promised_ms(records, rows)
-        return np.where(promised > 0, promised, due)
 
 
 class Decoder:
@@ -176,12 +134,6 @@ def topics_of(records: Records) -> pa.Array:
     return raw.cast(pa.string())
 
 
-def is_topic(topics: pa.Array, name: str) -> Flags:
-    """Which of these topics are this one?"""
-    found: Flags = pc.equal(topics, name).to_numpy(zero_copy_only=False)
-    return found
-
-
 class _Batch:
     """The columns of some records; parts that several columns need are made once."""
 
@@ -200,7 +152,7 @@ class _Batch:
 
     @cached_property
     def is_scheduled(self) -> Flags:
-        return is_topic(self.topics, SCHEDULE_TOPIC)
+        return is_waiting(self.topics)
 
     @cached_property
     def is_failed(self) -> pa.Array:
@@ -270,8 +222,16 @@ class _Batch:
         return _longs(self._records.places + self._records.ints("size"))
 
     def deliver_timestamp(self) -> pa.Array:
-        rows = np.flatnonzero(self.is_scheduled)
-        return self._sparse(self._dues.due_ms(self._records, rows), rows, TIME)
+        records, is_timer = self._records, is_topic(self.topics, TIMERS_QUEUE[0])
+        rows = np.flatnonzero(self.is_scheduled & ~is_timer)
+        due_ms = self._dues.of_levels(records, rows)
+        timers = np.flatnonzero(is_timer & (records.ints("queue_id") == TIMERS_QUEUE[1]))
+        if len(timers):
+            timers_ms = self._dues.of_timers(records, timers, self.pairs)
+            is_time = timers_ms <= _MS_MAX
+            rows = np.append(rows, timers[is_time])
+            due_ms = np.append(due_ms, timers_ms[is_time])
+        return self._sparse(due_ms, rows, TIME)
 
     def completes(self) -> pa.Array:
         rows = self._completing[0]
@@ -279,42 +239,17 @@ class _Batch:
         return self._sparse(pointers[rows], rows, pa.int64())
 
     def completed_level(self) -> pa.Array:
-        rows, levels = self._completing
-        return self._sparse(np.minimum(levels, _INT_MAX), rows, pa.int32())
+        rows, wait_queues = self._completing
+        return self._sparse(np.minimum(wait_queues, _INT_MAX), rows, pa.int32())
 
     def completion(self) -> pa.Array:
-        rows = self._completing[0]
-        words = np.full(self._count, None, object)
-        words[rows] = "delivered"
-        fired = np.zeros(self._count, bool)
-        fired[self.pairs.last(FIRED)[1]] = True
-        words[rows[fired[rows]]] = "fired"
-        for topic, word in (
-            (UNDELIVERABLE_TOPIC, "undeliverable"),
-            (CANCELLED_TOPIC, "cancelled"),
-            (SCHEDULE_TOPIC, "rescheduled"),
-        ):
-            words[rows[is_topic(self.topics, topic)[rows]]] = word
-        return pa.array(words, pa.string())
+        return completions(self._count, self._completing, self.topics, self.pairs)
 
     @cached_property
-    def _completing(self) -> tuple[Longs, Longs]:
-        """The rows that end the wait of a scheduled record, and the level of each wait.
-
-        rmqlite/store/records/completion.py has the same rule.
-        """
-        points = self._records.longs("prepared_transaction_offset") != 0
-        if not points.any():
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        levels = np.zeros(self._count, np.int64)
-        for name, where in ((DELAY, ~self.is_scheduled), (RESCHEDULED_FROM, self.is_scheduled)):
-            pairs, rows = self.pairs.last(name)
-            numbers, good = self.pairs.numbers(pairs, has_plus=name == DELAY)
-            # A level of Java's is an int; ours may be any number.
-            taken = good & where[rows] & ((numbers <= _INT_MAX) | (name != DELAY))
-            levels[rows[taken]] = numbers[taken]
-        rows = np.flatnonzero(points & (levels > 0))
-        return rows, levels[rows]
+    def _completing(self) -> Completing:
+        if not self._records.longs("prepared_transaction_offset").any():
+            return Completing(np.empty(0, np.int64), np.empty(0, np.int64))
+        return completing(self._records, self.topics, self.pairs)
 
     def failure_kind(self) -> pa.Array:
         reasons = pc.fill_null(self.column("failure_reason"), "").dictionary_encode()

@@ -20,7 +20,8 @@ from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import unpack_host
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -120,11 +121,11 @@ def _options(root: str, wanted: MessageFilter) -> ReadOptions:
     """The part of the filter that the source itself applies."""
     topics: tuple[str, ...] = ()
     if wanted.is_scheduled:
-        topics = (SCHEDULE_TOPIC,)
+        topics = WAIT_TOPICS
     elif wanted.group:
         topics = (retry_topic(wanted.group), dlq_topic(wanted.group))
     if wanted.message_id:
-        topics = topics and (*topics, SCHEDULE_TOPIC)
+        topics = topics and (*topics, *WAIT_TOPICS)
     has_pattern = bool(wanted.topic) and not topics and not wanted.message_id
     return ReadOptions(
         path=root,
@@ -140,7 +141,7 @@ def _options(root: str, wanted: MessageFilter) -> ReadOptions:
 def _mask(batch: pa.RecordBatch, wanted: MessageFilter) -> pa.Array:
     """The rows that match the filter: the rules of MessageFilter, column by column."""
     topic = batch.column("topic")
-    is_scheduled = pc.equal(topic, SCHEDULE_TOPIC)
+    is_scheduled = pc.is_in(topic, pa.array(WAIT_TOPICS))
     target = topic
     if wanted.is_scheduled or wanted.message_id:
         target = pc.if_else(is_scheduled, pc.fill_null(batch.column("real_topic"), ""), topic)
@@ -148,7 +149,9 @@ def _mask(batch: pa.RecordBatch, wanted: MessageFilter) -> pa.Array:
         keep = is_scheduled
     else:
         keep = pc.or_(pc.invert(is_scheduled), bool(wanted.message_id))
-    if wanted.topic and wanted.topic != SCHEDULE_TOPIC:
+    if wanted.topic in WAIT_TOPICS:
+        keep = pc.and_(keep, pc.equal(topic, wanted.topic))
+    elif wanted.topic:
         keep = pc.and_(keep, _named(target, ReadOptions(topic_pattern=wanted.topic)))
     if wanted.group:
         topics = (retry_topic(wanted.group), dlq_topic(wanted.group))

@@ -179,6 +179,14 @@ class Pairs:
             found = np.where(is_there, found * 10 + digits, found)
         return found, good
 
+    def are(self, pairs: Longs, value: bytes) -> Flags:
+        """Which of these pairs have this value?"""
+        begins = self.key_ends[pairs] + 1
+        found: Flags = self.value_ends[pairs] - begins == len(value)
+        for at, code in enumerate(value):
+            found &= self.data[np.where(found, begins + at, 0)] == code
+        return found
+
     def as_map(self, kind: pa.DataType) -> pa.Array:
         """All pairs as a column of maps, with each key once, as in decode_properties."""
         return (self._canonical() if self._is_odd() else self)._as_map(kind)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.disk.regular_file import check_regular
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
@@ -81,8 +80,8 @@ class StoreFiles:
             found[rows] = table[at].view(ENTRY)
         return found
 
-    def promised_ms(self, records: Records, rows: Longs) -> Longs:
-        """See decode.Promises: the time in the queue entry that points at the record."""
+    def promised_ms(self, topic: str, records: Records, rows: Longs) -> Longs:
+        """See waits.Promises: the time in the queue entry that points at the record."""
         head = records.head[rows]
         queue_ids = head["queue_id"].astype(np.int64)
         places = records.places[rows]
@@ -90,7 +89,7 @@ class StoreFiles:
         for queue_id in np.unique(queue_ids).tolist():
             at = np.flatnonzero(queue_ids == queue_id)
             offsets = head["queue_offset"][at].astype(np.int64)
-            entries = self.entries(SCHEDULE_TOPIC, queue_id, offsets)
+            entries = self.entries(topic, queue_id, offsets)
             is_its = (entries["physical_offset"] == places[at]) & (
                 entries["size"] == head["size"][at]
             )

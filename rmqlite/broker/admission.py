@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
 from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge
+from rmqlite.errors import InvalidValue, MessageTooLarge, TimersOff
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -143,7 +143,7 @@ class TimerRules(NamedTuple):
             raise InvalidValue(field, value, rule)
         if not self.is_enabled:
             rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
-            raise InvalidValue(field, value, rule)
+            raise TimersOff(field, value, rule)
 
 
 def asked_ms(own: PropertyString, now_ms: int) -> int:

@@ -13,10 +13,10 @@ from typing import Final
 from rmqlite.config import KEYS, RECORD_ROOM_BYTES
 from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.store.log.checksums import record_bytes_max
 from rmqlite.store.records.record import OVERHEAD_BYTES, Head
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24
@@ -74,5 +74,5 @@ class Room:
         The copy may first wait in the schedule, whose name may be longer than the topic's.
         """
         own = OVERHEAD_BYTES + len(head.born_host) + len(head.store_host) - _PLAIN_HOSTS_BYTES
-        names = max(len(topic.encode()), len(SCHEDULE_TOPIC))
+        names = max(len(topic.encode()), *map(len, WAIT_TOPICS))
         return own + names + head.body_end - head.body_position

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.message import offset_message_id
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, is_dlq, is_retry
+from rmqlite.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
 LETTERS_MAX: Final = 1_000
 """The most letters that one call lists."""
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         if found is None:
             return None
         name, queue_id, queue_offset = found.groups()
-        is_topic = is_dlq(name) or is_retry(name) or name == SCHEDULE_TOPIC
+        is_topic = is_dlq(name) or is_retry(name) or name in WAIT_TOPICS
         return cls(name if is_topic else dlq_topic(name), int(queue_id), int(queue_offset))
 
 

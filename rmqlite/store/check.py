@@ -36,7 +36,7 @@ from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PRO
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, deleted_topics
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import queue_of, wait_queue_name
 from rmqlite.table_shapes import DeletedTopicsTable, LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
@@ -133,9 +133,9 @@ class StoreCheck:
         """The verdict over all findings of run()."""
         return verdict(found, is_closed=self.is_closed)
 
-    def has_queues_of(self, topic: str) -> bool:
-        """Has the topic a queue, in the log or in the folders?"""
-        return self._queues is not None and self._queues.has_topic(topic)
+    def has_levels(self) -> bool:
+        """Has a level a queue, in the log or in the folders?"""
+        return self._queues is not None and self._queues.has_levels()
 
     def run(self) -> Iterator[Finding]:
         """Every inconsistency; those of the log in its order."""
@@ -288,7 +288,7 @@ class StoreCheck:
             _, end = moment.queues.get(queue_of(level), (0, 0))
             waiting = end - told.of(level).count_between(0, end)
             if waiting != counts.total():
-                said = f"says that {counts.total()} messages of level {level} wait, but"
+                said = f"says that {counts.total()} messages of {wait_queue_name(level)} wait, but"
                 said += f" {waiting} do"
                 yield Finding(path, 0, BEHIND, said)
             elif counts.total() == sum(known.values()):
@@ -351,7 +351,8 @@ def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iter
         for begin, end in ranges:
             begin = max(begin, first)
             if begin < end and known.count_between(begin, end) < end - begin:
-                said = f"does not say that level {level} has delivered {begin} to {end - 1}"
+                name = wait_queue_name(level)
+                said = f"does not say that {begin} to {end - 1} of {name} are delivered"
                 yield Finding(path, 0, BEHIND, said)
 
 
@@ -361,7 +362,7 @@ def _differing(
     for topic in sorted({*counts, *known}):
         if counts[topic] != known.get(topic, 0):
             said = (
-                f"says that {counts[topic]} messages of level {level} wait for {topic},"
+                f"says that {counts[topic]} messages of {wait_queue_name(level)} wait for {topic},"
                 f" but the log has {known.get(topic, 0)}"
             )
             yield Finding(path, 0, BEHIND, said)

@@ -1,7 +1,7 @@
 """One queue of a topic: queue offset -> physical offset, size, tags code.
 
 An entry has 20 bytes (reference §2.1): i64 physical offset, i32 size, i64 tags code; entry
-n lies at byte 20 n.  In SCHEDULE_TOPIC_XXXX the tags code is the deliver time.  A queue is
+n lies at byte 20 n.  Where messages wait, the tags code is the deliver time.  A queue is
 made from the log and can be rebuilt from it.
 """
 

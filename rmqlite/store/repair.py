@@ -78,6 +78,8 @@ def repair(
         lock.release()
     store = MessageStore(plan.config, disk, clock or SystemClock(), is_marked=False)
     try:
+        # It may have places of records that are lost; the next broker makes it anew.
+        store.timers.remove()
         store.close({})
     except Unavailable:
         store.release()

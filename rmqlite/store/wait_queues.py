@@ -23,16 +23,15 @@ from rmqlite.message import (
     TIMER_OUT_MS,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.names import WAIT_TOPICS as WAIT_TOPICS
 from rmqlite.property_string import PropertyString
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
 TIMERS: Final = -1
 """The id of the timers' wait queue."""
-WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
-"""The topics whose queues are wait queues."""
 _EXACT: Final = TIMER_EXACT.encode()
-_SLOT_MS: Final = 1_000
+SLOT_MS: Final = 1_000
 """RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 
 
@@ -49,6 +48,11 @@ def wait_queue_of(topic: str, queue_id: int) -> int:
 def queue_of(wait_queue: int) -> QueueKey:
     """The queue that holds a wait queue."""
     return (TIMER_TOPIC, 0) if wait_queue == TIMERS else (SCHEDULE_TOPIC, wait_queue - 1)
+
+
+def wait_queue_name(wait_queue: int) -> str:
+    """The name of a wait queue in a sentence."""
+    return "the timers" if wait_queue == TIMERS else f"level {wait_queue}"
 
 
 def when_due_ms(
@@ -88,9 +92,9 @@ def timer_due_ms(properties: bytes) -> int:
         return out_ms
     if own.get(TIMER_DELAY_SEC) is None and own.get(TIMER_DELAY_MS) is None:
         asked_ms = own.number(TIMER_DELIVER_MS)
-        if asked_ms is not None and out_ms < asked_ms <= out_ms + _SLOT_MS:
+        if asked_ms is not None and out_ms < asked_ms <= out_ms + SLOT_MS:
             return asked_ms
-    return out_ms + _SLOT_MS
+    return out_ms + SLOT_MS
 
 
 def when_stored_ms(levels: LevelHistory, topic: str, queue_id: int, due_ms: int) -> int | None:

@@ -18,14 +18,14 @@ from rmqlite.arrow.partitions import QueueSlices
 from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import pack_host
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.spark.options import parse_options
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import NewRecord
-from rmqlite.store.wait_queues import when_due_ms
+from rmqlite.store.wait_queues import WAIT_TOPICS, when_due_ms
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -40,6 +40,7 @@ NAMES = (
     *("KEYS", "TAGS", "UNIQ_KEY", "DELAY", "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "FIRED"),
     *("ORIGIN_MESSAGE_ID", "ORIGIN_QUEUE_ID", "ORIGIN_QUEUE_OFFSET", "RESCHEDULED_FROM"),
     *("FIRST_FAILURE_TIMESTAMP", "FAILURE_REASON", "DLQ_ORIGIN_TOPIC", "DELIVERY_ATTEMPTS"),
+    *("TIMER_OUT_MS", "TIMER_EXACT", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"),
     *("colour", "customer_identifier_1", "customer_identifier_2", "é"),
 )
 HOSTS = tuple(map(pack_host, ("10.0.0.1:1234", "255.1.2.3:65535", "[2001:db8::1]:80")))
@@ -56,6 +57,8 @@ values = st.one_of(
             "+2",
             "99999999999",
             "1763700000000",
+            "1763700000400",
+            "999999999999999999",
             "ü",
             "",
         ]
@@ -80,7 +83,7 @@ new_records = st.builds(
         properties=properties,
     ),
     st.sampled_from(
-        ["orders", "é", SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "%RETRY%g", "a" * 127]
+        ["orders", "é", *WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "%RETRY%g", "a" * 127]
     ),
     st.integers(0, 3),
     property_strings,
@@ -142,7 +145,8 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     found = records.Records(data, 0, starts[kept])
     keep = found.head["sys_flag"] & records.NOT_FOR_READERS == 0
     found = found.only(keep)
-    from rmqlite.arrow.decode import Decoder, Dues
+    from rmqlite.arrow.decode import Decoder
+    from rmqlite.arrow.waits import Dues
     from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
     from tests.support.plain_decoder import plain_row
 

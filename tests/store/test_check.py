@@ -274,7 +274,7 @@ def test_what_points_to_a_half_message_is_no_delivery(
         ({"queues": {"orders": {"0": [1, 8]}}}, "has 7 entries from 1 on, the log has 11 from 0"),
         ({"queues": {"orders": {"0": [0, 7]}}}, "has 7 entries from 0 on, the log has 11 from 0"),
         ({"queues": {"orders": {}}}, "orders queue 1 has 0 entries from 0 on, the log has 6"),
-        ({"completed": {"2": [[0, 1]]}}, "does not say that level 2 has delivered 2 to 2"),
+        ({"completed": {"2": [[0, 1]]}}, "does not say that 2 to 2 of level 2 are delivered"),
         ({"queues": 7}, "not a table of progress"),
     ],
 )

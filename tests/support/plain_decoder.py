@@ -13,7 +13,7 @@ from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.spark.options import parse_options
@@ -21,7 +21,7 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import completed_queue, completion_of
 from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import when_due_ms
+from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
 
 Row = dict[str, Any]
 _INT_MAX = (1 << 31) - 1
@@ -33,7 +33,7 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     message = record.to_message(head, data)
     pairs = message.properties
     level = completed_queue(head, PropertyString(head.properties))
-    is_waiting = head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC)
+    is_waiting = head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC)
     waiting_for = pairs.get("REAL_TOPIC", "") if is_waiting else head.topic
     is_failed = waiting_for.startswith(("%RETRY%", "%DLQ%"))
     return {
@@ -46,7 +46,9 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "delay_level": _number(pairs.get("DELAY"), _INT_MAX),
         "real_topic": pairs.get("REAL_TOPIC"),
         "real_queue_id": _number(pairs.get("REAL_QID"), _INT_MAX),
-        "deliver_timestamp": due_ms if head.topic == SCHEDULE_TOPIC else None,
+        "deliver_timestamp": due_ms
+        if wait_queue_of(head.topic, head.queue_id) and due_ms <= _MS_MAX
+        else None,
         "completes": head.completes if level else None,
         "completed_level": min(level, _INT_MAX) if level else None,
         "completion": completion_of(head.topic, PropertyString(head.properties)).value
@@ -110,7 +112,7 @@ def plain_rows(root: Path, levels: LevelHistory, queue_file_bytes: int) -> Itera
             due_ms = when_due_ms(
                 levels, head.topic, head.queue_id, head.store_timestamp_ms, head.properties
             )
-            if head.topic == SCHEDULE_TOPIC:
+            if head.topic in WAIT_TOPICS:
                 due_ms = _promised_ms(root, head, queue_file_bytes) or due_ms
             yield plain_row(head, data, due_ms)
 

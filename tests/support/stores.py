@@ -7,7 +7,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_properties, pack_host
+from rmqlite.message import (
+    DELAY,
+    KEYS,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TIMER_EXACT,
+    TIMER_OUT_MS,
+    encode_properties,
+    pack_host,
+)
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import Finding, check
 from rmqlite.store.consume_queue import Entry
@@ -17,6 +27,7 @@ from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
+from rmqlite.store.wait_queues import TIMERS, queue_of
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -41,6 +52,12 @@ def scheduled(body: bytes | str, level: int) -> NewRecord:
     """A record that waits at a level for its delivery to the first queue of orders."""
     properties = {DELAY: str(level), REAL_TOPIC: "orders", REAL_QID: "0"}
     return new_record(body, SCHEDULE_TOPIC, level - 1, properties=properties)
+
+
+def timed(body: bytes | str, due_ms: int) -> NewRecord:
+    """A record that waits for an instant, for its delivery to the first queue of orders."""
+    real = {TIMER_OUT_MS: str(due_ms), REAL_TOPIC: "orders", REAL_QID: "0", TIMER_EXACT: "1"}
+    return new_record(body, *queue_of(TIMERS), properties=real)
 
 
 def tagged(body: bytes | str, tags: str, topic: str = "orders", queue_id: int = 0) -> NewRecord:
@@ -102,12 +119,13 @@ class StoreUnderTest:
         return self.append(*(new_record(body, topic, queue_id) for body in bodies))
 
     def deliver(self, level: int, *written: Written, topic: str = "orders") -> list[Written]:
-        """Complete scheduled records as the broker does: in one batch, now."""
+        """Complete scheduled records of a wait queue as the broker does: in one batch, now."""
+        said = {TIMER_OUT_MS: "1"} if level == TIMERS else {DELAY: str(level)}
         records = [
             new_record(
                 self.store.read_message(each.physical_offset).body,
                 topic,
-                properties={DELAY: str(level)},
+                properties=said,
                 completes=each.physical_offset + each.size,
             )
             for each in written
@@ -132,6 +150,10 @@ class StoreUnderTest:
         self.clock.forward(5_000)
         self.deliver(1, *waiting[0:9:3])
         self.deliver(2, waiting[1], waiting[7])
+        due_ms = [self.clock.now_ms() + at_ms for at_ms in (9_000, 500, 86_400_000, 500)]
+        timers = [self.append(timed(f"timer {n}", at_ms))[0] for n, at_ms in enumerate(due_ms)]
+        self.clock.forward(500)
+        self.deliver(TIMERS, timers[1], timers[3])
         self.sync()
 
     def sync(self) -> None:

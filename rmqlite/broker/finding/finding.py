@@ -27,10 +27,11 @@ from rmqlite.message import (
     UNIQ_KEY,
     StoredMessage,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
+from rmqlite.names import CANCELLED_TOPIC, is_dlq, is_retry
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.wait_queues import WAIT_TOPICS
 from rmqlite.store.waits import wait_of
 
 MESSAGES_MAX: Final = 64
@@ -130,7 +131,7 @@ def _candidates(store: MessageStore, query: MessageQuery) -> Steps[Iterator[int]
     """Physical offsets of possible matches from every topic, newest first; in steps."""
     places = {query.topic}
     if query.hops:
-        places |= {SCHEDULE_TOPIC, CANCELLED_TOPIC}
+        places |= {*WAIT_TOPICS, CANCELLED_TOPIC}
         places.update(topic for topic, _ in store.queue_keys() if is_retry(topic) or is_dlq(topic))
     times = {"begin_ms": query.begin_ms}
     if query.end_ms is not None:
@@ -180,7 +181,7 @@ def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str]:
 
 def _is_hop(topic: str) -> bool:
     """Do records of this topic have the message's destination in REAL_TOPIC?"""
-    return topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
+    return topic in (*WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
 
 
 def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:

@@ -33,12 +33,13 @@ from rmqlite.message import (
     find_property,
     property_marker,
 )
-from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.names import TOPIC_BYTES_MAX, is_dlq, is_retry
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
 from rmqlite.requests.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
 from rmqlite.requests.letters import LETTER_IDS_MAX, Place
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.record import Head
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)
@@ -250,7 +251,7 @@ def origin_of(head: Head) -> str:
     dead = find_property(properties, _DLQ_ORIGIN_TOPIC) if is_dlq(topic) else None
     if dead:
         return dead.decode("utf-8", "replace")
-    if topic in (SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC):
+    if topic in (*WAIT_TOPICS, UNDELIVERABLE_TOPIC):
         topic = (find_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
     if not is_retry(topic) and not is_dlq(topic):
         return topic

@@ -8,13 +8,14 @@ from itertools import groupby
 
 from rmqlite.broker.finding.matching import wanted_ids
 from rmqlite.errors import MessageNotFound
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.store.records.record import Head, read_outline
 from rmqlite.store.records.stored import Record
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 
 def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:
@@ -24,7 +25,7 @@ def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> 
     counts as delivered: RocketMQ leaves none, and retention may have removed ours.
     """
     # The destination comes last: it may have many messages with the same id.
-    for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, SCHEDULE_TOPIC, topic):
+    for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, *WAIT_TOPICS, topic):
         for head in outlines(store, place, message_id):
             if head.completes == end:
                 return completion_of(head.topic, PropertyString(head.properties))

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.message import REAL_TOPIC, UNIQ_KEY, find_property, property_marker
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.index.key_hash import Suffix
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import read_outline
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
@@ -33,7 +33,8 @@ class SentBefore:
         by_topic: dict[str, list[int]] = {}
         for position, (topic, _) in enumerate(names):
             by_topic.setdefault(topic, []).append(position)
-        self._places: dict[str, Sequence[int]] = {**by_topic, SCHEDULE_TOPIC: range(len(names))}
+        waiting = dict.fromkeys(WAIT_TOPICS, range(len(names)))
+        self._places: dict[str, Sequence[int]] = {**by_topic, **waiting}
 
     def positions(self, min_offset: int = 0) -> set[int]:
         """The positions of messages with a record at or behind a physical offset.
@@ -59,7 +60,7 @@ def _is_of(store: MessageStore, offset: int, place: str, name: Name, since_ms: i
     head = read_outline(store.read, offset, size)
     if head is None or head.topic != place or head.store_timestamp_ms < since_ms:
         return False
-    if place == SCHEDULE_TOPIC:
+    if place in WAIT_TOPICS:
         topic = find_property(head.properties, _REAL_TOPIC)
         if topic != name[0].encode():
             return False

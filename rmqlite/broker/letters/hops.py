@@ -1,7 +1,7 @@
 """Turns a record into a hop of a message's life: Head -> Hop.
 
 The kind of a hop follows from the record's topic, its destination, and the record that it
-completes; RocketMQ's own deliveries complete none, but still name the level they waited at.
+completes; RocketMQ's own deliveries complete none, but still say that they have waited.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmqlite.message import (
     senders_limit,
     unpack_host,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, group_of, is_dlq, is_retry
+from rmqlite.names import CANCELLED_TOPIC, group_of, is_dlq, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import Hop, HopKind
 from rmqlite.requests.topics import Queue
@@ -32,8 +32,10 @@ from rmqlite.store.records.completion import (
     completed_queue,
     completion_of,
     topic_ahead,
+    wait_queue_left,
 )
-from rmqlite.store.records.record import Head, delay_level, destination
+from rmqlite.store.records.record import Head, destination
+from rmqlite.store.wait_queues import WAIT_TOPICS
 from rmqlite.store.waits import wait_of
 
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
@@ -71,7 +73,7 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
 
 def kind_of(head: Head) -> HopKind:
     """The kind of hop that a record is."""
-    if head.topic == SCHEDULE_TOPIC:
+    if head.topic in WAIT_TOPICS:
         return _scheduled(head)
     if head.topic == CANCELLED_TOPIC:
         return HopKind.CANCELLED
@@ -109,13 +111,13 @@ def _is_back(head: Head) -> bool:
 
 def _rocketmq_has_delivered(head: Head, properties: PropertyString) -> bool:
     """Has a record the properties of one that waited in RocketMQ's schedule?"""
-    waited_for = destination(properties)
-    return waited_for == (head.topic, head.queue_id) and delay_level(properties) > 0
+    has_waited = wait_queue_left(head.topic, properties) != 0
+    return has_waited and destination(properties) == (head.topic, head.queue_id)
 
 
 def _group(head: Head) -> str:
     """The group of a failure, retry or dead letter, also while the message waits for it."""
-    if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
+    if head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
         return group_of(topic_ahead(PropertyString(head.properties))) or ""
     return group_of(head.topic) or ""
 
@@ -126,7 +128,7 @@ def _attempt(head: Head) -> int:
 
 
 def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tuple[str, ...]:
-    if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) or is_dlq(head.topic):
+    if head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC) or is_dlq(head.topic):
         return ()
     offsets = committed(Queue(head.topic, head.queue_id))
     return tuple(sorted(group for group, at in offsets.items() if at > head.queue_offset))

@@ -45,6 +45,7 @@ from rmqlite.requests.schedule import (
     ChangedId,
     ChangedPage,
     ChangeOutcome,
+    RecallHandle,
     ScheduleAction,
 )
 from rmqlite.store.message_store import MessageStore
@@ -140,6 +141,14 @@ class Changes:
             yield
         return ChangedPage(changed, cursor)
 
+    def recall(self, handle: RecallHandle) -> Steps[ChangedId]:
+        """Cancel the timer that a handle names; a message that was moved is another one.
+
+        Raises StoreUnavailable, MessageTooLarge.
+        """
+        request = ChangeByIds(ScheduleAction.CANCEL, (handle.message_id,), handle.topic)
+        return self._by_id(handle.message_id, request, handle.timer_out_ms)
+
     # ---- inside
 
     def _check_new_time(self, request: ChangeByIds | ChangeByFilter) -> None:
@@ -172,8 +181,10 @@ class Changes:
             return max(at_ms, now_ms)
         return 0
 
-    def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
-        waiting, newest = yield from self._pending.with_id(message_id, request.topic)
+    def _by_id(
+        self, message_id: str, request: ChangeByIds, timer_out_ms: int | None = None
+    ) -> Steps[ChangedId]:
+        waiting, newest = yield from self._pending.with_id(message_id, request.topic, timer_out_ms)
         if waiting:
             count = due_ms = 0
             for begin in range(0, len(waiting), SLICE_MAX):

@@ -24,6 +24,7 @@ from rmqlite.limits import check_length
 from rmqlite.message import (
     KEYS,
     TAGS,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     decode_properties,
     unpack_host,
@@ -163,10 +164,13 @@ class Pending:
             lines.append(LevelTimeline(known.id, sums))
         return tuple(lines)
 
-    def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
+    def with_id(
+        self, message_id: str, topic: str, timer_out_ms: int | None = None
+    ) -> Steps[tuple[list[Found], Head | None]]:
         """The waiting messages with this id, and the newest scheduled record with it, in steps.
 
         The newest record may wait or not.  topic: the destination; empty means any.
+        timer_out_ms: only timers with this TIMER_OUT_MS.
         """
         waiting: list[Found] = []
         newest: Head | None = None
@@ -175,7 +179,7 @@ class Pending:
         for number, head in enumerate(heads, 1):
             if number % CANDIDATES_MAX == 0:
                 yield
-            if not _fits(head, wanted):
+            if not _fits(head, wanted) or not _is_out_at(head, timer_out_ms):
                 continue
             newest = newest or head
             place = self._place_of(head)
@@ -311,6 +315,18 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
         reason=wanted.reason,
         failure_kind=wanted.failure_kind,
     )
+
+
+def _newest_first(head: Head) -> int:
+    return -head.physical_offset
+
+
+def _is_out_at(head: Head, timer_out_ms: int | None) -> bool:
+    """Is it a timer with this TIMER_OUT_MS?  Any record fits None."""
+    if timer_out_ms is None:
+        return True
+    is_timer = wait_queue_of(head.topic, head.queue_id) == TIMERS
+    return is_timer and PropertyString(head.properties).number(TIMER_OUT_MS) == timer_out_ms
 
 
 def _target(head: Head) -> tuple[str, int]:

@@ -52,8 +52,8 @@ class WantedOptions:
         bool,
         typer.Option(
             "--scheduled",
-            help="The schedule's records of delayed messages; --topic is their target, "
-            "--queue their level - 1.",
+            help="The schedule's records of delayed messages and timers; --topic is their "
+            "target, --queue their level - 1, 0 for timers.",
         ),
     ] = False
     limit: Annotated[

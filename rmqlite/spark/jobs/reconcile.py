@@ -119,9 +119,9 @@ def reconcile(
     # window over all of them finds the horizon without a second pass.
     is_open = F.col("completion").isNull()
     is_ahead = F.when(is_open, F.col("deliver_ms") > now_ms) if now_ms else F.lit(None)
-    deliver_s = F.when(
-        F.col("completion").isNull(), (F.col("deliver_ms") / _SECOND_MS).cast("long")
-    )
+    # Timers may be due in very many seconds; those ahead of a given now need none.
+    has_second = is_open & ~F.coalesce(is_ahead.cast("boolean"), F.lit(False))
+    deliver_s = F.when(has_second, (F.col("deliver_ms") / _SECOND_MS).cast("long"))
     seconds = (
         w.waits(records)
         .withColumn("without_pointer", F.lit(False))

@@ -88,7 +88,8 @@ def lateness_report(
     def distribution(axes: Axes, look: Look) -> None:
         for level, colour in zip(shown, _colours(look, len(shown)), strict=True):
             late, shares = _cumulated([row for row in counts if row["level"] == level])
-            axes.step(late, shares, where="post", color=colour, lw=1.6, label=str(level))
+            name = "timer" if level < 0 else str(level)
+            axes.step(late, shares, where="post", color=colour, lw=1.6, label=name)
         axes.axvline(late_ms, color=look.ink, lw=0.8, ls="--")
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(*_late_limits(levels))

@@ -17,8 +17,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rmqlite.message import REDRIVE_ID_PREFIX
-from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, SCHEDULE_TOPIC
+from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark.jobs.dead_letters import kind_of
+from rmqlite.spark.jobs.waits import is_scheduled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +56,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     it every record counts as read.
     """
     topic = F.col("topic")
-    waits = (topic == SCHEDULE_TOPIC) & F.col("real_topic").startswith(RETRY_PREFIX)
+    waits = is_scheduled() & F.col("real_topic").startswith(RETRY_PREFIX)
     is_again, is_dead = topic.startswith(RETRY_PREFIX), topic.startswith(DLQ_PREFIX)
     kind = F.when(waits, _FAILED).when(is_again, _AGAIN).when(is_dead, _DEAD)
     place = F.when(waits, F.col("real_topic")).otherwise(topic)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import TIMER_TOPIC, WAIT_TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,24 +42,31 @@ SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
 MORE_COLUMNS: Final = (*COLUMNS, "delay_level", *SAME)
 """The columns for ended()."""
 DELIVERED: Final = "delivered"
-COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", "cancelled", "undeliverable")
-MAY_BE_EARLY: Final = ("fired", "rescheduled", "cancelled")
+COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", "cancelled", "undeliverable", "carried")
+MAY_BE_EARLY: Final = ("fired", "rescheduled", "cancelled", "carried")
+TIMERS: Final = -1
+"""The level of a timer, as in every answer of the broker."""
 _CODES: Final = 8
 """More than the number of completions: a code fits beside a physical offset in one number."""
 
 
 def is_scheduled() -> Column:
     """Does the record begin a wait?"""
-    return F.col("topic") == SCHEDULE_TOPIC
+    return F.col("topic").isin(*WAIT_TOPICS)
+
+
+def _level() -> Column:
+    """The level at which a scheduled record waits; TIMERS for a timer."""
+    return F.when(F.col("topic") == TIMER_TOPIC, TIMERS).otherwise(F.col("queue_id") + 1)
 
 
 def waits(records: DataFrame, *names: str) -> DataFrame:
     """One row for each wait that begins or ends in these records (COLUMNS).
 
-    Columns: end_offset (where the scheduled record ends: the key), level, deliver_ms (null if
-    the scheduled record is not in these), completions (how often the wait was ended), completion
-    (how it ended first; null if it did not), completed_ms (when), newest_ms.  names: further
-    columns of the scheduled record.
+    Columns: end_offset (where the scheduled record ends: the key), level (TIMERS for a timer),
+    deliver_ms (null if the scheduled record is not in these), completions (how often the wait was
+    ended), completion (how it ended first; null if it did not), completed_ms (when), newest_ms.
+    names: further columns of the scheduled record.
     """
     begins = F.when(is_scheduled(), F.col("end_offset"))
     keyed = (
@@ -72,9 +79,7 @@ def waits(records: DataFrame, *names: str) -> DataFrame:
     # The first record in the log is the first completion; store times ascend with the log.
     place_and_code = F.col("physical_offset") * _CODES + _code(F.col("completion"))
     grouped = keyed.groupBy(F.col("key").alias("end_offset")).agg(
-        F.max(F.when(is_begin, F.col("queue_id") + 1).otherwise(F.col("completed_level"))).alias(
-            "level"
-        ),
+        F.max(F.when(is_begin, _level()).otherwise(F.col("completed_level"))).alias("level"),
         F.max(F.when(is_begin, F.unix_millis("deliver_timestamp"))).alias("deliver_ms"),
         F.count(F.when(~is_begin, 1)).alias("completions"),
         F.min(F.when(~is_begin, place_and_code)).alias("_first"),
@@ -138,11 +143,10 @@ def paired(
 
 
 def _unpointed(records: DataFrame) -> DataFrame:
-    """Delayed records without a pointer to the wait that they end: RocketMQ's deliveries."""
+    """RocketMQ's deliveries: records that waited, without a pointer to the wait that they end."""
     delivered = records.where(
         ~is_scheduled()
         & F.col("completes").isNull()
-        & (F.col("delay_level") > 0)
         & (F.col("real_topic") == F.col("topic"))
         & (F.col("real_queue_id") == F.col("queue_id"))
     )

@@ -22,7 +22,7 @@ from rmqlite.store.records.completion import (
     waited_for,
 )
 from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import queue_of, wait_queue_name
 
 POINTER: Final = "wrong-delivery"
 EARLY: Final = "delivered-early"
@@ -93,7 +93,7 @@ class DeliveryCheck:
         if queue_offset is None or entry is None:
             # No finding if retention has just removed the scheduled record.
             if completes > self._log_begin():
-                said = f"completes {completes}, where no record of level {level} ends"
+                said = f"completes {completes}, where no record of {wait_queue_name(level)} ends"
                 yield self._at(physical_offset, POINTER, said)
             return
         if stored_ms < entry.tags_code and not completion_of(topic, properties).may_be_early:
@@ -101,7 +101,7 @@ class DeliveryCheck:
             yield self._at(physical_offset, EARLY, said)
         completed = self.completed.of(level)
         if completed.next_open(queue_offset) != queue_offset:
-            said = f"completes queue offset {queue_offset} of level {level} again"
+            said = f"completes queue offset {queue_offset} of {wait_queue_name(level)} again"
             yield self._at(physical_offset, AGAIN, said)
         else:
             topics = {waited_for(topic, properties): 1}

@@ -356,9 +356,9 @@ class QueueChecks:
     def get(self, key: QueueKey) -> QueueCheck | None:
         return self._queues.get(key)
 
-    def has_topic(self, topic: str) -> bool:
-        """Has the topic a queue that was opened?"""
-        return any(name == topic for name, _ in self._queues)
+    def has_levels(self) -> bool:
+        """Has a level a queue that was opened?"""
+        return any(wait_queue_of(*key) > 0 for key in self._queues)
 
     def is_unreadable(self, key: QueueKey) -> bool:
         return key in self._queues and self._queues[key] is None

@@ -18,7 +18,7 @@ from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.records.completion import topic_ahead
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.wait_queues import wait_queue_name, wait_queue_of
 
 _ENTRIES_AT_ONCE: Final = 8192
 
@@ -35,7 +35,8 @@ def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
         completed = dispatch.progress.of(level)
         waiting = queue.max_offset - completed.below - completed.count_above
         if sum(pending.get(level, {}).values()) != waiting:
-            logger.info("pending messages are counted anew level=%d pending=%d", level, waiting)
+            name = wait_queue_name(level)
+            logger.info("pending messages of %s are counted anew pending=%d", name, waiting)
             pending[level] = _counted(log, queue, completed)
 
 

@@ -9,10 +9,11 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.message import KEYS, REAL_TOPIC, UNIQ_KEY, find_property, property_marker
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.records import record
 from rmqlite.store.records.record import Head
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 _KEYS: Final = property_marker(KEYS)
@@ -27,9 +28,10 @@ class MessageFilter:
 
     topic: a name, or a pattern with * ? [ ].  from_offset <= queue offset < to_offset;
     since_ms <= store timestamp < until_ms.  message_id: a producer's (UNIQ_KEY) or an offset
-    message id; only with it are records of SCHEDULE_TOPIC_XXXX found, too.  group: its retry
-    and dead-letter topics.  is_scheduled: only records of SCHEDULE_TOPIC_XXXX; topic and
-    group then mean their destination, and queue_id is their level - 1.  Raises InvalidValue.
+    message id; only with it are scheduled records found, too.  group: its retry and dead-letter
+    topics.  is_scheduled: only scheduled records, of the levels and of the timers; topic and group
+    then mean their destination, and queue_id is their level - 1, of timers 0.  Raises
+    InvalidValue.
     """
 
     topic: str = ""
@@ -57,8 +59,8 @@ class MessageFilter:
 
     @property
     def is_of_schedule(self) -> bool:
-        """Does the filter take records of SCHEDULE_TOPIC_XXXX only?"""
-        return self.is_scheduled or self.topic == SCHEDULE_TOPIC
+        """Does the filter take scheduled records only?"""
+        return self.is_scheduled or self.topic in WAIT_TOPICS
 
 
 class Matcher:
@@ -87,9 +89,11 @@ class Matcher:
 
     def takes_record_of(self, topic: str) -> bool:
         """Can a record of a topic match?"""
-        if topic == SCHEDULE_TOPIC:
-            return self._wanted.is_of_schedule or bool(self._message_id)
-        return not self._wanted.is_of_schedule and self._takes_name(topic)
+        if topic not in WAIT_TOPICS:
+            return not self._wanted.is_of_schedule and self._takes_name(topic)
+        if self._wanted.topic in WAIT_TOPICS:
+            return topic == self._wanted.topic
+        return self._wanted.is_scheduled or bool(self._message_id)
 
     def takes(self, head: Head, *, is_named: bool = False) -> bool:
         """Does a record match?  is_named: it was found by its message id."""
@@ -98,7 +102,7 @@ class Matcher:
             return False
         if not self.takes_record_of(head.topic):
             return False
-        if head.topic == SCHEDULE_TOPIC and not self._takes_target(head):
+        if head.topic in WAIT_TOPICS and not self._takes_target(head):
             return False
         return self._is_by_topic or self._takes_rest(head, is_named)
 
@@ -116,7 +120,7 @@ class Matcher:
 
     def _takes_target(self, head: Head) -> bool:
         """Does a scheduled record's destination match?"""
-        if self._wanted.topic == SCHEDULE_TOPIC:
+        if self._wanted.topic in WAIT_TOPICS:
             return True
         return self._takes_name(_property(head, _REAL_TOPIC).decode("utf-8", "replace"))
 

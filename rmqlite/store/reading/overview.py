@@ -20,6 +20,7 @@ from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.tables import tables
+from rmqlite.store.wait_queues import TIMERS
 from rmqlite.table_shapes import ConsumerOffsetsTable
 
 CONSUMER_OFFSET_TABLE: Final = "consumerOffset.json"
@@ -82,7 +83,10 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class LevelInfo:
-    """A level's backlog; delay is empty for a level that the present table lacks."""
+    """A level's backlog; delay is empty for a level that the present table lacks.
+
+    Level -1 is the timers'; it is there if the store ever had one, and comes last.
+    """
 
     level: int
     delay: str
@@ -93,7 +97,10 @@ class LevelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The undelivered message that keeps expired log files, and the bytes of these files."""
+    """The undelivered message that keeps expired log files, and the bytes of these files.
+
+    level: -1 for a timer.
+    """
 
     level: int
     deliver_at_ms: int
@@ -131,7 +138,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The deliver time of a record of SCHEDULE_TOPIC_XXXX, and whether it still waits.
+    """The deliver time of a scheduled record, and whether it still waits; level -1: a timer.
 
     ended: for a record that waits no more, how its wait ended, if known.
     """
@@ -215,13 +222,14 @@ class Overview:
         """The levels of the present table, and used levels of older tables."""
         table = self._snapshot.levels.current
         found = []
-        for level in sorted({*self._snapshot.wait_queues_used(), *range(1, table.max_level + 1)}):
+        wait_queues = {*self._snapshot.wait_queues_used(), *range(1, table.max_level + 1)}
+        for level in sorted(wait_queues, key=lambda each: (each == TIMERS, each)):
             view = self._snapshot.wait_view(level)
             oldest = view.oldest() if view else None
             found.append(
                 LevelInfo(
                     level,
-                    table.own_name(level),
+                    "" if level == TIMERS else table.own_name(level),
                     view.pending if view else 0,
                     view.next_due_ms() if view else None,
                     oldest.physical_offset if oldest else None,

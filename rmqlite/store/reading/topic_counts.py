@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import LogWalk
@@ -57,11 +56,12 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
             continue
         if not view.min_offset <= offset < view.max_offset:
             continue
-        if head.topic != SCHEDULE_TOPIC:
+        wait_queue = wait_queue_of(*key)
+        if not wait_queue:
             queues[key].add(head)
             continue
-        level = snapshot.wait_view(wait_queue_of(*key))
-        if level is not None and level.is_pending(offset):
+        waits = snapshot.wait_view(wait_queue)
+        if waits is not None and waits.is_pending(offset):
             counts = pending[topic_ahead(PropertyString(head.properties))]
             counts[0] += 1
             counts[1] += head.size

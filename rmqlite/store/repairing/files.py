@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.config_keys.values import QUEUES_MAX
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
@@ -23,6 +22,7 @@ from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Resize
 from rmqlite.store.repairing.plan import ENTRIES, MADE, MOVED, RESIZED, Action
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.store.wait_queues import WAIT_TOPICS
 
 TOPICS_TABLE: Final = "topics.json"
 _BACKUP: Final = ".bak"
@@ -114,7 +114,8 @@ def _topics_of(files: Files, root: Path) -> dict[str, Any]:
     queues: dict[str, int] = {}
     for topic, queue_id in queue_keys(files, root):
         queues[topic] = min(QUEUES_MAX, max(queues.get(topic, 0), queue_id + 1))
-    queues.pop(SCHEDULE_TOPIC, None)
+    for topic in WAIT_TOPICS:
+        queues.pop(topic, None)
     rows = {
         topic: {
             "order": False,

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
 from rmqlite.store.checking.deliveries import POINTER
 from rmqlite.store.checking.entry_runs import WRONG_ENTRIES
@@ -372,7 +371,7 @@ class Planning:
         """The configuration to open the store with.  Raises InvalidValue without its levels."""
         tree = load_sound(checking.files, self._root / "config" / LEVELS_TABLE)
         is_known = tree is not None or checking.levels_given is not None
-        if self._actions and not is_known and checking.has_queues_of(SCHEDULE_TOPIC):
+        if self._actions and not is_known and checking.has_levels():
             rule = "the store has no record of its delay levels: give them"
             raise InvalidValue("levels", "", rule)
         plain = self._config or BrokerConfig(message_delay_level=checking.levels.current.text)
