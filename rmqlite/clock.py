@@ -8,6 +8,7 @@ basis of a clock the next process on the same boot of the machine continues the 
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 _LOCAL_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S")
+_ZONE: Final = re.compile(r":[0-9]{2}[0-9:.]*(Z|[+-][0-9]{2}:?[0-9]{2})$")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_TIME_SHIFTS: Final = Path("/proc/self/timens_offsets")
 WAKE_MS_MAX = 1_000
@@ -153,11 +155,20 @@ def local_text(timestamp_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) + f".{millis:03d}"
 
 
+def zone_text(timestamp_ms: int) -> str:
+    """The local time zone at a moment, as its distance from UTC: "UTC+01:00", "UTC"."""
+    offset = time.strftime("%z", time.localtime(timestamp_ms // 1000))
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+
+
 def local_ms(text: str) -> int | None:
     """The inverse: a date, with or without a time of day; None if the text is neither.
 
-    "2026-11-20", "2026-11-20 10:00", "2026-11-20T10:00:30", "2026-11-20 10:00:30.250".
+    "2026-11-20", "2026-11-20 10:00", "2026-11-20T10:00:30", "2026-11-20 10:00:30.250".  A time with
+    a zone is not local: "2026-11-20T10:00+01:00", "2026-11-20T09:00Z".
     """
+    if _ZONE.search(text.strip()):
+        return _zoned_ms(text.strip())
     whole, point, fraction = text.strip().replace("T", " ").partition(".")
     if point and not (whole.count(":") == 2 and len(fraction) in (1, 2, 3) and fraction.isdigit()):
         return None
@@ -168,6 +179,13 @@ def local_ms(text: str) -> int | None:
         except (ValueError, OverflowError):
             continue
     return None
+
+
+def _zoned_ms(text: str) -> int | None:
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def local_hour(timestamp_ms: int) -> int:

@@ -93,6 +93,13 @@ class DelayUnknown(InvalidValue):
         super().__init__("delay", delay, f"no level is exactly that long; the levels are {known}")
 
 
+class TimersOff(InvalidValue):
+    """The broker has delay levels only; a client of RocketMQ then tries another broker."""
+
+    code = "timers-off"
+    response_code = 1
+
+
 class ConfigInvalid(Refused):
     """A configuration file, key or value cannot be used; line is 0 if no line is to blame."""
 
@@ -171,12 +178,9 @@ class GroupUnknown(Refused):
     response_code = 26
 
     def __init__(self, group: str) -> None:
-        super().__init__(
-            f"no consumer group named {shortened(group)!r}",
-            field="group",
-            value=group,
-            rule="create the group first, or set autoCreateSubscriptionGroup=true",
-        )
+        sentence = f"no consumer group named {shortened(group)!r}"
+        rule = "create the group first, or set autoCreateSubscriptionGroup=true"
+        super().__init__(sentence, field="group", value=group, rule=rule)
 
 
 class MessageNotFound(Refused):
@@ -213,12 +217,9 @@ class JobUnknown(Refused):
     code = "job-unknown"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"no job named {shortened(job_id)!r}",
-            field="job_id",
-            value=job_id,
-            rule="one of the jobs that rmqlite job list shows",
-        )
+        sentence = f"no job named {shortened(job_id)!r}"
+        rule = "one of the jobs that rmqlite job list shows"
+        super().__init__(sentence, field="job_id", value=job_id, rule=rule)
 
 
 class JobExists(Refused):

@@ -56,7 +56,7 @@ class LevelTable:
 
     def own_name(self, level: int) -> str:
         """As name(); empty for a level that this table does not have."""
-        return self.name(level) if level <= len(self.delays_ms) else ""
+        return self.name(level) if 0 < level <= len(self.delays_ms) else ""
 
     def level_lasting(self, delay: str) -> int:
         """The first level that is exactly this long.  Raises InvalidValue, DelayUnknown."""

@@ -16,10 +16,16 @@ from typing import Final
 
 from rmqlite import compiled
 from rmqlite.declared_types.checks import check_fields
+from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
+from rmqlite.declared_types.message_texts import check_properties, check_texts
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import Delay, delay_text
-from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.names import is_dlq, is_retry
+from rmqlite.property_string import KEY_END as KEY_END
+from rmqlite.property_string import PAIR_END as PAIR_END
+from rmqlite.property_string import decode_properties as decode_properties
+from rmqlite.property_string import encode_properties as encode_properties
 from rmqlite.property_string import find_property as find_property
 from rmqlite.property_string import property_marker as property_marker
 
@@ -110,16 +116,12 @@ RESERVED_PROPERTIES: Final = frozenset(
     DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED""".split()  # noqa: SIM905 - a list of words is read as one
 ).union(TIMER_PROPERTIES)
 
-KEY_END: Final = "\x01"
-PAIR_END: Final = "\x02"
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
 _LIMIT = re.compile(r"[0-9]{1,10}")
 BODY_RULE: Final = (
     "at least 1 byte: RocketMQ's Java consumer fails at an empty body,"
     " and loses the messages that it pulled with it"
 )
-_TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
+_WAITS: Final = ("delay", "delay_level", "deliver_at", "deliver_after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,13 @@ class Message:
     as RocketMQ does.  delay_level: 0 is now; 1 is the first level of the broker's
     messageDelayLevel; a level above the last one means the last one.  delay: instead of a level
     its length, "10m" or a timedelta (kept as text); the broker takes the level that is exactly that
-    long when it stores the message.  message_id: RocketMQ's UNIQ_KEY; if empty, the producer
-    chooses one.  max_reconsume_times: how often consumers may fail it and get it again, in every
-    group; with 0 the first failure makes it a dead letter, with None the limit of the consumer or
-    its group holds.  Raises InvalidValue.
+    long when it stores the message.  deliver_at: instead of both an instant, a datetime with a time
+    zone or milliseconds since 1970 (kept as these); a past one means now.  deliver_after: instead
+    of all these how long to wait from the moment at which the broker stores the message, "36h" or
+    a timedelta (kept as one).  message_id: RocketMQ's UNIQ_KEY; if empty, the producer chooses one.
+    max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
+    the first failure makes it a dead letter, with None the limit of the consumer or its group
+    holds.  Raises InvalidValue.
     """
 
     topic: str
@@ -146,6 +151,8 @@ class Message:
     flag: int = 0
     message_id: str = ""
     max_reconsume_times: int | None = None
+    deliver_at: Instant | None = None
+    deliver_after: Wait | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -155,13 +162,14 @@ class Message:
             if self.properties or self.properties.__class__ is not dict:
                 # A copy: threads of the client encode it later, and it must be what was checked.
                 object.__setattr__(self, "properties", dict(self.properties))
-                _check_properties(self.properties)
+                check_properties(self.properties, RESERVED_PROPERTIES)
             # Nearly all texts are plain: one check of all of them, and only then field by field.
             text = self.topic + self.tags + "".join(self.keys) + self.message_id
             is_plain = text.isascii() and text.isprintable() and " " not in text
             if not is_plain or "" in self.keys or len(text) > MESSAGE_ID_BYTES_MAX:
-                _check_texts(self)
-            is_now = self.delay is None and self.delay_level.__class__ is self.flag.__class__ is int
+                check_texts(self.tags, self.message_id, self.keys)
+            is_now = self.delay is None and self.deliver_at is None and self.deliver_after is None
+            is_now = is_now and self.delay_level.__class__ is self.flag.__class__ is int
             if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
                 _check_numbers(self)
         except (TypeError, ValueError, AttributeError):
@@ -170,6 +178,16 @@ class Message:
         if self.body.__class__ is not bytes or not self.body:
             check_fields(self, "body")
             raise InvalidValue("body", "", BODY_RULE)
+
+    @property
+    def deliver_at_ms(self) -> int:
+        """deliver_at in milliseconds since 1970; 0 if it is not given."""
+        return 0 if self.deliver_at is None else instant_ms("deliver_at", self.deliver_at)
+
+    @property
+    def deliver_after_ms(self) -> int:
+        """deliver_after in milliseconds; 0 if it is not given."""
+        return 0 if self.deliver_after is None else wait_ms("deliver_after", self.deliver_after)
 
     def named(self, message_id: str) -> Message:
         """A copy with an id that needs no check."""
@@ -263,24 +281,6 @@ class StoredMessage:
         return told.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The property string (reference §1.4) in UTF-8: k 01 v 02 k 01 v."""
-    return PAIR_END.join([k + KEY_END + v for k, v in properties.items()]).encode()
-
-
-def decode_properties(encoded: bytes) -> dict[str, str]:
-    """The pairs of a property string, as RocketMQ reads them.
-
-    Pairs without key or value are dropped.  If a key is there several times, its last pair counts.
-    """
-    pairs: dict[str, str] = {}
-    for segment in encoded.decode("utf-8", "replace").split(PAIR_END):
-        key, _, value = segment.partition(KEY_END)
-        if key and value:
-            pairs[key] = value
-    return pairs
-
-
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
     """The properties that a message is sent with; where it waits is for the broker to write."""
     pairs = dict(message.properties)
@@ -291,6 +291,10 @@ def message_properties(message: Message, message_id: str = "") -> dict[str, str]
     if message.delay_level < 0:
         # It delays nothing, so routing writes no level; RocketMQ stores it as it was sent.
         pairs[DELAY] = str(message.delay_level)
+    if message.deliver_at is not None:
+        pairs[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
+    if message.deliver_after is not None:
+        pairs[TIMER_DELAY_MS] = str(message.deliver_after_ms)
     if message.max_reconsume_times is not None:
         pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
     if message.tags:
@@ -352,8 +356,15 @@ def unpack_host(packed: bytes) -> str:
 def _check_numbers(message: Message) -> None:
     if message.delay is not None:
         object.__setattr__(message, "delay", delay_text(message.delay))
-        if message.delay_level:
-            raise InvalidValue("delay", message.delay, "give delay or delay_level, not both")
+    if message.deliver_at is not None:
+        object.__setattr__(message, "deliver_at", instant_ms("deliver_at", message.deliver_at))
+    if message.deliver_after is not None:
+        wait = whole_wait("deliver_after", message.deliver_after)
+        object.__setattr__(message, "deliver_after", wait)
+    given = [name for name in _WAITS if getattr(message, name)]
+    if len(given) > 1:
+        rule = f"give {given[0]} or {given[1]}, not both"
+        raise InvalidValue(given[0], getattr(message, given[0]), rule)
     check_fields(message, "delay_level", "flag", "max_reconsume_times")
     for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
         if not -(2**31) <= number < 2**31:
@@ -361,36 +372,3 @@ def _check_numbers(message: Message) -> None:
     limit = message.max_reconsume_times
     if limit is not None and not 0 <= limit < 2**31:
         raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
-
-
-def _check_texts(message: Message) -> None:
-    for name, text, bytes_max in (
-        ("tags", message.tags, TAGS_BYTES_MAX),
-        ("message_id", message.message_id, MESSAGE_ID_BYTES_MAX),
-    ):
-        if not _is_text(text):
-            raise InvalidValue(name, text, _TEXT_RULE)
-        check_length(name, text, bytes_max)
-    for key in message.keys:
-        if not key or _UNFIT.search(key):
-            raise InvalidValue("keys", key, f"tokens without blanks, {_TEXT_RULE}")
-        check_length("keys", key, KEY_BYTES_MAX)
-
-
-def _is_text(text: str) -> bool:
-    """Can a property string hold it?  ASCII text is not searched for surrogates."""
-    if KEY_END in text or PAIR_END in text:
-        return False
-    return text.isascii() or not _SURROGATES.search(text)
-
-
-def _check_properties(properties: Mapping[str, str]) -> None:
-    for key, value in properties.items():
-        if key in RESERVED_PROPERTIES:
-            raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError
-        if not key or not value:
-            raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
-        if not _is_text(key) or not _is_text(value):
-            raise InvalidValue("properties", f"{key}={value}", _TEXT_RULE)

@@ -1,8 +1,7 @@
 """A record's property string as bytes: searched and changed, never decoded as a whole.
 
 The string is key 0x01 value 0x02 key 0x01 value … (reference §1.4).  A change keeps every
-other byte, also a value that is not UTF-8.  message.py makes text of a property string for a
-person or a client.
+other byte, also a value that is not UTF-8.  Only a person and a client get all of it as text.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from functools import lru_cache
 from typing import Final
 
 DIGITS_MAX: Final = 18
-_KEY_END: Final = b"\x01"
-_PAIR_END: Final = b"\x02"
+KEY_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+_KEY_END: Final = KEY_END.encode()
+_PAIR_END: Final = PAIR_END.encode()
 _NOTHING: Final = frozenset[str]()
 _INT = re.compile(rb"([+-]?)0*([0-9]{1,10})")
 _INT_MAX: Final = 2**31 - 1
@@ -124,6 +125,24 @@ def find_property(encoded: bytes, marker: bytes) -> bytes | None:
         return value
     # Rare: the last pair has no value, and one before it counts.
     return pairs_of(encoded).get(marker[1:-1])
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The property string (reference §1.4) in UTF-8: k 01 v 02 k 01 v."""
+    return PAIR_END.join([k + KEY_END + v for k, v in properties.items()]).encode()
+
+
+def decode_properties(encoded: bytes) -> dict[str, str]:
+    """The pairs of a property string, as RocketMQ reads them.
+
+    Pairs without key or value are dropped.  If a key is there several times, its last pair counts.
+    """
+    pairs: dict[str, str] = {}
+    for segment in encoded.decode("utf-8", "replace").split(PAIR_END):
+        key, _, value = segment.partition(KEY_END)
+        if key and value:
+            pairs[key] = value
+    return pairs
 
 
 @lru_cache(maxsize=512)

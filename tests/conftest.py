@@ -39,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="POINTS",
         help="try this many crash points, a million if no number is given",
     )
+    parser.addoption(
+        "--rocketmq",
+        action="store_true",
+        help="run the journeys with RocketMQ's own brokers, too; each takes half a minute",
+    )
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 

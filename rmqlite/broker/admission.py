@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
 from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge
+from rmqlite.errors import InvalidValue, MessageTooLarge, TimersOff
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -132,13 +132,18 @@ class TimerRules(NamedTuple):
             if own.get(name) is not None:
                 raise InvalidValue(name, own.text(name), _BROKERS_RULE)
         due_ms = asked_ms(own, now_ms)
-        if due_ms - now_ms > self.delay_ms_max:
-            rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
-            raise InvalidValue(*_asked(own), rule)
-        if due_ms and not self.is_enabled:
-            rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
-            raise InvalidValue(*_asked(own), rule)
+        if due_ms:
+            self.check(*_asked(own), due_ms - now_ms)
         return due_ms
+
+    def check(self, field: str, value: object, delay_ms: int) -> None:
+        """Raises InvalidValue, for the field that asks for it, unless a timer may wait so long."""
+        if delay_ms > self.delay_ms_max:
+            rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
+            raise InvalidValue(field, value, rule)
+        if not self.is_enabled:
+            rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
+            raise TimersOff(field, value, rule)
 
 
 def asked_ms(own: PropertyString, now_ms: int) -> int:

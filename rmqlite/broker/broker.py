@@ -88,7 +88,7 @@ class Broker:
         self._log = Appending(store, self.wait_queues, self.counts, listener)
         self.schedule = Schedule(config, store, clock, self.topics, self.wait_queues, self._log)
         self.pending = Pending(store, self.wait_queues)
-        self.changes = Changes(store, self.schedule, self.topics, self.pending)
+        self.changes = Changes(config, store, clock, self.schedule, self.topics, self.pending)
         self._room = self.schedule.room
         self.bulk = Bulk(config, store, self.topics, self._room)
         self.groups = GroupTable(store, config, self.topics)
@@ -96,8 +96,8 @@ class Broker:
         self.transactions = Transactions(
             config, store, clock, self.topics, self.offsets, self._room, self._log
         )
-        halves = self.transactions.halves
-        self.retention = Retention(config, store, self.wait_queues, halves.oldest_open)
+        oldest_half = self.transactions.halves.oldest_open
+        self.retention = Retention(config, store, self.wait_queues, self.schedule, oldest_half)
         self.deleting = Deleting(store, self.topics, self.offsets)
         self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)

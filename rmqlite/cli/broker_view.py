@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from rmqlite.cli.options import refuse
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
+from rmqlite.store.wait_queues import TIMERS
+from rmqlite.views.levels import TIMER
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -35,6 +37,13 @@ class BrokerView:
         return parse_levels(self.admin.levels().message_delay_level)
 
 
+def level_or_timers(option: str, text: str) -> int | str:
+    """level_or_delay(), or the id of the timers' wait queue for the word "timer"."""
+    if text == TIMER:
+        return TIMERS
+    return level_or_delay(option, text, f", or {TIMER} for messages of any instant")
+
+
 def level_number(option: str, text: str, broker: BrokerView) -> int:
     """A level of the table in force, named by its number or its delay.  Raises DelayUnknown."""
     number = number_in_force(level_or_delay(option, text), broker)
@@ -43,14 +52,14 @@ def level_number(option: str, text: str, broker: BrokerView) -> int:
     return number
 
 
-def level_or_delay(option: str, text: str) -> int | str:
+def level_or_delay(option: str, text: str, more: str = "") -> int | str:
     """A level's number, or the text of a delay, checked to be one."""
     if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= LEVELS_MAX:
         return int(text)
     try:
         parse_delay(text)
     except InvalidValue:
-        refuse(option, text, f"a level, 1 to {LEVELS_MAX}, or a delay such as 10m")
+        refuse(option, text, f"a level, 1 to {LEVELS_MAX}, or a delay such as 10m{more}")
     return text
 
 

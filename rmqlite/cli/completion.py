@@ -16,6 +16,7 @@ import typer
 
 from rmqlite.errors import RmqliteError
 from rmqlite.names import is_dlq, is_retry, is_system
+from rmqlite.views.levels import TIMER
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -67,6 +68,12 @@ def delays(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         for number, delay in enumerate(levels, 1)
         if delay.startswith(incomplete) and delay.isalnum()
     ]
+
+
+def levels(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The same, and the word for the messages that wait for an instant of their own."""
+    timers = [(TIMER, "any instant")] if TIMER.startswith(incomplete) else []
+    return [*timers, *delays(ctx, incomplete)]
 
 
 def level_numbers(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

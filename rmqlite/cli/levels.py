@@ -65,6 +65,7 @@ def show(
         waiting = [
             {"level": s.level, "delay": s.delay, "pending": s.pending, "next_due_ms": s.next_due_ms}
             for s in status.levels
+            if s.level > 0
         ]
         print_json(to_tree(levels) | {"levels": waiting})
         return
@@ -185,7 +186,7 @@ def _print_waiting(status: BrokerStatus) -> None:
         [
             (each.level, each.delay or "(removed)", each.pending, time_text(each.next_due_ms))
             for each in status.levels
-            if each.delay or each.pending
+            if each.level > 0 and (each.delay or each.pending)
         ],
     )
 

@@ -17,6 +17,8 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.output.terminal import can_ask, note
 from rmqlite.clock import local_ms
+from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
+from rmqlite.errors import InvalidValue
 
 C = TypeVar("C", bound=Callable[..., Any])
 DEFAULT_ENDPOINT: Final = "127.0.0.1:8081"
@@ -68,6 +70,22 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before this time.")]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="At this instant: 2028-02-29T08:00+01:00, '2028-02-29 08:00' (local), or epoch ms.",
+    ),
+]
+After = Annotated[
+    str,
+    typer.Option(
+        "--after",
+        metavar="SPAN",
+        help="This long from now, by the broker's clock: 36h, 1d12h, 1500ms.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +107,10 @@ class ChangeOptions:
 NOT_ALL: Final = 1
 """The exit code if nothing was found, or not everything was done."""
 WRONG_COMMAND_LINE: Final = 2
-MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
+MOMENT_RULE: Final = (
+    "a time such as '2026-11-20 10:00', which is local, or 2026-11-20T10:00+01:00,"
+    " or milliseconds since 1970"
+)
 _MS_DIGITS_MAX: Final = 15
 
 
@@ -146,3 +167,20 @@ def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
     if moment is None:
         refuse(option, text, rule)
     return moment
+
+
+def at_ms(text: str) -> int | None:
+    """The instant of --at in milliseconds; None without one."""
+    at = moment_ms("--at", text)
+    try:
+        return None if at is None else instant_ms("--at", at)
+    except InvalidValue as error:
+        refuse("--at", text, error.rule)
+
+
+def after_ms(text: str) -> int:
+    """The length of --after in milliseconds."""
+    try:
+        return wait_ms("--after", text)
+    except InvalidValue as error:
+        refuse("--after", text, error.rule)

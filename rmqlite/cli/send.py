@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -18,7 +19,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, After, AsJson, At, Endpoint, at_ms, with_options
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
 from rmqlite.clock import elapsed_s
@@ -40,13 +41,25 @@ Topic = Annotated[
         metavar="TOPIC", help="The topic to send to.", autocompletion=completion.users_topics
     ),
 ]
-Delay = Annotated[
-    str | None,
-    typer.Option(
-        help="The level that is exactly this long, such as 10m.",
-        autocompletion=completion.delays,
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOptions:
+    """When the message is to be delivered; none: at once."""
+
+    delay_level: Annotated[
+        int, typer.Option(help="The broker's delay level; 0 delivers at once.")
+    ] = 0
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            help="The level that is exactly this long, such as 10m.",
+            autocompletion=completion.delays,
+        ),
+    ] = None
+    at: At = ""
+    after: After = ""
+
 
 Property = Annotated[
     list[str] | None,
@@ -67,7 +80,9 @@ LinesOf = Annotated[
 ]
 
 
+@with_options
 def send(
+    *,
     topic: Topic,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="The body; - reads standard input.")
@@ -75,10 +90,7 @@ def send(
     tags: Annotated[str, typer.Option(help="The tag; consumers can choose by it.")] = "",
     keys: Annotated[str, typer.Option(help="Keys to find the message, separated by blanks.")] = "",
     properties: Property = None,
-    delay_level: Annotated[
-        int, typer.Option(help="The broker's delay level; 0 delivers at once.")
-    ] = 0,
-    delay: Delay = None,
+    wait: WaitOptions,
     max_reconsume_times: MaxReconsumeTimes = None,
     file: LinesOf = None,
     count: Annotated[int, typer.Option(min=1, help="Send the body this many times.")] = 1,
@@ -97,8 +109,10 @@ def send(
         tags=tags,
         keys=keys,
         properties=dict([_pair(text) for text in properties or ()]),
-        delay_level=delay_level,
-        delay=delay,
+        delay_level=wait.delay_level,
+        delay=wait.delay,
+        deliver_at=at_ms(wait.at),
+        deliver_after=wait.after or None,
         max_reconsume_times=max_reconsume_times,
     )
     total = None if file else count

@@ -11,6 +11,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.views.counts import counts_text
+from rmqlite.views.levels import delay_text, level_text
 from rmqlite.views.spans import span_text
 
 _LINE_CHARS: Final = 80
@@ -54,7 +55,7 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
         [_level_row(level, answer) for level in answer.levels if level.is_used],
         title="delay levels (delivered and lateness since the start)",
     )
-    empty = sum([not level.is_used for level in answer.levels])
+    empty = sum([level.level > 0 and not level.is_used for level in answer.levels])
     if empty:
         sys.stdout.write(f"{empty} more without messages\n")
 
@@ -65,8 +66,8 @@ def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:
         wait_ms = level.next_due_ms - answer.now_ms
         next_due = f"in {span_text(wait_ms)}" if wait_ms > 0 else "now"
     return (
-        level.level,
-        level.delay or "(old)",
+        level_text(level.level),
+        delay_text(level.level, level.delay),
         level.pending,
         next_due,
         level.delivered,

@@ -141,7 +141,7 @@ def make_draft(
 def read_sends(
     request: bytes, messages_max: int, reserved: frozenset[str], /
 ) -> tuple[str, int, int, int, str, list[str], bytes, bytes] | None:
-    """A SendRequest of rmqlite.v1 whose messages have one topic and one delay.
+    """A SendRequest of rmqlite.v1 whose messages have one topic, and one delay or all an instant.
 
     Topic, queue id, time of birth, delay level, delay; the message ids; the request with property
     strings behind it, and a SPAN of each message in there.  reserved: names of properties that no
@@ -154,7 +154,7 @@ def write_results(
     queue_offset: int,
     message_ids: list[str],
     physical_offsets: list[int],
-    deliver_at_ms: int,
+    deliver_at_ms: int | list[int],
     store_host: str,
     /,
 ) -> bytes:

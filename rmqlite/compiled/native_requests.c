@@ -8,11 +8,11 @@
 enum { MESSAGE_BYTES_MAX = 128, ITEM_BYTES_MAX = 24 }; /* without contents; of a key, of a pair */
 
 /* The fields of a Message, which own their objects. */
-enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, LEVEL, FLAG, ID, DELAY, TIMES, FIELD_COUNT };
+enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, LEVEL, FLAG, ID, DELAY, TIMES, AT, AFTER, FIELD_COUNT };
 static const char *const NAMES[FIELD_COUNT] = {
     "topic", "body",       "tags",  "keys",
     "properties", "delay_level", "flag", "message_id",
-    "delay", "max_reconsume_times"};
+    "delay", "max_reconsume_times", "deliver_at", "deliver_after"};
 
 typedef struct {
     PyObject *data; /* a bytearray */
@@ -37,11 +37,15 @@ static int read_text(Text *text, PyObject *value) {
     return text->at != NULL;
 }
 
-static int read_int(int64_t *number, PyObject *value) {
+static int read_long(int64_t *number, PyObject *value) {
     int overflow = 0;
     if (!PyLong_CheckExact(value)) return 0;
     *number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    return !overflow && INT32_MIN <= *number && *number <= INT32_MAX;
+    return !overflow;
+}
+
+static int read_int(int64_t *number, PyObject *value) {
+    return read_long(number, value) && INT32_MIN <= *number && *number <= INT32_MAX;
 }
 
 /* The bytes that keys and pairs take at most; -1 if they are out of the ordinary. */
@@ -76,13 +80,15 @@ static uint8_t *put_items(uint8_t *at, PyObject *keys, PyObject *properties) {
 /* Write a message whose fields are there; false if it is out of the ordinary, or on an error. */
 static int put_message(Out *out, PyObject *const *fields) {
     Text topic, tags, id, body, delay = {0};
-    int64_t level, flag, times = -1;
+    int64_t level, flag, times = -1, deliver_at = 0, deliver_after = 0;
     PyObject *bytes = fields[BODY];
     if (!read_text(&topic, fields[TOPIC]) || !PyBytes_CheckExact(bytes) ||
         !read_text(&tags, fields[TAGS]) || !read_text(&id, fields[ID]) ||
         !read_int(&level, fields[LEVEL]) || !read_int(&flag, fields[FLAG]) ||
         !(fields[DELAY] == Py_None || read_text(&delay, fields[DELAY])) ||
-        !(fields[TIMES] == Py_None || (read_int(&times, fields[TIMES]) && times >= 0)))
+        !(fields[TIMES] == Py_None || (read_int(&times, fields[TIMES]) && times >= 0)) ||
+        !(fields[AT] == Py_None || read_long(&deliver_at, fields[AT])) ||
+        !(fields[AFTER] == Py_None || read_long(&deliver_after, fields[AFTER])))
         return 0;
     body = (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
     Py_ssize_t items = items_bytes(fields[KEYS], fields[PROPERTIES]);
@@ -102,6 +108,7 @@ static int put_message(Out *out, PyObject *const *fields) {
         *at++ = TAG(10, VARINT);
         at = put_varint(at, (uint64_t)times);
     }
+    at = put_number(put_number(at, 11, deliver_at), 12, deliver_after);
     out->size += put_length(length, at) - first;
     return 1;
 }
@@ -114,6 +121,11 @@ static int add_message(Out *out, PyObject *message) {
         if (names[i] == NULL) names[i] = PyUnicode_InternFromString(NAMES[i]);
         fields[i] = names[i] ? PyObject_GetAttr(message, names[i]) : NULL;
         is_ordinary = fields[i] != NULL;
+    }
+    if (is_ordinary && fields[AFTER] != Py_None) {
+        /* A timedelta; a property has its milliseconds. */
+        Py_SETREF(fields[AFTER], PyObject_GetAttrString(message, "deliver_after_ms"));
+        is_ordinary = fields[AFTER] != NULL;
     }
     is_ordinary = is_ordinary && put_message(out, fields);
     for (int i = 0; i < FIELD_COUNT; i++) Py_XDECREF(fields[i]);

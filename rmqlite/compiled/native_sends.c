@@ -11,8 +11,13 @@ enum {
     DELAY_BYTES_MAX = 64,
     PAIRS_MAX = 16,       /* of a message; they are searched for doubles */
     CALL_PAIRS_MAX = 4000,
-    ADDED_BYTES = 32,     /* names and separators that come to a message's texts */
+    ADDED_BYTES = 72,     /* names, separators and a time that come to a message's texts */
+    TIME_DIGITS_MAX = 15,
 };
+
+/* declared_types/deliver_times.py has these. */
+static const int64_t INSTANT_MS_MIN = 1000000000000, INSTANT_MS_MAX = 253402300799999,
+                     DELAY_MS_MAX = 315360000000;
 
 /* ---- reading */
 
@@ -33,6 +38,7 @@ typedef struct {
     Pair pairs[PAIRS_MAX];
     int key_count, pair_count;
     int32_t level, flag;
+    int64_t deliver_at_ms, deliver_after_ms;
 } Sent;
 
 static int is_same(Text one, Text other) {
@@ -78,6 +84,12 @@ static int read_field(Wire *wire, Sent *sent) {
     case TAG(8, CONTENT): return read_token(wire, &sent->message_id);
     case TAG(9, CONTENT):
         return read_token(wire, &sent->delay) && sent->delay.size <= DELAY_BYTES_MAX;
+    case TAG(11, VARINT):
+        return read_int64(wire, &sent->deliver_at_ms) &&
+               sent->deliver_at_ms >= INSTANT_MS_MIN && sent->deliver_at_ms <= INSTANT_MS_MAX;
+    case TAG(12, VARINT):
+        return read_int64(wire, &sent->deliver_after_ms) &&
+               sent->deliver_after_ms >= 1 && sent->deliver_after_ms <= DELAY_MS_MAX;
     }
     return 0;
 }
@@ -85,8 +97,12 @@ static int read_field(Wire *wire, Sent *sent) {
 static int read_sent(Wire wire, Sent *sent) {
     sent->topic = sent->body = sent->tags = sent->message_id = sent->delay = (Text){0};
     sent->key_count = sent->pair_count = sent->level = sent->flag = 0;
+    sent->deliver_at_ms = sent->deliver_after_ms = 0;
     while (wire.at < wire.end)
         if (!read_field(&wire, sent)) return 0;
+    int waits = !!sent->level + !!sent->delay.size + !!sent->deliver_at_ms + !!sent->deliver_after_ms;
+    /* A level goes with its delay, for an older broker. */
+    if (waits > 1 && (sent->deliver_at_ms || sent->deliver_after_ms)) return 0;
     return sent->topic.size && sent->body.size && sent->message_id.size;
 }
 
@@ -107,6 +123,7 @@ static int has_reserved(const Sent *sent, PyObject *reserved) {
 typedef struct {
     Text topic, delay;
     int32_t queue_id, level;
+    int are_timers;
     int64_t born_at_ms;
     Py_ssize_t count, keys, pairs;
     int32_t *spans;
@@ -123,6 +140,12 @@ static uint8_t *put_pair(uint8_t *at, const char *name, Py_ssize_t size, Text va
     return at;
 }
 
+static uint8_t *put_time(uint8_t *at, const char *name, Py_ssize_t size, int64_t time_ms) {
+    char digits[TIME_DIGITS_MAX + 1];
+    Text text = {(const uint8_t *)digits, snprintf(digits, sizeof digits, "%lld", (long long)time_ms)};
+    return put_pair(at, name, size, text);
+}
+
 /* The property string of message_properties() in message.py; where it ends. */
 static uint8_t *put_properties(uint8_t *at, const Sent *sent) {
     for (int i = 0; i < sent->pair_count; i++) {
@@ -137,18 +160,24 @@ static uint8_t *put_properties(uint8_t *at, const Sent *sent) {
         }
     }
     at = put_pair(at, "UNIQ_KEY", 8, sent->message_id);
+    if (sent->deliver_at_ms) at = put_time(at, "TIMER_DELIVER_MS", 16, sent->deliver_at_ms);
+    if (sent->deliver_after_ms) at = put_time(at, "TIMER_DELAY_MS", 14, sent->deliver_after_ms);
     if (sent->tags.size) at = put_pair(at, "TAGS", 4, sent->tags);
     return at - 1; /* no separator at the end */
 }
 
 /* Add a message; 0 if it is out of the ordinary, -1 with an error set. */
 static int add_sent(Sends *sends, const Sent *sent, const uint8_t *data, PyObject *reserved) {
-    if (sends->count == 0)
+    int is_timer = sent->deliver_at_ms || sent->deliver_after_ms;
+    if (sends->count == 0) {
         sends->topic = sent->topic, sends->delay = sent->delay, sends->level = sent->level;
+        sends->are_timers = is_timer;
+    }
     sends->keys += sent->key_count;
     sends->pairs += sent->pair_count;
     if (sends->keys > KEYS_MAX || sends->pairs > CALL_PAIRS_MAX || sent->level != sends->level ||
-        !is_same(sent->topic, sends->topic) || !is_same(sent->delay, sends->delay))
+        !is_same(sent->topic, sends->topic) || !is_same(sent->delay, sends->delay) ||
+        is_timer != sends->are_timers)
         return 0;
     int is_reserved = has_reserved(sent, reserved);
     if (is_reserved) return is_reserved < 0 ? -1 : 0;
@@ -292,15 +321,18 @@ PyObject *write_results(PyObject *self, PyObject *args) {
     const char *topic, *host;
     Py_ssize_t topic_bytes, host_bytes;
     int queue_id;
-    long long queue_offset, deliver_at_ms;
-    PyObject *ids, *positions;
+    long long queue_offset, deliver_at_ms = 0;
+    PyObject *ids, *positions, *due, *dues = NULL;
     if (!PyArg_ParseTuple(
-            args, "s#iLO!O!Ls#", &topic, &topic_bytes, &queue_id, &queue_offset, &PyList_Type,
-            &ids, &PyList_Type, &positions, &deliver_at_ms, &host, &host_bytes))
+            args, "s#iLO!O!Os#", &topic, &topic_bytes, &queue_id, &queue_offset, &PyList_Type,
+            &ids, &PyList_Type, &positions, &due, &host, &host_bytes))
         return NULL;
+    if (PyList_CheckExact(due)) dues = due;
+    else deliver_at_ms = PyLong_AsLongLong(due);
+    if (deliver_at_ms == -1 && PyErr_Occurred()) return NULL;
     Py_ssize_t count = PyList_GET_SIZE(ids), of_ids = ids_bytes(ids);
     if (of_ids < 0) return NULL;
-    if (PyList_GET_SIZE(positions) != count)
+    if (PyList_GET_SIZE(positions) != count || (dues && PyList_GET_SIZE(dues) != count))
         return PyErr_Format(PyExc_ValueError, "%zd ids, %zd places", count,
                             PyList_GET_SIZE(positions));
     Py_ssize_t each = 1 + LENGTH_BYTES_MAX + topic_bytes + 4 * NUMBER_BYTES_MAX;
@@ -313,7 +345,7 @@ PyObject *write_results(PyObject *self, PyObject *args) {
     at = put_numbers(at, 2, count, queue_id, 0, NULL);
     at = put_numbers(at, 3, count, queue_offset, 1, NULL);
     at = put_numbers(put_ids(at, 4, ids), 5, count, 0, 0, positions);
-    at = put_numbers(at, 6, count, deliver_at_ms, 0, NULL);
+    at = put_numbers(at, 6, count, deliver_at_ms, 0, dues);
     if (at == NULL) Py_CLEAR(result);
     else {
         at = put_content(at, 7, (Text){(const uint8_t *)host, host_bytes});

@@ -48,6 +48,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
     "enableConsumeQueueExt": "consume queue extension files are not written",
     "traceTopicEnable": _ALWAYS,
+    "recallMessageEnable": _ALWAYS,
     "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
     "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
     "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
@@ -67,5 +68,6 @@ AS_IT_IS: Final[Mapping[str, str]] = {
     "enableScheduleAsyncDeliver": "true",
     "enableConsumeQueueExt": "false",
     "traceTopicEnable": "true",
+    "recallMessageEnable": "true",
 }
 """Key -> the value that is taken."""

@@ -22,12 +22,12 @@ SAMPLES_MAX: Final = 20
 
 
 class BulkMatch(enum.IntEnum):
-    """Which level a length of time, or an instant, means."""
+    """Which level a length of time means."""
 
     EXACT = 0
     """The level that is exactly that long; any other length is refused."""
     LONGER = 1
-    """That level, else the next longer one; for an instant the first that is not too early."""
+    """That level, else the next longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class BulkRequest:
     message, or one value for all, or is empty: then no message has a value.  keys: tokens, one
     blank between two.  properties: RocketMQ's property string.  A message has at most one of
     delay_level, delay ("10m") and deliver_at_ms; 0 and "" count as none, and a message without
-    any is sent at once.  already_refused: messages that the sender itself has refused; the
-    job's record counts them.
+    any, or with a past instant, is sent at once.  already_refused: messages that the sender itself
+    has refused; the job's record counts them.
     """
 
     bodies: tuple[bytes, ...]

@@ -34,9 +34,10 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendBatch:
-    """A SendRequest whose messages, of one topic and one delay, are still bytes.
+    """A SendRequest whose messages are still bytes; they have one topic.
 
-    delay: instead of the level, see Message; or empty.
+    All have one level or delay, or all have a deliver_at or a deliver_after in their property
+    strings.  delay: instead of the level, see Message; or empty.
     buffer, spans: their bodies and property strings, and a SPAN of each, see rmqlite.compiled.
     plain: makes the SendRequest.
     """
@@ -57,14 +58,17 @@ class SendBatch:
 
 
 class SentBatch(NamedTuple):
-    """The SendResults of a SendBatch, of which each queue_offset is the last one's plus 1."""
+    """The SendResults of a SendBatch, of which each queue_offset is the last one's plus 1.
+
+    deliver_at_ms: of all, or a list.
+    """
 
     topic: str
     queue_id: int
     queue_offset: int
     message_ids: list[str]
     physical_offsets: list[int]
-    deliver_at_ms: int
+    deliver_at_ms: int | list[int]
     store_host: str
 
 

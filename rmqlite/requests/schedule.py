@@ -1,15 +1,19 @@
 """Requests about the schedule and their answers: plain values.
 
 They list the waiting messages, count when they come due, and change them.  Times are
-milliseconds since 1970, on the broker's clock; sizes are bytes.
+milliseconds since 1970, on the broker's clock; sizes are bytes.  A level is a delay level, 1 or
+more, or -1: the messages that wait for an instant of their own.
 """
 
 from __future__ import annotations
 
 import enum
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from rmqlite.errors import InvalidValue
 from rmqlite.message import offset_message_id
 
 IDS_MAX: Final = 1_000
@@ -22,6 +26,10 @@ CHANGES_MAX: Final = 10_000
 CHANGES_DEFAULT: Final = 5_000
 BOUNDS_MAX: Final = 200
 """The most instants that one timeline may have."""
+_VERSION: Final = "v1"
+_BASE64: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}").fullmatch
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+_HANDLE_RULE: Final = "the handle that the answer to a send has, unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class PendingQuery:
 class PendingMessage:
     """A pending message without its body.
 
-    topic, queue_id: where it will be delivered.  queue_offset: its place in its level's queue.
+    topic, queue_id: where it will be delivered.  queue_offset: its place in its wait queue.
     physical_offset, store_size: the place of its scheduled record in the log.
     """
 
@@ -135,7 +143,7 @@ class ScheduleAction(enum.IntEnum):
     FIRE = 1
     """Deliver it at once."""
     RESCHEDULE = 2
-    """Let it wait from now on for the delay of another level."""
+    """Let it wait for the delay of another level from now on, or for another instant."""
 
 
 class ChangeOutcome(enum.IntEnum):
@@ -154,9 +162,10 @@ class ChangeOutcome(enum.IntEnum):
 class ChangeByIds:
     """Change the pending messages with these message ids, at most 1,000.
 
-    topic: only messages that will be delivered there; empty means any topic.  delay_level: the
-    new level for RESCHEDULE, 1 or more; 0 for other actions.  dry_run: only answer what the
-    change would do.
+    topic: only messages that will be delivered there; empty means any topic.  A RESCHEDULE has
+    exactly one of delay_level, deliver_at_ms and deliver_after_ms, which counts from now on; other
+    actions have none, which is 0.  An instant that is past is due at once.  dry_run: only answer
+    what the change would do.
     """
 
     action: ScheduleAction
@@ -164,6 +173,8 @@ class ChangeByIds:
     topic: str = ""
     delay_level: int = 0
     dry_run: bool = False
+    deliver_at_ms: int = 0
+    deliver_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +196,7 @@ class ChangeByFilter:
     """Change the pending messages that match a filter, if they existed at the first call.
 
     cursor: empty for the first call, then the cursor of the answer before.  max_messages: how
-    many one call changes at most, 1 to 10,000; 0 means 5,000.  delay_level, dry_run: as in
+    many one call changes at most, 1 to 10,000; 0 means 5,000.  The other fields are those of
     ChangeByIds.
     """
 
@@ -195,6 +206,8 @@ class ChangeByFilter:
     dry_run: bool = False
     cursor: str = ""
     max_messages: int = 0
+    deliver_at_ms: int = 0
+    deliver_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +216,43 @@ class ChangedPage:
 
     changed: int
     cursor: str = ""
+
+
+class RecallHandle(NamedTuple):
+    """What a client of RocketMQ 5 recalls a timer by: the names of one message of one instant.
+
+    It travels as text, in URL-safe base64 with padding:
+
+        v1 <topic> <broker name> <TIMER_OUT_MS + 1> <message id>
+
+    timer_out_ms: of the record.  message_id: the producer's (UNIQ_KEY).
+    """
+
+    topic: str
+    broker_name: str
+    timer_out_ms: int
+    message_id: str
+
+    def text(self) -> str:
+        """What the client gets; "" if the message has no id, or one that no handle can name."""
+        parts = (_VERSION, self.topic, self.broker_name, f"{self.timer_out_ms + 1}")
+        if not self.message_id or any(" " in part for part in (*parts, self.message_id)):
+            return ""
+        return urlsafe_b64encode(" ".join((*parts, self.message_id)).encode()).decode("ascii")
+
+
+def read_handle(text: str) -> RecallHandle:
+    """The inverse of text().  As for RocketMQ, padding may be missing, and whatever stands behind
+    a further blank does not count.  Raises InvalidValue."""
+    if not _BASE64(text) or ("=" in text and len(text) % 4):
+        raise InvalidValue("recallHandle", text, _HANDLE_RULE)
+    try:
+        parts = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
+    except ValueError:
+        raise InvalidValue("recallHandle", text, _HANDLE_RULE) from None
+    version, topic, broker_name, after_ms, message_id, *_ = [*parts.split(" "), *[""] * 4]
+    if version != _VERSION or not message_id:
+        raise InvalidValue("recallHandle", text, _HANDLE_RULE)
+    if not _WHOLE(after_ms):
+        raise InvalidValue("recallHandle", text, f"{_HANDLE_RULE}: {after_ms!r} in it is no time")
+    return RecallHandle(topic, broker_name, int(after_ms) - 1, message_id)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class LevelStatus:
     """One delay level: its waiting messages, and how late it delivered since the broker started.
 
-    delay: as the table spells it; empty for a level that only older tables had.
+    delay: as the table spells it; empty for a level that only older tables had.  The level -1 with
+    the delay "timers" stands for the messages that wait for an instant of their own.
     next_due_ms: deliver time of its earliest message; 0 if none waits.
     """
 

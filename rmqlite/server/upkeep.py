@@ -115,6 +115,9 @@ class Upkeep:
             if is_due:
                 next_clean = self._loop.time() + clean_s
             self.look_at_disk(clean=is_due)
+            if is_due:
+                await self._carry()
+                self._warn_of_pin()
             if not self._is_persisting:
                 self._trim()
 
@@ -130,7 +133,6 @@ class Upkeep:
         if clean:
             self._clean()
         self._tell_whether_full()
-        self._warn_of_pin()
 
     def _clean(self) -> None:
         try:
@@ -142,6 +144,15 @@ class Upkeep:
         self._clean_outage.succeeded()
         if removed:
             log.info("log files removed count=%d", removed)
+
+    async def _carry(self) -> None:
+        try:
+            carried = await done_in_turns(self._broker.retention.carry())
+        except StoreUnavailable as error:
+            self._clean_outage.failed(error)
+            return
+        if carried:
+            log.info("pending timers carried to the log's end count=%d", carried)
 
     def _trim(self) -> None:
         try:

@@ -8,7 +8,7 @@ complete these again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -212,8 +212,18 @@ class Dispatch:
 class Redo:
     """Dispatches an existing log: the recovery walk."""
 
-    def __init__(self, dispatch: Dispatch, log: CommitLog, kept_before_ms: int) -> None:
-        """kept_before_ms: records stored before this time keep their existing deliver times."""
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        log: CommitLog,
+        kept_before_ms: int,
+        see: Callable[[Record], None] | None = None,
+    ) -> None:
+        """kept_before_ms: records stored before this time keep their existing deliver times.
+
+        see: is called with each record that has been dispatched.
+        """
+        self._see = see
         self._dispatch = dispatch
         self._log = log
         self._kept_before_ms = kept_before_ms
@@ -238,6 +248,8 @@ class Redo:
                     self._dispatch.progress.scheduled(wait_queue, topic_ahead(walked.properties))
                 if head.completes:
                     self._complete(walked)
+                if self._see is not None:
+                    self._see(walked)
             elif is_anonymous(head):
                 self._place = RepairedPlace(
                     head.physical_offset, head.size, head.store_timestamp_ms

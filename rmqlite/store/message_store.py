@@ -336,13 +336,12 @@ class MessageStore:
         """Bytes of the store's disk, and how many of them are free."""
         return self._files.disk_bytes(self._root)
 
-    def expired_segments(self, older_than_ms: int, pinned_from: int) -> int:
+    def expired_segments(self, older_than_ms: int) -> int:
         """The physical offset up to which whole files are older than a wall-clock time.
 
-        pinned_from: physical offset of the oldest undelivered record; its file and all later
-        ones stay.  So do the newest file, and files that a running sync may still open.
+        The newest file does not count, nor do files that a running sync may still open.
         """
-        limit, last = self.min_offset, min(pinned_from, self.persisted_end, self._sync_end)
+        limit, last = self.min_offset, min(self.persisted_end, self._sync_end)
         for start in self._log.segment_starts[:-1]:
             end = start + self._log.segment_bytes
             path = self._log.path_at(start)

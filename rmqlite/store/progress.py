@@ -213,6 +213,8 @@ class ScheduleProgress:
         self.pending: dict[int, Counter[str]] = {}
         """Wait queue -> topic -> number of messages that wait for the topic; "" stands for messages
         without a destination."""
+        self.left_timers: Counter[str] = Counter()
+        """Topic -> number of timers that were completed since the store was opened."""
 
     def of(self, wait_queue: int) -> CompletedOffsets:
         completed = self._queues.get(wait_queue)
@@ -230,6 +232,8 @@ class ScheduleProgress:
     def complete(self, wait_queue: int, start: int, end: int, topics: Mapping[str, int]) -> None:
         """Complete start <= n < end; topics: the number of newly completed ones by destination."""
         self.of(wait_queue).add(start, end)
+        if wait_queue == TIMERS:
+            self.left_timers.update(topics)
         counts = self.pending.setdefault(wait_queue, Counter())
         for topic, count in topics.items():
             left = counts[topic] - count

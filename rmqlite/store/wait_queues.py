@@ -14,6 +14,8 @@ from typing import Final
 
 from rmqlite.levels import LevelHistory
 from rmqlite.message import (
+    RESCHEDULED_FROM,
+    RETRY_TOPIC,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -28,6 +30,7 @@ QueueKey = tuple[str, int]
 """Topic and queue id."""
 TIMERS: Final = -1
 """The id of the timers' wait queue."""
+_EXACT: Final = TIMER_EXACT.encode()
 SLOT_MS: Final = 1_000
 """RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 
@@ -57,12 +60,21 @@ def when_due_ms(
 ) -> int:
     """When a record is due that was stored in this queue at stored_ms; 0 if it does not wait.
 
-    properties: its property string; only a timer's is looked at.
+    properties: its property string.  In a level it is looked at only for a timer that was handed
+    over to RocketMQ 4.9 there (moving/handover.py).
     """
     wait_queue = wait_queue_of(topic, queue_id)
     if wait_queue == TIMERS:
         return timer_due_ms(properties) or stored_ms
+    if wait_queue and _EXACT in properties and _is_from_timers(properties):
+        return timer_due_ms(properties)
     return stored_ms + levels.delay_ms(wait_queue, stored_ms) if wait_queue else 0
+
+
+def _is_from_timers(properties: bytes) -> bool:
+    """Is it the record of a handed over timer, and not of a failure of its message later?"""
+    own = PropertyString(properties)
+    return own.get(RESCHEDULED_FROM) == str(TIMERS).encode() and own.get(RETRY_TOPIC) is None
 
 
 def timer_due_ms(properties: bytes) -> int:

@@ -15,11 +15,12 @@ from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.redrive import JobState, RedriveJob
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.views.group_figures import GroupFigures
+from rmqlite.views.levels import level_text, levels_text, waiting_text
 from rmqlite.views.spans import size_text, span_text
 from rmqlite.visible import printable
 
 LATE_MS: Final = 1_000
-"""A level is late if a message is due for this long and not delivered."""
+"""A level, or the timers, are late if a message is due for this long and not delivered."""
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
@@ -79,9 +80,10 @@ def _disk(status: BrokerStatus) -> list[Trouble]:
         sentence = f"disk full ({used}): sends are refused until there is room again"
         found.append(Trouble(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
+        waiting = waiting_text(status.pinned_by_level)
         sentence = (
-            f"{size_text(status.pinned_bytes)} of expired log files stay for a message of level "
-            f"{status.pinned_by_level}, due {local_text(status.pinned_deliver_at_ms)}, "
+            f"{size_text(status.pinned_bytes)} of expired log files stay for "
+            f"{waiting}, due {local_text(status.pinned_deliver_at_ms)}, "
             f"at physical offset {status.pinned_physical_offset}"
         )
         found.append(Trouble(sentence, WARN, Subject.DISK))
@@ -98,8 +100,8 @@ def _late_levels(status: BrokerStatus) -> list[Trouble]:
         return []
     late.sort(reverse=True)
     late_ms, level = late[0]
-    sentence = f"level {level}{_others(late)} late by {span_text(late_ms)}"
-    return [Trouble(sentence, BAD, Subject.LEVELS, tuple([str(each) for _, each in late]))]
+    sentence = f"{levels_text((level,))}{_others(late)} late by {span_text(late_ms)}"
+    return [Trouble(sentence, BAD, Subject.LEVELS, tuple([level_text(each) for _, each in late]))]
 
 
 def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Trouble]:

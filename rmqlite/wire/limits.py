@@ -45,7 +45,7 @@ _SQL: Final = Limit(size=limits.SQL_BYTES_MAX)
 _CURSOR: Final = Limit(size=limits.CURSOR_BYTES_MAX)
 _JOB_ID: Final = Limit(size=JOB_ID_CHARS_MAX)
 _PROPERTY: Final = Limit(size=limits.PROPERTIES_BYTES_MAX, error=MessageTooLarge)
-_LEVELS: Final = Limit(count=LEVELS_MAX)
+_LEVELS: Final = Limit(count=LEVELS_MAX + 1)
 
 _FIXED: Final[Mapping[str, Limit]] = {
     # sending

@@ -49,6 +49,8 @@ def message_to_pb(message: Message) -> pb.OutgoingMessage:
         delay_level=message.delay_level,
         flag=message.flag,
         message_id=message.message_id,
+        deliver_at_ms=message.deliver_at_ms,
+        deliver_after_ms=message.deliver_after_ms,
     )
     if message.delay is not None:
         sent.delay = str(message.delay)
@@ -59,7 +61,7 @@ def message_to_pb(message: Message) -> pb.OutgoingMessage:
 
 def message_from_pb(message: pb.OutgoingMessage) -> Message:
     properties = message.properties
-    delay = message.delay
+    delay, after_ms = message.delay, message.deliver_after_ms
     return Message(
         message.topic,
         message.body,
@@ -71,6 +73,8 @@ def message_from_pb(message: pb.OutgoingMessage) -> Message:
         message.flag,
         message.message_id,
         message.max_reconsume_times if message.HasField("max_reconsume_times") else None,
+        message.deliver_at_ms or None,
+        f"{after_ms}ms" if after_ms else None,
     )
 
 

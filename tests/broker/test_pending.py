@@ -424,7 +424,7 @@ def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
         (PendingQuery(max_messages=-1), "max_messages"),
         (PendingQuery(max_messages=PAGE_MAX + 1), "max_messages"),
         (PendingQuery(PendingFilter(levels=(1, 0))), "levels"),
-        (PendingQuery(PendingFilter(levels=(-1,))), "levels"),
+        (PendingQuery(PendingFilter(levels=(-2,))), "levels"),
         (PendingQuery(PendingFilter(key="two keys")), "key"),
         (PendingQuery(PendingFilter(reason="x" * 1_025)), "reason"),
         (PendingQuery(PendingFilter(due_from_ms=5, due_until_ms=5)), "due_until_ms"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,49 +14,24 @@ from rmqlite.requests.topics import Queue, TimeQuery
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.log_files import (
+    HOUR_MS,
+    NOW_MS,
+    RETENTION,
+    SEGMENT,
+    age,
+    fill,
+    log_files,
+    starts,
+)
 from tests.support.messages import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.steps import done
-
-HOUR_MS = 3_600_000
-NOW_MS = 1_800_000_000_000
-"""The wall clock of these tests; retention goes by the files' own times."""
-SEGMENT = 1 << 17
-EVERY_HOUR = ";".join([f"{hour:02d}" for hour in range(24)])
-SETTINGS: dict[str, Any] = {
-    "mapped_file_size_commit_log": SEGMENT,
-    "max_message_bytes": 40_000,
-    "delete_when": EVERY_HOUR,
-    # Of a disk that others use too, nothing is to depend here.
-    "clean_forcibly": False,
-}
 
 
 @pytest.fixture
 def broker(make: Make) -> BrokerUnderTest:
     """Files of 128 KiB, kept for 72 hours."""
-    return make(**SETTINGS)
-
-
-def log_files(broker: BrokerUnderTest) -> list[Path]:
-    return sorted((broker.config.store_path / "commitlog").iterdir())
-
-
-def fill(broker: BrokerUnderTest, files: int, body: str = "x") -> None:
-    """Four plain messages to a file, until the log has this many more."""
-    wanted = len(log_files(broker)) + files
-    while len(log_files(broker)) < wanted:
-        broker.send(plain(body * 30_000))
-
-
-def age(broker: BrokerUnderTest, hours: float = 73) -> None:
-    """Every file of the log was last written this long ago."""
-    for path in log_files(broker):
-        then_ns = int((NOW_MS - hours * HOUR_MS) * 1_000_000)
-        os.utime(path, ns=(then_ns, then_ns))
-
-
-def starts(broker: BrokerUnderTest) -> list[int]:
-    return [int(path.name) // SEGMENT for path in log_files(broker)]
+    return make(**RETENTION)
 
 
 def test_old_files_go_and_the_newest_stays(broker: BrokerUnderTest) -> None:
@@ -112,7 +85,7 @@ def test_an_undelivered_message_keeps_its_file(broker: BrokerUnderTest) -> None:
     age(broker)
     assert broker.broker.retention.clean(NOW_MS) == 1
     assert starts(broker) == [1, 2, 3, 4]
-    broker.restart(**SETTINGS)
+    broker.restart(**RETENTION)
     age(broker)
     assert broker.broker.retention.clean(NOW_MS) == 0
     broker.clock.forward(2 * HOUR_MS)
@@ -129,7 +102,7 @@ def test_the_oldest_of_all_levels_counts(broker: BrokerUnderTest) -> None:
     fill(broker, 1)
     broker.send(delayed("middle", 5))
     fill(broker, 1)
-    broker.restart(**SETTINGS, message_delay_level="1s")
+    broker.restart(**RETENTION, message_delay_level="1s")
     broker.clock.forward(60_000)
     assert broker.deliver() == 2
     age(broker)
@@ -194,7 +167,7 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
 def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
     """Meanwhile nobody is given what is gone, and nobody is stuck on it."""
     files = FaultyFiles()
-    broker = make(files=files, **SETTINGS)
+    broker = make(files=files, **RETENTION)
     for _ in range(500):
         broker.send(plain("x" * 900))
     broker.persist()
@@ -223,7 +196,7 @@ def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
 @pytest.mark.parametrize("count", [150, 450, 1_200])
 def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) -> None:
     """Also when queue files went too, and the process died before the next persist."""
-    broker = make(**SETTINGS)
+    broker = make(**RETENTION)
     for number in range(count):
         broker.send(delayed(str(number), 1), plain("x" * 900))
     broker.clock.forward(1_000)
@@ -235,7 +208,7 @@ def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) ->
     assert gone >= 1
     before = done(broker.broker.queue_ranges(TOPIC))
     if how == "clean":
-        broker.restart(**SETTINGS)
+        broker.restart(**RETENTION)
     else:
         broker.crash()
         broker.open()

@@ -7,6 +7,7 @@ import pytest
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, Message
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.records.record import tags_hash
+from rmqlite.store.wait_queues import TIMERS
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
@@ -231,7 +232,8 @@ def test_the_status_counts_what_waits_and_how_late_it_left(under_test: BrokerUnd
     whole = under_test.broker.status(5)
     assert (whole.sent, whole.delivered, whole.parked_polls) == (3, 2, 5)
     assert whole.log_max_offset == under_test.store.end
-    assert len(whole.levels) == 18
+    assert [each.level for each in whole.levels] == [*range(1, 19), TIMERS]
+    assert whole.levels[-1].delay == "timers"
 
 
 def test_lateness_is_never_negative_and_has_its_quantiles(under_test: BrokerUnderTest) -> None:

@@ -334,12 +334,31 @@ def test_the_timeline_goes_as_far_as_there_are_messages(run: Run, broker: FakeBr
     lines = run("schedule", "timeline").stdout.splitlines()
     start, end = [local_text(NOW_MS + days * DAY)[5:16] for days in (2, 7)]
     assert lines[-2].startswith(f"2d - 7d    {start} - {end}  10,000,000  ███")
-    come_due(broker, {1: [(40 * DAY, 1)]})
+    come_due(broker, {1: [(4_000 * DAY, 1)]})
     lines = run("schedule", "timeline").stdout.splitlines()
     assert lines[0] == "1 message waits"
     assert lines[-1].split()[-2:] == ["1", "█" * len(lines[-1].split()[-1])]
     assert len(lines) <= 22
     assert max(len(line) for line in lines) == 80
+
+
+def test_a_timeline_of_years_has_dates_with_years(run: Run, broker: FakeBroker) -> None:
+    """Empty neighbours are joined, so that the next minutes and the last year fit one screen."""
+    near, far = [(15 * SECOND, 5), (70 * SECOND, 4)], [(100 * DAY, 30), (800 * DAY, 20)]
+    come_due(broker, {-1: far, 3: near})
+    lines = run("schedule", "timeline").stdout.splitlines()
+    assert lines[0] == "59 messages wait"
+    assert len(lines) == 22
+    shown = {line.split("  ")[0]: line for line in lines[2:]}
+    days = [local_text(NOW_MS + days * DAY)[:16] for days in (90, 180, 730, 3650)]
+    assert shown["10s - 30s"].split()[6:8] == ["5", "███▏"]
+    assert f"{days[0]} - {days[1]}" in shown["90d - 180d"]
+    assert f"{days[2]} - {days[3]}" in shown["730d - 3650d"]
+    assert shown["now - 10s"].endswith(" 0")
+    assert max(len(line) for line in lines) == 80
+    lines = run("schedule", "timeline", "--level", "timer").stdout.splitlines()
+    assert broker.asked["GetTimeline"][-1].levels == (-1,)
+    assert lines[0].endswith(" wait (timers)")
 
 
 def test_an_empty_schedule_is_a_timeline_of_noughts(run: Run, broker: FakeBroker) -> None:
@@ -381,7 +400,7 @@ def test_as_many_even_buckets_as_are_asked_for(run: Run, broker: FakeBroker) -> 
     lines = run(
         *("schedule", "timeline", "--over", "2h", "--buckets", "4", "--level", "2h", "-l", "1")
     ).stdout.splitlines()
-    assert lines[0] == "3 messages wait at level 1, 18"
+    assert lines[0] == "3 messages wait (levels 1 and 18)"
     assert [line.split("  ")[0] for line in lines[2:]] == [
         *("overdue", "now - 30m", "30m - 1h", "1h - 1h 30m", "1h 30m - 2h", "later")
     ]
@@ -436,13 +455,13 @@ def test_a_terminal_without_block_characters_gets_hashes(broker: FakeBroker) -> 
 
 def test_the_timeline_as_json(run: Run, broker: FakeBroker) -> None:
     """Every bucket there is, with the counts of each level."""
-    come_due(broker, {3: [(-1, 12), (5, 1)], 4: [(5, 2), (99 * DAY, 4)]})
+    come_due(broker, {3: [(-1, 12), (5, 1)], 4: [(5, 2), (9_999 * DAY, 4)]})
     tree = json.loads(run("schedule", "timeline", "--json").stdout)
     assert tree["now_ms"] == NOW_MS
     first, second, *_, last = tree["buckets"]
     assert first == {"from_ms": None, "until_ms": NOW_MS, "pending": 12, "levels": {"3": 12}}
     assert second["levels"] == {"3": 1, "4": 2}
-    assert (last["from_ms"], last["until_ms"], last["pending"]) == (NOW_MS + 30 * DAY, None, 4)
+    assert (last["from_ms"], last["until_ms"], last["pending"]) == (NOW_MS + 3_650 * DAY, None, 4)
 
 
 # ---- status

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqlite.message import StoredMessage
+from rmqlite.message import TIMER_OUT_MS, StoredMessage
 from rmqlite.names import AUTO_CREATE_TOPIC, group_of
 from rmqlite.property_string import PropertyString
 from rmqlite.wire.remoting.bodies.clients import (
@@ -161,8 +161,7 @@ class _Made:
             self.absent.add(asked.ext["topic"])
         if asked.code in SENDS and answer.code == 0 and place is not None:
             at = Place(place.topic, int(answer.ext["queueId"]))
-            properties = asked.ext.get("properties" if asked.code == 10 else "i", "")
-            if "DELAY\x01" not in properties and "TRAN_MSG" not in properties:
+            if not _is_elsewhere(asked, answer):
                 self.first_sent.setdefault(at, int(answer.ext["queueOffset"]))
 
 
@@ -175,6 +174,9 @@ def _look(answer: Command, asked: Command, found: Before, made: _Made) -> None:
     if answer.code == 0 and asked.code in WITH_RECORDS and answer.body:
         for message in records_of(answer.body):
             at = Place(message.topic, message.queue_id)
+            if TIMER_OUT_MS in message.properties:
+                # The scenario itself has sent it before.
+                made.first_sent.setdefault(at, message.queue_offset)
             if message.queue_offset < made.first_sent.get(at, 1 << 62) and _is_plain(at.topic):
                 found.messages.setdefault(at, {})[message.queue_offset] = message
     if place is None:
@@ -191,10 +193,9 @@ def _fill(answer: Command, asked: Command, place: Place, found: Before, made: _M
     if asked.code in SENDS:
         # A queue's first message of the scenario tells how many there were before it.
         at = Place(place.topic, int(answer.ext.get("queueId", "-1")))
-        properties = asked.ext.get("properties" if asked.code == 10 else "i", "")
-        if answer.code or at in made.first_sent or "DELAY\x01" in properties:
+        if answer.code or at in made.first_sent or _is_elsewhere(asked, answer):
             return
-        if "TRAN_MSG" in properties or not _is_plain(place.topic):
+        if not _is_plain(place.topic):
             return
         end, place = int(answer.ext["queueOffset"]), at
     elif asked.code in PULLS and "maxOffset" in answer.ext and place not in made.first_sent:
@@ -291,6 +292,13 @@ def _look_at_question(step: Step, found: Before) -> None:
         found.live.setdefault(step.conn, []).append(("", asker))
 
 
+def _is_elsewhere(asked: Command, answer: Command) -> bool:
+    """Is what was sent not in its topic yet, as a timer, which has a handle?"""
+    properties = asked.ext.get("properties" if asked.code == 10 else "i", "")
+    waits = "DELAY\x01" in properties or "recallHandle" in answer.ext
+    return waits or "TRAN_MSG" in properties
+
+
 def _is_plain(topic: str) -> bool:
     """Not made by the broker itself."""
-    return group_of(topic) is None and not topic.startswith(("RMQ_SYS_", "SCHEDULE_"))
+    return group_of(topic) is None and not topic.upper().startswith(("RMQ_SYS_", "SCHEDULE_"))

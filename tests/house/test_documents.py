@@ -52,12 +52,20 @@ CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",
     "updateTopic",
+    "timerPrecisionMs",
+    "mappedFileSizeTimerLog",
+    "timerRocksDBEnable",
+    "recallMessage",
+    "setDelayTimeMs",
+    "setDelayTimeSec",
+    "setDeliverTimeMs",
     "orderMessageEnable",
     "readStream",
     "writeStream",
     "availableNow",
 }
-"""Names in code spans that look like keys: RocketMQ's fields and commands, Spark's methods."""
+"""Names in code spans that look like keys: RocketMQ's fields, commands and its own keys, and
+Spark's methods."""
 OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 TREES = ("conf/", "examples/", "proto/", "tests/")

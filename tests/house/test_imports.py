@@ -36,7 +36,7 @@ ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
         *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
-        "rmqlite.store.records.record",
+        *("rmqlite.store.records.record", "rmqlite.store.moving.handover"),
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),
@@ -55,7 +55,7 @@ ALONE = {
     "fcntl": {"rmqlite.store.disk.files"},
     "sqlite3": {"rmqlite.store.timers.index"},
     "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock", "rmqlite.levels"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),

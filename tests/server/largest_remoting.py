@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rmqlite import limits
 from rmqlite.message import offset_message_id
+from rmqlite.requests.schedule import RecallHandle
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.limits import GROUPS_MAX, LOCK_QUEUES_MAX, SETTINGS_MAX
@@ -200,6 +201,8 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     43: only(),
     45: only(),
     46: client_check,
+    60: only(),
+    61: only(),
     100: only(namespace="n", key=name, value=lambda at: "v" * at.share(60_000)),
     101: only(namespace="n", key=name),
     102: only(namespace="n", key=name),
@@ -242,4 +245,5 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     328: only(),
     329: only(),
     361: only(**PULL),
+    370: only(topic=TOPIC, recallHandle=RecallHandle(TOPIC, BROKER, 0, KEY).text()),
 }

@@ -20,11 +20,13 @@ from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
+from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import AtOnce, run_with
 from tests.support.scrape import watch_of
 from tests.support.steps import done
+from tests.support.timers import send_timer
 
 SEGMENT = 1 << 17
 HOUR_MS = 3_600_000
@@ -231,6 +233,26 @@ def test_old_files_go_at_the_cleaning_interval(
 
     run(broker, scenario)
     assert lines(caplog, "removed") == ["log files removed count=2"]
+
+
+def test_timers_are_carried_before_their_files_go(
+    broker: BrokerUnderTest,
+    disk: Disk,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody is told that they keep old files: they do not for long."""
+    caplog.set_level(logging.INFO)
+    send_timer(broker, "a", TIMER_DELAY_MS=365 * 24 * HOUR_MS)
+    fill(broker, 2, age_hours=73)
+
+    async def scenario(_: Upkeep) -> None:
+        disk.ratio = 0.8
+        await until(lambda: broker.store.min_offset == 2 * SEGMENT)
+
+    run(broker, scenario)
+    assert lines(caplog, "carried") == ["pending timers carried to the log's end count=1"]
+    assert not lines(caplog, "keeps expired")
+    assert broker.broker.wait_queues[TIMERS].pending == 1
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def scenarios(version: str = ROCKETMQ_4) -> dict[str, list[Row]]:
     return {name: rows for name, rows in _all(version).items() if name != PROBES}
 
 
-def probes() -> list[Row]:
-    return _all(ROCKETMQ_4)[PROBES]
+def probes(version: str = ROCKETMQ_4) -> list[Row]:
+    return _all(version)[PROBES]
 
 
 @cache

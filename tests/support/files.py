@@ -113,6 +113,8 @@ class FaultyFiles(QuickFiles):
         super().__init__()
         self.used = used_ratio
         """The used share of the disk; None: as it really is."""
+        self.free_bytes: int | None = None
+        """The free bytes of the disk; None: as it really is."""
         self.calls: Counter[str] = Counter()
         """How often each operation was called, the failed calls included."""
         self.failed: Counter[str] = Counter()
@@ -188,6 +190,10 @@ class FaultyFiles(QuickFiles):
 
     def used_ratio(self, folder: Path) -> float:
         return super().used_ratio(folder) if self.used is None else self.used
+
+    def disk_bytes(self, folder: Path) -> tuple[int, int]:
+        size, free = super().disk_bytes(folder)
+        return size, free if self.free_bytes is None else self.free_bytes
 
     def _write(self, path: Path, position: int, data: bytes) -> None:
         super().write(path, position, data)

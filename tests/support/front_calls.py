@@ -42,6 +42,7 @@ from rmqlite.requests.schedule import (
     ChangeByIds,
     PendingFilter,
     PendingQuery,
+    RecallHandle,
     ScheduleAction,
     TimelineRequest,
 )
@@ -51,11 +52,15 @@ from rmqlite.server.front.front import Front
 from rmqlite.store.records.drafts import Draft
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request
+from tests.support.clock import START_MS
 from tests.support.redrives import GROUP, bury_many, start
+from tests.support.timers import send_timer
 from tests.support.transactions import GROUP as PRODUCERS
 from tests.support.transactions import send_half
 
 WAITING = "waiting-1"
+TIMER = "timer-1"
+TIMER_MS = START_MS + 86_400_000
 JOB = "nightly"
 LETTER = ImportedLetter(0, 7, "", 0, b"RETRY_TOPIC\x01orders", b"x")
 NEW = "not-there-yet"
@@ -84,6 +89,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("key_values.put", ("space", "key", "value")),
     ("key_values.delete", ("space", "known")),
     ("key_values.set_order", (True,)),
+    ("schedule.recall", ("orders", RecallHandle("orders", "broker-a", TIMER_MS, TIMER).text())),
     ("schedule.change_levels", (LevelsChange("7s 1h"),)),
     ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.CANCEL, (WAITING,)),)),
     ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.FIRE, (WAITING,)),)),
@@ -122,6 +128,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.clean", ()),
     ("figures.traffic", ()),
     ("figures.of_topic", ("orders",)),
+    ("figures.of_timers", ()),
     ("figures.of_group", ("orders", GROUP)),
     ("figures.appends", ()),
     ("figures.refused_sends", ()),
@@ -186,6 +193,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     under_test.send(Message("orders", b"the record at physical offset 0"))
     assert send_half(under_test, "half").physical_offset == HALF_AT
     under_test.send(Message("orders", b"x", delay_level=5, message_id=WAITING))
+    send_timer(under_test, TIMER, TIMER_DELIVER_MS=TIMER_MS)
     bury_many(under_test, 3)
     start(under_test, JOB)
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue("orders", 0): 1}))

@@ -1,7 +1,9 @@
-"""Stores that RocketMQ 4.9.8 wrote.
+"""Stores that RocketMQ wrote.
 
-The archive holds `clean` (shut down), `killed` (copied while running) and `expected.jsonl`:
-every queue entry of `clean` with its record, as RocketMQ decoded it.
+The archive of 4.9.8 holds `clean` (shut down), `killed` (copied while running) and
+`expected.jsonl`: every queue entry of `clean` with its record, as RocketMQ decoded it.  That of
+5.3.2 has timers: `clean`, `killed`, and for each a table of all its timers, with what became of
+each.  Its wheels, of 38 MB of zeros, are left out.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import tarfile
 from pathlib import Path
 from typing import Any, Final
 
-ARCHIVE: Final = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+_GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
+ARCHIVE: Final = _GOLDEN / "rocketmq-4.9.8.tar.xz"
+TIMERS_ARCHIVE: Final = _GOLDEN / "rocketmq-5.3.2-timers.tar.xz"
 GROUP: Final = "order-closer"
 """Whose retries and dead letters it holds."""
 INDEX: Final[dict[str, Any]] = {"max_hash_slots": 1_000, "max_index_entries": 8_000}
@@ -21,11 +25,25 @@ Row = dict[str, Any]
 
 def unpack_golden(folder: Path) -> Path:
     """Unpack the archive into a folder; where `clean`, `killed` and `expected.jsonl` are."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "rocketmq-4.9.8"
+    return _unpack(ARCHIVE, folder)
+
+
+def unpack_timers(folder: Path, which: str) -> tuple[Path, list[Row]]:
+    """Unpack the store `clean` or `killed` with timers; its folder, and its timers."""
+    golden = _unpack(TIMERS_ARCHIVE, folder)
+    name = "expected.jsonl" if which == "clean" else "expected-killed.jsonl"
+    return golden / which, _rows_of(golden / name)
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.xz")
 
 
 def rows(golden: Path) -> list[Row]:
-    lines = (golden / "expected.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return _rows_of(golden / "expected.jsonl")
+
+
+def _rows_of(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

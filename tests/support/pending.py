@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     ChangeByFilter,
@@ -22,6 +21,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.wait_queues import wait_queue_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done
@@ -37,6 +37,11 @@ def named(message_id: str, level: int, **more: Any) -> Message:
         **{"topic": TOPIC, "body": message_id.encode(), "message_id": message_id, **more},
         delay_level=level,
     )
+
+
+def timed(message_id: str, due_ms: int, **more: Any) -> Message:
+    """A message for an instant whose body is its id."""
+    return named(message_id, 0, deliver_at=due_ms, **more)
 
 
 def by_ids(
@@ -103,14 +108,15 @@ def true_counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
     counts = Counter[tuple[int, str]]()
     for topic, queue_id in broker.store.queue_keys():
         queue = broker.store.queue(topic, queue_id)
-        if topic != SCHEDULE_TOPIC or queue is None:
+        wait_queue = wait_queue_of(topic, queue_id)
+        if not wait_queue or queue is None:
             continue
-        completed = broker.store.progress.of(queue_id + 1)
+        completed = broker.store.progress.of(wait_queue)
         for at, entry in enumerate(queue.read(queue.min_offset, 1 << 30), queue.min_offset):
             if completed.next_open(at) == at:
                 message = broker.store.read_message(entry.physical_offset, entry.size)
                 properties = encode_properties(message.properties)
-                counts[queue_id + 1, topic_ahead(PropertyString(properties))] += 1
+                counts[wait_queue, topic_ahead(PropertyString(properties))] += 1
     return dict(counts)
 
 

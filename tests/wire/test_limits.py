@@ -144,7 +144,7 @@ def refusal(rpc: Rpc[Any, Any], request: Any) -> InvalidValue:
             "more than 200",
             "at most 200 in one call",
         ),
-        (rpcs.GET_TIMELINE, b"\x10\x01" * 300, "levels", "more than 64", "at most 64 in one call"),
+        (rpcs.GET_TIMELINE, b"\x10\x01" * 300, "levels", "more than 65", "at most 65 in one call"),
         (
             rpcs.HEARTBEAT,
             pb.HeartbeatRequest(subscriptions=[pb.Subscription(expression="x")] * 257),

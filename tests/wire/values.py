@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN
+from rmqlite.levels import DELAY_MS_MAX
 from rmqlite.message import RESERVED_PROPERTIES, Message
 from rmqlite.requests.messages import SendResult
 
@@ -28,6 +30,10 @@ DELAYS = st.one_of(
     st.fixed_dictionaries({"delay_level": INT32}),
     st.fixed_dictionaries(
         {"delay": st.builds("{}{}".format, st.integers(1, 3_650), st.sampled_from("smhd"))}
+    ),
+    st.fixed_dictionaries({"deliver_at": st.integers(INSTANT_MS_MIN, INSTANT_MS_MAX)}),
+    st.fixed_dictionaries(
+        {"deliver_after": st.builds("{}ms".format, st.integers(1, DELAY_MS_MAX))}
     ),
 )
 MESSAGES = st.builds(

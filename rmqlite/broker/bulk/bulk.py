@@ -9,8 +9,9 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.bulk.jobs import BulkJobs
-from rmqlite.broker.bulk.rows import Levels, QueueOf, Row, Sender, check_call, records_of, rows_of
+from rmqlite.broker.bulk.rows import QueueOf, Row, Sender, Waits, check_call, records_of, rows_of
 from rmqlite.broker.finding.sent_before import SentBefore
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import is_large
@@ -42,6 +43,7 @@ class Bulk:
     ) -> None:
         self.jobs = BulkJobs(config, store)
         self._config = config
+        self._timers = TimerRules.of(config)
         self._store = store
         self._topics = topics
         self._room = room
@@ -58,8 +60,8 @@ class Bulk:
         since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
         while True:
             table = self._store.levels.current
-            levels = Levels(table, request.match, now_ms)
-            rows, refused = rows_of(request, levels, queue_of, self._room)
+            waits = Waits(table, request.match, self._timers, now_ms)
+            rows, refused = rows_of(request, waits, queue_of, self._room)
             made, too_long = records_of(rows, sender)
             if is_large(len(rows)):
                 yield

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from rmqlite.broker.admission import check_sent_properties
+from rmqlite.broker.admission import TimerRules, check_sent_properties
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import check_count, check_messages, record_of
 from rmqlite.config import BrokerConfig
@@ -22,7 +22,16 @@ from rmqlite.limits import (
     MESSAGE_ID_BYTES_MAX,
     PROPERTIES_MAX,
 )
-from rmqlite.message import KEY_END, KEY_SEPARATOR, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
+from rmqlite.message import (
+    KEY_END,
+    KEY_SEPARATOR,
+    KEYS,
+    PAIR_END,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    Message,
+)
 from rmqlite.requests.bulk import (
     COLUMNS,
     BulkMatch,
@@ -37,14 +46,23 @@ from rmqlite.store.records.record import NewRecord
 _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
 _KEYS: Final = f"{KEYS}{KEY_END}"
+_DELIVER_MS: Final = f"{PAIR_END}{TIMER_DELIVER_MS}{KEY_END}"
+T = TypeVar("T")
 When = tuple[int, str, int]
 """Delay level, delay, instant: at most one of them is set."""
 QueueOf = Callable[[str], int]
 """The queue id for a topic.  Raises the error that refuses every message to it."""
 
 
+class Wait(NamedTuple):
+    """For what a message waits: a level of the table, or an instant; 0 and 0 for nothing."""
+
+    level: int
+    due_ms: int = 0
+
+
 class Row(NamedTuple):
-    """A message that may be stored; level 0 is now."""
+    """A message that may be stored."""
 
     position: int
     body: bytes
@@ -53,7 +71,7 @@ class Row(NamedTuple):
     tags: str
     keys: str
     properties: str
-    level: int
+    wait: Wait
     queue_id: int
 
 
@@ -95,7 +113,7 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
 
 
 def rows_of(
-    request: BulkRequest, levels: Levels, queue_of: QueueOf, room: Room
+    request: BulkRequest, waits: Waits, queue_of: QueueOf, room: Room
 ) -> tuple[list[Row], dict[int, Refusal]]:
     """The messages that may be stored, and the refusals of the others by position.
 
@@ -106,30 +124,30 @@ def rows_of(
     columns = [_spread(request, name, count) for name in COLUMNS]
     is_plain = _is_plain(request)
     queues: dict[str, int | RmqliteError] = {}
-    found: dict[When, int | RmqliteError] = {}
+    found: dict[When, Wait | RmqliteError] = {}
     rows: list[Row] = []
     refused: dict[int, Refusal] = {}
     for position, row in enumerate(zip(*columns, strict=True)):
         body, message_id, topic, tags, keys, properties, *when_columns = row
         when = tuple(when_columns)
-        level = found.get(when)
-        if level is None:
-            level = found[when] = _tried(levels.level_for, when)
+        wait = found.get(when)
+        if wait is None:
+            wait = found[when] = _tried(waits.wait_for, when)
         queue_id = queues.get(topic)
         if queue_id is None:
             queue_id = queues[topic] = _tried(queue_of, topic)
         if isinstance(queue_id, RmqliteError):
             refused[position] = Refusal.of(message_id, queue_id)
             continue
-        if isinstance(level, RmqliteError):
-            refused[position] = Refusal.of(message_id, level)
+        if isinstance(wait, RmqliteError):
+            refused[position] = Refusal.of(message_id, wait)
             continue
         if properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
             error = _tried(_check_row, row, room)
             if isinstance(error, RmqliteError):
                 refused[position] = Refusal.of(message_id, error)
                 continue
-        rows.append(Row(position, body, message_id, topic, tags, keys, properties, level, queue_id))
+        rows.append(Row(position, body, message_id, topic, tags, keys, properties, wait, queue_id))
     return rows, refused
 
 
@@ -145,10 +163,12 @@ def records_of(
     records: dict[int, NewRecord] = {}
     refused: dict[int, Refusal] = {}
     for row in rows:
-        position, body, message_id, topic, tags, keys, properties, level, queue_id = row
+        position, body, message_id, topic, tags, keys, properties, wait, queue_id = row
         text = f"{_UNIQ_KEY}{message_id}"
         if tags:
             text += f"{_TAGS}{tags}"
+        if wait.due_ms:
+            text += f"{_DELIVER_MS}{wait.due_ms}"
         if keys:
             text = f"{_KEYS}{keys}{PAIR_END}{text}"
         if properties:
@@ -156,17 +176,20 @@ def records_of(
         draft = Draft(topic, queue_id, text.encode(), body, born_at_ms, born_host)
         try:
             check_sent_properties(draft.properties)
-            records[position] = record_of(draft, level, cluster=cluster, store_host=store_host)
+            records[position] = record_of(draft, *wait, cluster=cluster, store_host=store_host)
         except MessageTooLarge as error:
             refused[position] = Refusal.of(message_id, error)
     return records, refused
 
 
-class Levels:
-    """Finds the level for a wanted delay, by one table and at one moment."""
+class Waits:
+    """Finds the wait that is asked for, by one table and at one moment."""
 
-    def __init__(self, table: LevelTable, match: BulkMatch, now_ms: int) -> None:
+    def __init__(
+        self, table: LevelTable, match: BulkMatch, timers: TimerRules, now_ms: int
+    ) -> None:
         self._table = table
+        self._timers = timers
         self._match = match
         self._now_ms = now_ms
         first: dict[int, int] = {}
@@ -175,8 +198,8 @@ class Levels:
         self._delays_ms = sorted(first)
         self._levels = [first[delay_ms] for delay_ms in self._delays_ms]
 
-    def level_for(self, when: When) -> int:
-        """The level, 0 for now.  Raises InvalidValue, DelayUnknown."""
+    def wait_for(self, when: When) -> Wait:
+        """Raises InvalidValue, DelayUnknown."""
         level, delay, deliver_at_ms = when
         if (level != 0) + (delay != "") + (deliver_at_ms != 0) > 1:
             rule = "one of delay_level, delay and deliver_at for a message, or none"
@@ -185,25 +208,21 @@ class Levels:
             if not 1 <= level <= self._table.max_level:
                 rule = f"a level of the table in force, 1 to {self._table.max_level}; 0 is now"
                 raise InvalidValue("delay_level", level, rule)
-            return level
+            return Wait(level)
         if delay:
-            if self._match is BulkMatch.EXACT:
-                return self._table.level_lasting(delay)
-            return self._next_longer("delay", delay, parse_delay(delay))
+            exact = self._match is BulkMatch.EXACT
+            return Wait(self._table.level_lasting(delay) if exact else self._next_longer(delay))
         left_ms = deliver_at_ms - self._now_ms
         if left_ms <= 0:
-            return 0
-        if self._match is BulkMatch.EXACT:
-            rule = "no level ends exactly at an instant; match=longer takes the next longer level"
-            raise InvalidValue("deliver_at", deliver_at_ms, rule)
-        return self._next_longer("deliver_at", deliver_at_ms, left_ms)
+            return Wait(0)
+        self._timers.check("deliver_at", deliver_at_ms, left_ms)
+        return Wait(0, deliver_at_ms)
 
-    def _next_longer(self, field: str, value: object, wanted_ms: int) -> int:
-        at = bisect_left(self._delays_ms, wanted_ms)
+    def _next_longer(self, delay: str) -> int:
+        at = bisect_left(self._delays_ms, parse_delay(delay))
         if at == len(self._delays_ms):
             longest = self._table.name(self._levels[-1])
-            from_now = "" if field == "delay" else " from now"
-            raise InvalidValue(field, value, f"at most {longest}{from_now}: the longest level")
+            raise InvalidValue("delay", delay, f"at most {longest}: the longest level")
         return self._levels[at]
 
 
@@ -238,7 +257,7 @@ def _spread(request: BulkRequest, name: str, count: int) -> Iterator[Any] | Sequ
     return repeat(column[0] if column else nothing, count)
 
 
-def _tried(decide: Callable[..., int], *arguments: object) -> int | RmqliteError:
+def _tried(decide: Callable[..., T], *arguments: object) -> T | RmqliteError:
     """The result of a rule, or its error.  Raises Unavailable, which is no refusal."""
     try:
         return decide(*arguments)

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock, local_text
+from rmqlite.names import TIMER_TOPIC
 from rmqlite.requests.figures import Rate, Rates, Totals
 from rmqlite.requests.figures import Traffic as TrafficNow
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.wait_queues import TIMERS
 
 SAMPLE_S: Final = 10
 _STEP_QUEUES: Final = 5_000
@@ -25,6 +27,8 @@ _EACH: Final = (1, 60, 360)
 _KEPT: Final = (7, 7, 25)
 _WINDOWS: Final = (1, 6, 60)
 """Ten seconds, a minute and ten minutes, in samples."""
+_COMPLETED_TIMERS: Final = "completed timers"
+"""Counted beside the topics, none of which may have this name."""
 _DAY_CHARS: Final = len("2026-11-22")
 
 
@@ -59,6 +63,8 @@ class Traffic:
             queue = self._store.queue(topic, queue_id)
             if queue is not None and queue.max_offset:
                 stored[topic] = stored.get(topic, 0) + queue.max_offset
+        completed = self._store.progress.of(TIMERS)
+        stored[_COMPLETED_TIMERS] = completed.below + completed.count_above
         now_ms = self._clock.now_ms()
         sample = _Sample(now_ms, stored, self._counts.taken.copy())
         for window, each in zip(self._windows, _EACH, strict=True):
@@ -75,6 +81,11 @@ class Traffic:
     def of_topic(self, topic: str) -> Rates:
         """Records stored under a topic."""
         return Rates(*[_stored(window, topic) for window in self._windows])
+
+    def of_timers(self) -> tuple[Rate, Rate]:
+        """Timers that were stored, and timers that were completed, in the last minute."""
+        minute = self._windows[0]
+        return _stored(minute, TIMER_TOPIC), _stored(minute, _COMPLETED_TIMERS)
 
     def of_group(self, topic: str, group: str) -> Rates:
         """Messages of a topic that pulls of a group returned."""

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.finding.outcome import how_it_ended
+from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
 from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
@@ -24,6 +28,9 @@ from rmqlite.message import (
     REAL_QID,
     REAL_TOPIC,
     RESCHEDULED_FROM,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TIMER_PROPERTIES,
     UNIQ_KEY,
     WAIT,
 )
@@ -38,6 +45,7 @@ from rmqlite.requests.schedule import (
     ChangedId,
     ChangedPage,
     ChangeOutcome,
+    RecallHandle,
     ScheduleAction,
 )
 from rmqlite.store.message_store import MessageStore
@@ -45,7 +53,7 @@ from rmqlite.store.records.completion import Completion, topic_ahead
 from rmqlite.store.records.drafts import derived
 from rmqlite.store.records.record import Head, NewRecord
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import queue_of
+from rmqlite.store.wait_queues import TIMERS
 
 SLICE_MAX: Final = 100
 """The most messages changed in one step; then other calls may run."""
@@ -61,7 +69,11 @@ _OUTCOMES: Final = {
     Completion.UNDELIVERABLE: ChangeOutcome.UNDELIVERABLE,
     # The record that replaced it would be newer, but the store does not have it any more.
     Completion.RESCHEDULED: ChangeOutcome.NOT_FOUND,
+    Completion.CARRIED: ChangeOutcome.NOT_FOUND,
 }
+_NEW_TIMES: Final = ("delay_level", "deliver_at_ms", "deliver_after_ms")
+_SAID_OF_THE_WAIT: Final = frozenset({DELAY}) | TIMER_PROPERTIES
+"""The properties that say for what a message waits; a reschedule writes its own."""
 _KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """The properties of the message that its cancellation record has, too."""
 
@@ -71,7 +83,9 @@ class Changes:
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: MessageStore,
+        clock: Clock,
         schedule: Schedule,
         topics: TopicTable,
         pending: Pending,
@@ -80,6 +94,8 @@ class Changes:
         self._schedule = schedule
         self._topics = topics
         self._pending = pending
+        self._timers = TimerRules.of(config)
+        self._clock = clock
         self.counts = dict.fromkeys(ScheduleAction, 0)
         """The number of messages changed since the start, by action."""
 
@@ -89,7 +105,7 @@ class Changes:
         Raises InvalidValue before any change.  Raises StoreUnavailable, MessageNotFound,
         MessageTooLarge; then the changes of earlier steps stay.
         """
-        self._check_action(request.action, request.delay_level)
+        self._check_new_time(request)
         if not 1 <= len(request.message_ids) <= IDS_MAX:
             rule = f"1 to {IDS_MAX} in one call"
             raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
@@ -106,7 +122,7 @@ class Changes:
 
     def by_filter(self, request: ChangeByFilter) -> Steps[ChangedPage]:
         """Change the next messages that fit.  Raises as by_ids()."""
-        self._check_action(request.action, request.delay_level)
+        self._check_new_time(request)
         limit = request.max_messages or CHANGES_DEFAULT
         if not 1 <= limit <= CHANGES_MAX:
             rule = f"0 for the default, {CHANGES_DEFAULT}, or 1 to {CHANGES_MAX}"
@@ -125,19 +141,50 @@ class Changes:
             yield
         return ChangedPage(changed, cursor)
 
+    def recall(self, handle: RecallHandle) -> Steps[ChangedId]:
+        """Cancel the timer that a handle names; a message that was moved is another one.
+
+        Raises StoreUnavailable, MessageTooLarge.
+        """
+        request = ChangeByIds(ScheduleAction.CANCEL, (handle.message_id,), handle.topic)
+        return self._by_id(handle.message_id, request, handle.timer_out_ms)
+
     # ---- inside
 
-    def _check_action(self, action: ScheduleAction, delay_level: int) -> None:
-        most = self._store.levels.current.max_level
-        if action is ScheduleAction.RESCHEDULE:
-            if not 1 <= delay_level <= most:
-                rule = f"a level of the table in force, 1 to {most}"
-                raise InvalidValue("delay_level", delay_level, rule)
-        elif delay_level:
-            raise InvalidValue("delay_level", delay_level, f"{action.name} takes no level")
+    def _check_new_time(self, request: ChangeByIds | ChangeByFilter) -> None:
+        action, most = request.action, self._store.levels.current.max_level
+        given = {name: value for name in _NEW_TIMES if (value := getattr(request, name))}
+        if action is not ScheduleAction.RESCHEDULE:
+            for name, value in given.items():
+                raise InvalidValue(name, value, f"{action.name} takes no new time")
+            return
+        name, *others = given or ("delay_level",)
+        value = getattr(request, name)
+        if others:
+            raise InvalidValue(name, value, f"give {name} or {others[0]}, not both")
+        if name == "delay_level" and not 1 <= value <= most:
+            raise InvalidValue(name, value, f"a level of the table in force, 1 to {most}")
+        if value < 0:
+            raise InvalidValue(name, value, "more than 0")
+        self._due_ms(request)
 
-    def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
-        waiting, newest = yield from self._pending.with_id(message_id, request.topic)
+    def _due_ms(self, request: ChangeByIds | ChangeByFilter) -> int:
+        """A reschedule's instant, now if that has passed; 0 for a level.  Raises InvalidValue."""
+        now_ms = self._clock.now_ms()
+        at_ms, after_ms = request.deliver_at_ms, request.deliver_after_ms
+        if after_ms:
+            self._timers.check("deliver_after_ms", after_ms, after_ms)
+            return now_ms + after_ms
+        if at_ms:
+            self._timers.check("deliver_at_ms", at_ms, at_ms - now_ms)
+            # A message that is due at once is not late.
+            return max(at_ms, now_ms)
+        return 0
+
+    def _by_id(
+        self, message_id: str, request: ChangeByIds, timer_out_ms: int | None = None
+    ) -> Steps[ChangedId]:
+        waiting, newest = yield from self._pending.with_id(message_id, request.topic, timer_out_ms)
         if waiting:
             count = due_ms = 0
             for begin in range(0, len(waiting), SLICE_MAX):
@@ -188,6 +235,7 @@ class Changes:
     def _with_bodies(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
     ) -> list[NewRecord]:
+        due_ms = self._due_ms(request)
         entries = [each.place.entry for each in found]
         records = []
         for each, walked in zip(
@@ -195,20 +243,24 @@ class Changes:
         ):
             if walked is None:
                 raise MessageNotFound(each.place.entry.physical_offset)
+            own = walked.properties
             if request.action is ScheduleAction.FIRE:
-                topic, queue_id = each.topic, each.queue_id
-                added = {FIRED: str(each.place.due_ms)}
+                key = (each.topic, each.queue_id)
+                properties = own.edited({FIRED: str(each.place.due_ms)})
             else:
-                topic, queue_id = queue_of(request.delay_level)
-                added = {
-                    DELAY: str(request.delay_level),
-                    RESCHEDULED_FROM: str(each.place.wait_queue),
-                }
+                added = {RESCHEDULED_FROM: str(each.place.wait_queue)}
+                if due_ms:
+                    added[TIMER_DELIVER_MS] = str(due_ms)
+                key, properties = hidden(
+                    own.edited(added, _SAID_OF_THE_WAIT).encoded,
+                    each.topic,
+                    each.queue_id,
+                    level=request.delay_level,
+                    due_ms=due_ms,
+                )
             size_max = self._schedule.room.for_properties(each.head, each.topic)
-            properties = _with(walked, added, size_max)
-            records.append(
-                derived(walked, topic, queue_id, properties=properties, completes=walked.end)
-            )
+            properties = _fitting(properties, walked, size_max)
+            records.append(derived(walked, *key, properties=properties, completes=walked.end))
         return records
 
 
@@ -217,7 +269,11 @@ def _cancellation(found: Found) -> NewRecord:
     scheduled = Record(found.head, b"")
     own = scheduled.properties
     kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
-    properties = PropertyString(b"").edited({**kept, DELAY: str(found.place.wait_queue)})
+    if found.place.wait_queue == TIMERS:
+        kept[TIMER_OUT_MS] = own.get(TIMER_OUT_MS) or str(found.place.due_ms).encode()
+    else:
+        kept[DELAY] = str(found.place.wait_queue).encode()
+    properties = PropertyString(b"").edited(kept)
     return derived(
         scheduled,
         CANCELLED_TOPIC,
@@ -228,9 +284,8 @@ def _cancellation(found: Found) -> NewRecord:
     )
 
 
-def _with(waiting: Record, added: dict[str, str], size_max: int) -> PropertyString:
-    """A record's property string with some pairs set.  Raises MessageTooLarge."""
-    properties = waiting.properties.edited(added)
+def _fitting(properties: PropertyString, waiting: Record, size_max: int) -> PropertyString:
+    """The property string of a changed record, not longer than this.  Raises MessageTooLarge."""
     for spared in (CLUSTER, WAIT):
         if len(properties.encoded) > size_max:
             # The broker itself added this property; neither delivery nor a consumer needs it.
@@ -238,7 +293,7 @@ def _with(waiting: Record, added: dict[str, str], size_max: int) -> PropertyStri
     if len(properties.encoded) > size_max:
         rule = (
             f"at most {size_max} bytes; the properties of the message at physical offset"
-            f" {waiting.head.physical_offset} leave no room for {', '.join(added)}"
+            f" {waiting.head.physical_offset} leave no room for the change"
         )
         raise MessageTooLarge("properties", len(properties.encoded), rule)
     return properties

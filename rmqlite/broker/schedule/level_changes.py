@@ -20,6 +20,7 @@ from rmqlite.requests.levels import (
     LevelsInForce,
 )
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.wait_queues import TIMERS
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class LevelChanges:
         before = self._store.levels.current
         # 60s in place of 1m is no change: the spelling of the table in force stays.
         after = before if table.delays_ms == before.delays_ms else table
-        waiting = {status.level: status for status in self._wait_queues.status()}
+        waiting = {s.level: s for s in self._wait_queues.status() if s.level != TIMERS}
         rows = []
         for level in sorted({*waiting, *range(1, max(before.max_level, after.max_level) + 1)}):
             status = waiting.get(level)

@@ -8,7 +8,7 @@ index finds messages with a key or an id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from heapq import merge
 from itertools import chain, islice
 from typing import Final, NamedTuple
@@ -24,11 +24,12 @@ from rmqlite.limits import check_length
 from rmqlite.message import (
     KEYS,
     TAGS,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     decode_properties,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_retry
+from rmqlite.names import TOPIC_BYTES_MAX, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
@@ -44,7 +45,7 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import Head, destination
-from rmqlite.store.wait_queues import TIMERS, wait_queue_of
+from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.store.waits import wait_of
 
 SMALL_AT_ONCE: Final = 100
@@ -56,6 +57,7 @@ CANDIDATES_MAX: Final = 250
 """The most records with one hash that a slice reads, in 8 ms; other keys may have that hash."""
 ID_RECORDS_MAX: Final = 1_000
 """The most scheduled records with one message id that a call reads."""
+"""The smallest id: among messages of one due time its messages come first."""
 
 
 class Found(NamedTuple):
@@ -161,19 +163,22 @@ class Pending:
             lines.append(LevelTimeline(known.id, sums))
         return tuple(lines)
 
-    def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
+    def with_id(
+        self, message_id: str, topic: str, timer_out_ms: int | None = None
+    ) -> Steps[tuple[list[Found], Head | None]]:
         """The waiting messages with this id, and the newest scheduled record with it, in steps.
 
         The newest record may wait or not.  topic: the destination; empty means any.
+        timer_out_ms: only timers with this TIMER_OUT_MS.
         """
         waiting: list[Found] = []
         newest: Head | None = None
         wanted = PendingFilter(topic=topic, ids=(message_id,))
-        heads = islice(outlines(self._store, SCHEDULE_TOPIC, message_id), ID_RECORDS_MAX)
+        heads = islice(self._scheduled((message_id,)), ID_RECORDS_MAX)
         for number, head in enumerate(heads, 1):
             if number % CANDIDATES_MAX == 0:
                 yield
-            if not _fits(head, wanted):
+            if not _fits(head, wanted) or not _is_out_at(head, timer_out_ms):
                 continue
             newest = newest or head
             place = self._place_of(head)
@@ -217,7 +222,7 @@ class Pending:
         """A slice of the messages that the key index finds before log_end."""
         keys = wanted.ids or (wanted.key,)
         named = named_offsets(self._store, wanted.ids)
-        candidates = outlines(self._store, SCHEDULE_TOPIC, *keys, named=named, below=at.log_end)
+        candidates = self._scheduled(keys, named, at.log_end)
         heads = list(islice(candidates, CANDIDATES_MAX))
         # Each once: RocketMQ's key index may name a record twice.
         found = sorted(set(self._found_behind(at, heads, wanted)))
@@ -227,6 +232,14 @@ class Pending:
         if len(heads) < CANDIDATES_MAX:
             return found, ""
         return found, Cursor.read("", heads[-1].physical_offset).text()
+
+    def _scheduled(
+        self, keys: Sequence[str], named: Set[int] = frozenset(), below: int | None = None
+    ) -> Iterator[Head]:
+        """The records of all wait queues that outlines() finds, the newest first."""
+        store = self._store
+        found = [outlines(store, topic, *keys, named=named, below=below) for topic in WAIT_TOPICS]
+        return merge(*found, key=lambda head: head.physical_offset, reverse=True)
 
     def _found_behind(
         self, at: Cursor, heads: Sequence[Head], wanted: PendingFilter
@@ -250,8 +263,8 @@ class Pending:
 def check_filter(wanted: PendingFilter) -> None:
     """Raises InvalidValue for a filter that no message can fit."""
     for level in wanted.levels:
-        if level < 1:
-            raise InvalidValue("levels", level, "1 or more")
+        if level < 1 and level != TIMERS:
+            raise InvalidValue("levels", level, f"1 or more, or {TIMERS} for the timers")
     check_wanted(
         topic=wanted.topic,
         tag=wanted.tag,
@@ -292,6 +305,18 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
         reason=wanted.reason,
         failure_kind=wanted.failure_kind,
     )
+
+
+def _newest_first(head: Head) -> int:
+    return -head.physical_offset
+
+
+def _is_out_at(head: Head, timer_out_ms: int | None) -> bool:
+    """Is it a timer with this TIMER_OUT_MS?  Any record fits None."""
+    if timer_out_ms is None:
+        return True
+    is_timer = wait_queue_of(head.topic, head.queue_id) == TIMERS
+    return is_timer and PropertyString(head.properties).number(TIMER_OUT_MS) == timer_out_ms
 
 
 def _target(head: Head) -> tuple[str, int]:

@@ -84,6 +84,8 @@ class Schedule:
         self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
         """The number of due messages delivered since the start."""
+        self.timers_delivered: Counter[str] = Counter()
+        """Those of the timers, by topic."""
         self.undeliverable = 0
         self.appends = Durations()
 
@@ -135,6 +137,8 @@ class Schedule:
         self._store.progress.complete(known.id, first, end, topics)
         known.advance(zip(due_ms, range(first, end), strict=True))
         self._count_late(known, Counter(due_ms), self._store.newest_timestamp_ms)
+        if known.id == TIMERS:
+            self.timers_delivered.update(topics)
         return len(due_ms)
 
     def why_not(self, head: Head) -> str:
@@ -231,9 +235,11 @@ class Schedule:
 
     def _count(self, known: WaitQueue, ready: Sequence[Ready], written_ms: int) -> None:
         late = Counter[int]()
-        for place, _, _, reason in ready:
+        for place, topic, _, reason in ready:
             if not reason:
                 late[place.due_ms] += 1
+                if known.id == TIMERS:
+                    self.timers_delivered[topic] += 1
                 continue
             self.undeliverable += 1
             log.error(

@@ -27,7 +27,7 @@ from rmqlite.broker.sends.draft_records import (
     check_work,
     work_of,
 )
-from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_offsets
+from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_places
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
@@ -36,7 +36,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import check_sendable, group_of, is_retry
+from rmqlite.names import TIMER_TOPIC, check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
@@ -55,11 +55,13 @@ class Stored(NamedTuple):
     """Where the messages of a call are.
 
     queue_id: of the queue that they go to, also if they wait for now.  queue_offset: of the first.
+    timer_out_ms: for when the message waits, if it is the only one, and a timer; else 0.
     """
 
     queue_id: int
     queue_offset: int
     physical_offsets: Sequence[int]
+    timer_out_ms: int = 0
 
 
 NumberedCall = tuple[int, DraftCall]
@@ -292,11 +294,13 @@ class DraftSends:
         """Append all of a part but its singles."""
         if part.records:
             try:
-                written = iter(self._log.append(part.records))
+                written = zip(part.records, self._log.append(part.records), strict=True)
                 for number, queue_id, count in part.calls:
                     mine = list(islice(written, count))
-                    offsets = [at.physical_offset for at in mine]
-                    outcomes[number] = Stored(queue_id, mine[0].queue_offset, offsets)
+                    first, place = mine[0]
+                    out_ms = place.due_ms if count == 1 and first.topic == TIMER_TOPIC else 0
+                    offsets = [at.physical_offset for _, at in mine]
+                    outcomes[number] = Stored(queue_id, place.queue_offset, offsets, out_ms)
                 self._counts.sent += len(part.records)
             except RmqliteError as error:
                 _refuse([number for number, _, _ in part.calls], error, outcomes)
@@ -325,9 +329,10 @@ class DraftSends:
             return
         try:
             self._log.append_packed([packed])
-            rows = zip(numbers, drafts, queue_offsets(packed), packed.physical_offsets, strict=True)
-            for number, draft, queue_offset, physical_offset in rows:
-                outcomes[number] = Stored(draft.queue_id, queue_offset, (physical_offset,))
+            rows = zip(numbers, drafts, queue_places(packed), packed.physical_offsets, strict=True)
+            for number, draft, (queue_offset, out_ms), physical_offset in rows:
+                offsets = (physical_offset,)
+                outcomes[number] = Stored(draft.queue_id, queue_offset, offsets, out_ms)
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)

@@ -131,14 +131,15 @@ class PackedDrafts:
         return bytes([queue(*queue_of(level)) is not None for level in range(1, count + 1)])
 
 
-def queue_offsets(packed: Packed) -> list[int]:
-    """Of each record, once they are appended."""
+def queue_places(packed: Packed) -> list[tuple[int, int]]:
+    """Of each record, once they are appended: its queue offset, and the instant of a timer or 0."""
     following = [queue_offset for queue_offset, _ in packed.places]
-    offsets: list[int] = []
-    for _, number, _ in ROW.iter_unpack(packed.rows):
-        offsets.append(following[number])
+    waits = [topic == TIMER_TOPIC for topic, _ in packed.queues]
+    places: list[tuple[int, int]] = []
+    for _, number, code in ROW.iter_unpack(packed.rows):
+        places.append((following[number], code if waits[number] else 0))
         following[number] += 1
-    return offsets
+    return places
 
 
 def _waiting(drafts: Sequence[Draft], levels: bytes) -> dict[QueueKey, Counter[str]]:

@@ -157,7 +157,7 @@ class TimerKeys:
         return merge(self._rows(key), *[keys for part in parts for keys in part.behind(key)])
 
     def counts(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
-        """How many messages are due before, between and after the bounds, in steps."""
+        """How many messages are due before the first bound and between each two, in steps."""
         sums = [0] * (len(bounds_ms) + 1)
         behind = self._frontier - 1
         parts = (self._new.writing, self._new.fresh)
@@ -170,7 +170,7 @@ class TimerKeys:
                     if step < 0 or self._is_open(key):
                         sums[bisect_right(bounds_ms, due_of(key))] += step
                 yield
-        for at, until_ms in enumerate((*bounds_ms, due_of(END))):
+        for at, until_ms in enumerate(bounds_ms):
             last: int | None = behind
             while last is not None:
                 behind = last
@@ -178,7 +178,7 @@ class TimerKeys:
                 sums[at] += count
                 yield
             behind = max(behind, key_of(until_ms, 0) - 1)
-        return tuple(sums)
+        return tuple(sums[:-1])
 
     def _is_open(self, key: int) -> bool:
         return self._completed.is_open(key & OFFSETS)
@@ -257,6 +257,16 @@ class TimerKeys:
     def rebuilding(self) -> tuple[int, int] | None:
         """How many old entries are read, and of how many; None if all are."""
         return self._new.old
+
+    @property
+    def unread_from(self) -> int:
+        """While rebuilding: the first queue offset that is not read."""
+        return self._new.unread_from
+
+    @property
+    def unwritten(self) -> int:
+        """How many timers are only in memory."""
+        return self._new.unwritten
 
     def catch_up(self) -> bool:
         """A step of the work that a start has left; False if there is none now.

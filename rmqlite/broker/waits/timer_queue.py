@@ -83,7 +83,9 @@ class TimerQueue(WaitQueue):
         return [self._places(self.keys.behind(behind))]
 
     def timeline(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
-        return self.keys.counts(bounds_ms)
+        counts = yield from self.keys.counts(bounds_ms)
+        # Without a walk over all that are due later.
+        return *counts, max(0, self.pending - sum(counts))
 
     def _places(self, keys: Iterator[int]) -> Iterator[PendingPlace]:
         """The places of keys that are open; neighbours in the queue are read at once."""

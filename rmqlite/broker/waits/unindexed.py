@@ -134,9 +134,19 @@ class Unindexed:
         begin, end, noted = self._old.begin, self._old.end, self._old.noted
         return None if noted == end else (noted - begin, end - begin)
 
+    @property
+    def unread_from(self) -> int:
+        """The first old entry that is not noted."""
+        return self._old.noted
+
+    @property
+    def unwritten(self) -> int:
+        """How many entries are only in memory."""
+        return self._noted + self._noted_writing
+
     def check_room(self) -> None:
         """Raises Overloaded while too many entries are only in memory."""
-        if self._noted + self._noted_writing > UNINDEXED_MAX:
+        if self.unwritten > UNINDEXED_MAX:
             raise Overloaded("unindexedTimers", UNINDEXED_MAX)
 
     # ---- writing

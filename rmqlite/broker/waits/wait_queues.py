@@ -67,12 +67,15 @@ class WaitQueues:
         if self.timers is not None:
             self.timers.keys.check_room()
 
-    def oldest_pending(self) -> tuple[int, Entry] | None:
-        """Wait queue and entry of the pending scheduled record that lies first in the log."""
+    def oldest_pending(self, *, but: int = 0) -> tuple[int, Entry] | None:
+        """Wait queue and entry of the pending scheduled record that lies first in the log.
+
+        but: a wait queue that does not count.
+        """
         pending = []
         for number, known in self._queues.items():
             entry = known.queue.entry(known.completed.below)
-            if entry is not None:
+            if entry is not None and number != but:
                 pending.append((number, entry))
         return min(pending, key=lambda each: each[1].physical_offset, default=None)
 
@@ -82,10 +85,14 @@ class WaitQueues:
         return known.lateness if known else Lateness()
 
     def status(self) -> list[LevelStatus]:
-        """The status of every level that has or had messages or is in the current table."""
+        """The status of every level that has or had messages or is in the table, and of the timers.
+
+        The timers come last.
+        """
         table = self._store.levels.current
-        levels = sorted({*self._queues, *range(1, table.max_level + 1)})
-        return [self._status(level, table.own_name(level)) for level in levels]
+        levels = sorted({*self._queues, *range(1, table.max_level + 1)} - {TIMERS})
+        rows = [self._status(level, table.own_name(level)) for level in levels]
+        return [*rows, self._status(TIMERS, "timers")]
 
     def _status(self, level: int, delay: str) -> LevelStatus:
         known = self._queues.get(level)

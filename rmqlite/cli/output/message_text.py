@@ -12,6 +12,7 @@ from rmqlite.compression import readable_message
 from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
 from rmqlite.property_string import PropertyString
 from rmqlite.store.records.completion import is_completing
+from rmqlite.views.levels import level_name
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
@@ -48,7 +49,8 @@ def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") ->
         state = waiting.state
     fields = [("state", state)] if state else []
     if waiting is not None:
-        fields.append(("due", f"{time_text(waiting.deliver_at_ms)}, level {waiting.level}"))
+        due = f"{time_text(waiting.deliver_at_ms)}, {level_name(waiting.level)}"
+        fields.append(("due", due))
     if message.reconsume_times:
         fields.append(("failed", times_text(message.reconsume_times)))
     fields += [

@@ -33,10 +33,11 @@ def wait_text(wait_ms: int) -> str:
 
 
 def instant_text(instant_ms: int, now_ms: int) -> str:
-    """A moment on the clock: "10:15:30"; on another day "11-22 10:15"."""
-    text = time_text(instant_ms)
-    is_today = text[:10] == time_text(now_ms)[:10]
-    return text[11:19] if is_today else text[5:16]
+    """A moment on the clock: "10:15:30"; on another day "11-22 10:15", in another year in full."""
+    text, now = time_text(instant_ms), time_text(now_ms)
+    if text[:10] == now[:10]:
+        return text[11:19]
+    return text[5:16] if text[:4] == now[:4] else text[:16]
 
 
 def second_text(timestamp_ms: int) -> str:

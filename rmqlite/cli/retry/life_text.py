@@ -18,6 +18,7 @@ from rmqlite.cli.output.spans import delay_text, instant_text, span_text, wait_t
 from rmqlite.cli.output.terminal import out, printable, time_text
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import Hop, HopKind, Life
+from rmqlite.views.levels import TIMER
 
 _TIME_WIDTH: Final = 12
 _SINCE_WIDTH: Final = 8
@@ -144,14 +145,14 @@ class Told:
         yield f"sent to {hop.topic}"
 
     def _scheduled(self, hop: Hop) -> Iterator[str]:
-        yield f"scheduled at {_level(hop)}, {_due(hop)}"
+        yield f"scheduled {_level('at', hop)}, {_due(hop)}"
 
     def _delivered(self, hop: Hop) -> Iterator[str]:
         yield f"delivered to {hop.topic}{self._lateness(hop)}"
 
     def _failed(self, hop: Hop) -> Iterator[str]:
         yield f"failed in {hop.group}, attempt {hop.attempt}{self._why(hop)}"
-        yield f"retry at {_level(hop)}, {_due(hop)}"
+        yield f"retry {_level('at', hop)}, {_due(hop)}"
 
     def _retried(self, hop: Hop) -> Iterator[str]:
         yield f"given to {hop.group} again{self._lateness(hop)}"
@@ -170,7 +171,7 @@ class Told:
             yield f"fired: delivered to {hop.topic}{self._lateness(hop)}"
 
     def _rescheduled(self, hop: Hop) -> Iterator[str]:
-        yield f"rescheduled{_of_group(hop)} to {_level(hop)}, {_due(hop)}"
+        yield f"rescheduled{_of_group(hop)} {_level('to', hop)}, {_due(hop)}"
 
     def _undeliverable(self, hop: Hop) -> Iterator[str]:
         yield f"came due{_of_group(hop)} and could not be delivered{self._why(hop)}"
@@ -180,7 +181,7 @@ class Told:
         to = f" to group {hop.group}" if hop.group else ""
         if hop.level:
             yield f"sent again{by}{to}, as {hop.message_id}"
-            yield f"scheduled at {_level(hop)}, {_due(hop)}"
+            yield f"scheduled {_level('at', hop)}, {_due(hop)}"
         else:
             yield f"sent again{by}{to or f' to {hop.topic}'}, as {hop.message_id}"
 
@@ -279,9 +280,11 @@ def _nobody(group: str, around: Around) -> str:
     return "" if status.members else f" {group} has no member now."
 
 
-def _level(hop: Hop) -> str:
+def _level(preposition: str, hop: Hop) -> str:
+    if hop.level < 0:
+        return f"as a {TIMER}"
     # The delay that this message got; the level may have another delay now.
-    return f"level {hop.level} ({delay_text(max(0, hop.due_ms - hop.at_ms))})"
+    return f"{preposition} level {hop.level} ({delay_text(max(0, hop.due_ms - hop.at_ms))})"
 
 
 def _due(hop: Hop) -> str:

@@ -14,7 +14,16 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
+from rmqlite.cli.options import (
+    NOT_ALL,
+    After,
+    At,
+    ChangeOptions,
+    after_ms,
+    at_ms,
+    with_options,
+)
+from rmqlite.cli.output.terminal import time_text
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
 from rmqlite.requests.schedule import ScheduleAction
@@ -67,17 +76,27 @@ def reschedule(
             help="The new level, or its delay, such as 10m.",
             autocompletion=completion.delays,
         ),
-    ],
+    ] = "",
+    at: At = "",
+    after: After = "",
     ids: Ids = None,
     wanted: PendingOptions,
     everything: All = False,
     how: ChangeOptions,
 ) -> None:
-    """Reschedule pending messages: they wait again, from now on, at another level.
+    """Reschedule pending messages: from now on they wait at another level, or for an instant.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    _run(Change(ScheduleAction.RESCHEDULE, how, to=to), ids, wanted, everything)
+    if sum(map(bool, (to, at, after))) != 1:
+        raise typer.BadParameter("give --to, --at or --after, one of them")
+    change = Change(ScheduleAction.RESCHEDULE, how, to=to)
+    instant_ms = at_ms(at)
+    if instant_ms is not None:
+        change.until(time_text(instant_ms), deliver_at_ms=instant_ms)
+    if after:
+        change.until(f"{after} from now", deliver_after_ms=after_ms(after))
+    _run(change, ids, wanted, everything)
 
 
 def _run(
@@ -107,8 +126,8 @@ def carry_out(
     """
     fitting = wanted.filter(broker, due_options)
     if change.to:
-        change.delay_level = level_number("--to", change.to, broker)
-        change.delay = broker.table.name(change.delay_level)
+        level = level_number("--to", change.to, broker)
+        change.until(f"level {level} ({broker.table.name(level)})", delay_level=level)
     if ids is not None:
         all_done = change_by_ids(broker, change, ids, wanted.destination)
     elif wanted.is_only_a_key:

@@ -23,6 +23,7 @@ from rmqlite.requests.finding import MessageQuery, MessageState
 from rmqlite.requests.schedule import (
     IDS_MAX,
     PAGE_MAX,
+    ChangeByFilter,
     ChangeByIds,
     ChangedId,
     ChangeOutcome,
@@ -51,13 +52,14 @@ _FOUND_MAX: Final = 64
 
 @dataclass(slots=True)
 class Change:
-    """A change; delay_level and delay are set after the broker answered with its levels."""
+    """A change; to: the level of a reschedule, as it was typed."""
 
     action: ScheduleAction
     how: ChangeOptions
     to: str = ""
-    delay_level: int = 0
-    delay: str = ""
+    new_time: dict[str, Any] = field(default_factory=dict)
+    """Of a reschedule, the field of ChangeByIds that is given."""
+    where_to: str = ""
     words: Words | None = None
     """Words other than the action's own."""
 
@@ -75,9 +77,9 @@ class Change:
         done = self.said.done
         return f"would be {done}" if self.how.dry_run else done
 
-    @property
-    def where_to(self) -> str:
-        return f" to level {self.delay_level} ({self.delay})" if self.delay_level else ""
+    def until(self, said: str, **new_time: int) -> None:
+        """Note the new time of a reschedule; said: for a person."""
+        self.new_time, self.where_to = new_time, f" to {said}"
 
 
 # ---- by message id
@@ -108,7 +110,8 @@ def _answers(
     """The answers, call by call."""
     for start in range(0, len(ids), IDS_MAX):
         part = tuple(ids[start : start + IDS_MAX])
-        asked = ChangeByIds(change.action, part, topic, change.delay_level, change.how.dry_run)
+        dry_run = change.how.dry_run
+        asked = ChangeByIds(change.action, part, topic, dry_run=dry_run, **change.new_time)
         yield broker.schedule.change_by_ids(asked)
 
 
@@ -140,7 +143,7 @@ def _word(outcome: ChangeOutcome) -> str:
 
 def _tree(change: Change) -> dict[str, Any]:
     tree: dict[str, Any] = {"action": change.verb, "dry_run": change.how.dry_run}
-    return tree | ({"delay_level": change.delay_level} if change.delay_level else {})
+    return tree | change.new_time
 
 
 def _changed_tree(changed: ChangedId) -> dict[str, Any]:
@@ -210,9 +213,8 @@ def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) 
 
 def _count(broker: BrokerView, change: Change, wanted: PendingFilter) -> int:
     with counting("counting") as tell:
-        return broker.schedule.change_pending(
-            change.action, wanted, delay_level=change.delay_level, dry_run=True, progress=tell
-        )
+        counted = ChangeByFilter(change.action, wanted, dry_run=True, **change.new_time)
+        return broker.schedule.change_by_filter(counted, tell)
 
 
 def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: int | None) -> int:
@@ -222,9 +224,8 @@ def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: in
             far.append(changed)
             tell(changed)
 
-        return broker.schedule.change_pending(
-            change.action, wanted, delay_level=change.delay_level, progress=progress
-        )
+        asked = ChangeByFilter(change.action, wanted, **change.new_time)
+        return broker.schedule.change_by_filter(asked, progress)
 
 
 @contextmanager

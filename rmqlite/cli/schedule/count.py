@@ -15,6 +15,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.levels import LevelTable
 from rmqlite.requests.schedule import PendingCount
+from rmqlite.views.levels import delay_text, level_text
 
 
 class By(enum.StrEnum):
@@ -45,7 +46,7 @@ def count(
         return
     sys.stdout.write(f"{total:,} {'message waits' if total == 1 else 'messages wait'}\n")
     if rows:
-        print_table(columns, rows)
+        print_table(columns, [_shown(row) for row in rows])
 
 
 def _summed(
@@ -70,4 +71,8 @@ def _summed(
 
 def _delay(level: int, table: LevelTable) -> str:
     """The level's delay now; its messages may have got another one."""
-    return table.name(level) if level <= table.max_level else "(old)"
+    return delay_text(level, table.own_name(level))
+
+
+def _shown(row: tuple[object, ...]) -> tuple[object, ...]:
+    return (level_text(row[0]), *row[1:]) if isinstance(row[0], int) else row

@@ -21,6 +21,7 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
 )
+from rmqlite.views.levels import level_text
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -91,12 +92,14 @@ def _found(
 
 
 def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
-    # Show the delay that this message got; its level may have another delay now.
-    delay = delay_text(message.deliver_at_ms - message.store_timestamp_ms)
+    level = level_text(message.level)
+    if message.level > 0:
+        # Show the delay that this message got; its level may have another delay now.
+        level += f" ({delay_text(message.deliver_at_ms - message.store_timestamp_ms)})"
     return (
         time_text(message.deliver_at_ms),
         wait_text(message.deliver_at_ms - now_ms),
-        f"{message.level} ({delay})",
+        level,
         printable(message.topic),
         printable(" ".join(message.keys)) or "-",
     )

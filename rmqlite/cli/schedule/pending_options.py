@@ -14,14 +14,15 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.broker_view import BrokerView, level_or_delay, number_in_force
+from rmqlite.cli.broker_view import BrokerView, level_or_timers, number_in_force
 from rmqlite.cli.options import moment_ms, refuse
 from rmqlite.cli.output.terminal import time_text
+from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import parse_delay
 from rmqlite.names import group_of, is_retry, retry_topic
 from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.schedule import PendingFilter
+from rmqlite.views.levels import levels_text
 
 DUE_OPTIONS: Final = ("--from", "--until")
 
@@ -31,9 +32,9 @@ Levels = Annotated[
         "--level",
         "-l",
         metavar="LEVEL",
-        help="This delay level, or the level that has this delay now, such as 10m; "
-        "can be repeated.",
-        autocompletion=completion.delays,
+        help="This delay level, or the level that has this delay now, such as 10m; timer: "
+        "messages of any instant; can be repeated.",
+        autocompletion=completion.levels,
     ),
 ]
 
@@ -68,7 +69,8 @@ class PendingOptions:
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Due at this time or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+            help="Due at this time or later: '2026-11-20 10:00', 2026-11-20T10:00+01:00, epoch ms, "
+            "now, or +1d12h from now.",
         ),
     ] = None
     due_until: Annotated[
@@ -136,7 +138,7 @@ class PendingOptions:
     ) -> PendingFilter:
         """The filter of the options; a wrong option ends the command."""
         # Check every option before any makes a call.
-        levels = [level_or_delay("--level", each) for each in self.levels or ()]
+        levels = [level_or_timers("--level", each) for each in self.levels or ()]
         due_from = _due(due_options[0], self.due_from)
         due_until = _due(due_options[1], self.due_until)
         from_ms = _instant_ms(due_from, broker) or 0
@@ -178,8 +180,7 @@ def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
         is_group = is_retry(wanted.topic)
         yield f"retries of group {group_of(wanted.topic)}" if is_group else f"topic {wanted.topic}"
     if wanted.levels:
-        numbers = " and ".join([str(each) for each in wanted.levels])
-        yield f"level{'s' * (len(wanted.levels) > 1)} {numbers}"
+        yield levels_text(wanted.levels)
     if wanted.key:
         yield f"key {wanted.key}"
     if wanted.tag:
@@ -208,7 +209,7 @@ def _due(option: str, text: str | None) -> int | _FromNow | None:
         return _FromNow(0)
     if text.startswith("+"):
         try:
-            return _FromNow(parse_delay(text[1:]))
+            return _FromNow(wait_ms(option, text[1:]))
         except InvalidValue as error:
             refuse(option, text, f"after the + {error.rule}")
     return moment_ms(option, text)

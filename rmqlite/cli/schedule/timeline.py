@@ -1,6 +1,6 @@
 """rmqlite schedule timeline: counts of messages by due time, drawn as bars.
 
-Without options the buckets grow, from ten seconds to days, and end with the last message; so an
+Without options the buckets grow, from ten seconds to years, and end with the last message; so an
 operator sees the next minutes and the whole backlog on one screen.  With --over the buckets have
 one round size, and fill the lines of the terminal.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -21,15 +22,21 @@ from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.spans import delay_text, instant_text
 from rmqlite.cli.output.terminal import print_json
 from rmqlite.cli.schedule.pending_options import Levels, PendingOptions
+from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import parse_delay, parse_levels
+from rmqlite.levels import parse_levels
 from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
+from rmqlite.views.levels import levels_text
 
-_GROWING: Final = parse_levels("10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d")
+_GROWING: Final = parse_levels(
+    "10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d 90d 180d 365d 730d 3650d"
+)
+_ROWS_MAX: Final = 20
+"""More rows of growing buckets would not fit a terminal of 24 lines."""
 _SHOWN_MS_MIN: Final = 3_600_000
 """The growing buckets reach at least this far, so that an empty hour is shown."""
 _ROUND: Final = parse_levels(
-    "1s 2s 5s 10s 15s 30s 1m 2m 5m 10m 15m 30m 1h 2h 3h 6h 12h 1d 2d 7d 14d 30d 90d 365d"
+    "1s 2s 5s 10s 15s 30s 1m 2m 5m 10m 15m 30m 1h 2h 3h 6h 12h 1d 2d 7d 14d 30d 90d 180d 365d"
 )
 _OTHER_LINES: Final = 6
 """Lines of the terminal for title, head, overdue, later, the command and the prompt."""
@@ -89,7 +96,7 @@ def timeline(
 def _even_ms(over: str, buckets: int | None) -> tuple[int, ...]:
     """The ends of buckets of one size, from 0 on; the last one may be cut."""
     try:
-        over_ms = parse_delay(over)
+        over_ms = wait_ms("--over", over)
     except InvalidValue as error:
         refuse("--over", over, error.rule)
     if buckets:
@@ -117,20 +124,30 @@ def _buckets(bounds_ms: tuple[int, ...], timelines: Sequence[LevelTimeline]) -> 
 
 
 def _shortened(buckets: Sequence[Bucket], now_ms: int) -> list[Bucket]:
-    """The buckets without empty ones at the end; the last one has no end."""
+    """The buckets without empty ones at the end, and as few as fit; the last one has no end."""
     last = max([n for n, each in enumerate(buckets) if each.pending], default=0)
     shown = [
         each
         for n, each in enumerate(buckets[:-1])
         if n <= last or (each.until_ms or 0) - now_ms <= _SHOWN_MS_MIN
     ]
-    return [*shown, Bucket(shown[-1].until_ms, None, buckets[-1].levels)]
+    shown.append(Bucket(shown[-1].until_ms, None, buckets[-1].levels))
+    while len(shown) > _ROWS_MAX:
+        # Join the two neighbours with the fewest messages, but not with overdue or later ones.
+        sums = [one.pending + other.pending for one, other in itertools.pairwise(shown[1:-1])]
+        at = 1 + sums.index(min(sums))
+        shown[at : at + 2] = [_joined(*shown[at : at + 2])]
+    return shown
+
+
+def _joined(one: Bucket, other: Bucket) -> Bucket:
+    levels = Counter(one.levels) + Counter(other.levels)
+    return Bucket(one.from_ms, other.until_ms, dict(levels))
 
 
 def _title(buckets: Sequence[Bucket], wanted: PendingFilter) -> str:
     total = sum([each.pending for each in buckets])
-    numbers = ", ".join([str(each) for each in wanted.levels])
-    where = f" at level {numbers}" if numbers else ""
+    where = f" ({levels_text(wanted.levels)})" if wanted.levels else ""
     overdue = f", {buckets[0].pending:,} overdue" if buckets[0].pending else ""
     return f"{total:,} {'message waits' if total == 1 else 'messages wait'}{where}{overdue}"
 

@@ -16,6 +16,7 @@ from rmqlite.cli.output.terminal import print_json, print_table, printable, time
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
+from rmqlite.views.levels import delay_text, level_text, waiting_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import (
@@ -149,9 +150,8 @@ def _on_disk(disk: DiskUse) -> str:
 
 
 def _pinned(pin: Pin) -> str:
-    what = "a timer" if pin.level < 0 else f"a message of level {pin.level}"
     return (
-        f"{size_text(pin.kept_bytes)} of expired log files stay for {what}, "
+        f"{size_text(pin.kept_bytes)} of expired log files stay for {waiting_text(pin.level)}, "
         f"due {time_text(pin.deliver_at_ms)}, "
         f"at physical offset {pin.physical_offset}"
     )
@@ -231,8 +231,8 @@ def _print_levels(levels: Sequence[LevelInfo], *, with_all: bool) -> None:
             wait_ms = each.next_due_ms - now_ms
             wait = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
         due = time_text(each.next_due_ms or 0)[:_SECONDS]
-        name = (each.level, each.delay or "(old)") if each.level > 0 else ("timers", "any")
-        rows.append((*name, each.pending, due, wait))
+        delay = delay_text(each.level, each.delay)
+        rows.append((level_text(each.level), delay, each.pending, due, wait))
     print_table(("LEVEL", "DELAY", "PENDING", "NEXT DUE", ""), rows, title="delay levels")
 
 

@@ -17,6 +17,7 @@ from rmqlite.requests.redrive import JobState, RedriveJob
 from rmqlite.requests.status import LevelStatus
 from rmqlite.views.counts import COUNTED, counts_text
 from rmqlite.views.group_figures import GroupFigures
+from rmqlite.views.levels import delay_text, level_text
 from rmqlite.views.spans import span_text
 from rmqlite.views.troubles import BAD, LATE_MS, Trouble
 
@@ -130,7 +131,7 @@ def totals_line(picture: Picture, width: int) -> Line:
 
 
 def levels_table(picture: Picture, now_s: float, *, all_levels: bool) -> Table:
-    """The delay levels; unused ones only with all_levels."""
+    """The timers and the delay levels; unused ones only with all_levels."""
     status = picture.status
     levels = status.levels if status else ()
     used = [each for each in levels if all_levels or each.is_used]
@@ -149,8 +150,8 @@ def _level_row(level: LevelStatus, picture: Picture, now_s: float) -> Row:
     is_late = level.lateness_p99_ms >= _LATE_MS
     return row(
         str(level.level),
-        level.level,
-        level.delay or "(old)",
+        level_text(level.level),
+        delay_text(level.level, level.delay),
         cell(level.pending, "" if level.pending else "dim"),
         _due(level, picture, now_s),
         cell(level.delivered, tone),

@@ -13,6 +13,7 @@ from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.declared_types.checks import check_public_arguments
+from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import (
@@ -106,11 +107,30 @@ class ScheduleAdmin:
         )
 
     def reschedule(
-        self, *message_ids: str, delay_level: int, topic: str = "", dry_run: bool = False
+        self,
+        *message_ids: str,
+        delay_level: int = 0,
+        deliver_at: Instant | None = None,
+        deliver_after: Wait | None = None,
+        topic: str = "",
+        dry_run: bool = False,
     ) -> tuple[ChangedId, ...]:
-        """Let these messages wait again from now on, for delay_level; otherwise like cancel()."""
+        """Let these messages wait anew; otherwise like cancel().
+
+        Give one of delay_level, deliver_at and deliver_after, as for a Message; a level and a
+        length count from now on, by the broker's clock.
+        """
+        at_ms, after_ms = _ms_of(deliver_at, deliver_after)
         return self.change_by_ids(
-            ChangeByIds(ScheduleAction.RESCHEDULE, message_ids, topic, delay_level, dry_run)
+            ChangeByIds(
+                ScheduleAction.RESCHEDULE,
+                message_ids,
+                topic,
+                delay_level,
+                dry_run,
+                at_ms,
+                after_ms,
+            )
         )
 
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:
@@ -140,17 +160,34 @@ class ScheduleAdmin:
         filter: PendingFilter,
         *,
         delay_level: int = 0,
+        deliver_at: Instant | None = None,
+        deliver_after: Wait | None = None,
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
         """Change all messages that wait and match at the first call; returns how many.
 
-        delay_level: the new one, of a RESCHEDULE.  dry_run: only count.  progress: called after
-        every call with the number so far.
+        delay_level, deliver_at, deliver_after: of a RESCHEDULE, as in reschedule().  dry_run: only
+        count.  progress: called after every call with the number so far.
         """
-        # A count may take larger steps than a change, which keeps the broker busy writing.
-        step = CHANGES_MAX if dry_run else 0
-        change = ChangeByFilter(action, filter, delay_level, dry_run, max_messages=step)
+        at_ms, after_ms = _ms_of(deliver_at, deliver_after)
+        change = ChangeByFilter(
+            action,
+            filter,
+            delay_level,
+            dry_run,
+            deliver_at_ms=at_ms,
+            deliver_after_ms=after_ms,
+        )
+        return self.change_by_filter(change, progress)
+
+    def change_by_filter(
+        self, change: ChangeByFilter, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """change_pending() for a change as one value."""
+        if change.dry_run and not change.max_messages:
+            # A count may take larger steps than a change, which keeps the broker busy writing.
+            change = replace(change, max_messages=CHANGES_MAX)
         changed = 0
         try:
             for page in pages(partial(self._ask, rpcs.CHANGE_BY_FILTER), change):
@@ -158,10 +195,16 @@ class ScheduleAdmin:
                 if progress:
                     progress(changed)
         except RmqliteError as error:
-            if changed and not dry_run:
+            if changed and not change.dry_run:
                 error.add_note(f"{changed} messages were changed before this")
             raise
         return changed
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)
+
+
+def _ms_of(deliver_at: Instant | None, deliver_after: Wait | None) -> tuple[int, int]:
+    """Both in milliseconds; 0 for what is not given.  Raises InvalidValue."""
+    at_ms = 0 if deliver_at is None else instant_ms("deliver_at", deliver_at)
+    return at_ms, 0 if deliver_after is None else wait_ms("deliver_after", deliver_after)

@@ -49,9 +49,10 @@ class BulkMessage:
     """A message to schedule in bulk.
 
     At most one of delay_level, delay ("10m" or a timedelta, kept as text) and deliver_at_ms may be
-    set; without one the message is delivered at once.  message_id: a message with the same id
-    counts as the same message; empty: a new id, so that the broker recognises repeated calls but
-    not repeated runs.  keys: tokens, or one text with blanks between them.
+    set; without one, or with a past instant, the message is delivered at once.  message_id: a
+    message with the same id counts as the same message; empty: a new id, so that the broker
+    recognises repeated calls but not repeated runs.  keys: tokens, or one text with blanks between
+    them.
     Raises InvalidValue.
     """
 
@@ -133,7 +134,7 @@ class BulkScheduler(Closing):
     """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
 
     job_id: the broker counts outcomes under it, for AdminClient.job() and `rmqlite job show`; a
-    repeated run uses the same one.  match: EXACT or LONGER, which level a time means.
+    repeated run uses the same one.  match: EXACT or LONGER, which level a delay means.
 
     timeout_ms: limit of one call, which may wait behind calls of many other senders. retry_ms: how
     long a call is repeated while the broker is away; then its error is raised, such as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.broker.histogram import Histogram
-from rmqlite.requests.figures import Rates, Traffic
+from rmqlite.requests.figures import Rate, Rates, Traffic
 from rmqlite.server.front.access import view
 from rmqlite.server.front.part import Part
 
@@ -21,6 +21,11 @@ class FigureCalls(Part):
         """Records stored under a topic.  Raises TopicUnknown."""
         self._broker.topics.existing(topic)
         return self._broker.traffic.of_topic(topic)
+
+    @view
+    async def of_timers(self) -> tuple[Rate, Rate]:
+        """Timers that were stored, and timers that were completed, in the last minute."""
+        return self._broker.traffic.of_timers()
 
     @view
     async def of_group(self, topic: str, group: str) -> Rates:

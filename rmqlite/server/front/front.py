@@ -74,8 +74,8 @@ class Front(Part):
     async def status(self) -> BrokerStatus:
         """Counts since the start, the pending messages of every level, and the last disk use."""
         of_files = [sentence for files in self.watched for sentence in files.warnings]
-        warnings = (*self.open_ports, *of_files)
-        return replace(self._broker.status(self._pulls.count), warnings=warnings)
+        status = self._broker.status(self._pulls.count)
+        return replace(status, warnings=(*self.open_ports, *of_files, *status.warnings))
 
     @property
     def parked(self) -> int:

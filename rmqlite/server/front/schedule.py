@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
+from rmqlite.errors import InvalidValue
 from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
@@ -21,8 +22,9 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
     TimelineRequest,
+    read_handle,
 )
-from rmqlite.server.front.access import admin, anyone, needs, view
+from rmqlite.server.front.access import admin, anyone, needs, of_topic, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.wait_queues import queue_of
@@ -76,6 +78,22 @@ class ScheduleCalls(Part):
     @admin
     async def change_by_filter(self, request: ChangeByFilter) -> ChangedPage:
         return await self._stored(self._broker.changes.by_filter(request))
+
+    @of_topic(Right.PUB)
+    async def recall(self, topic: str, handle: str) -> ChangedId:
+        """Cancel the timer that a recall handle names: who may send it may also take it back.
+
+        Raises TopicUnknown, InvalidValue.
+        """
+        self._broker.topics.existing(topic)
+        wanted = read_handle(handle)
+        for field, asked, named in (
+            ("topic", topic, wanted.topic),
+            ("brokerName", self._config.broker_name, wanted.broker_name),
+        ):
+            if asked != named:
+                raise InvalidValue(field, asked, f"{named!r}, as the recall handle says")
+        return await self._stored(self._broker.changes.recall(wanted))
 
     @anyone
     async def levels(self) -> LevelsInForce:

@@ -8,19 +8,21 @@ from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from rmqlite.clock import local_ms
+from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import parse_delay
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.schedule import PendingFilter
+from rmqlite.store.wait_queues import TIMERS
+from rmqlite.views.levels import TIMER
 
 FIELDS_MAX: Final = 1_200
 """The most fields of a form or a query: a thousand ids, and the fields that go with them."""
 _NUMBER_CHARS_MAX: Final = 15
 _TEXT_CHARS_MAX: Final = SEARCH_BYTES_MAX
 _MOMENT_RULE: Final = (
-    "a time of the broker's clock such as 2026-11-20 10:00, one from now such as +10m or -2h,"
-    " or milliseconds since 1970"
+    "a time of the broker's clock such as 2026-11-20 10:00, one with a zone such as"
+    " 2026-11-20T10:00+01:00, one from now such as +10m or -2h, or milliseconds since 1970"
 )
 
 E = TypeVar("E", bound=enum.IntEnum)
@@ -100,7 +102,7 @@ class Args:
             return int(value)
         if value[0] in "+-":
             try:
-                length_ms = parse_delay(value[1:])
+                length_ms = wait_ms(name, value[1:])
             except InvalidValue as error:
                 raise InvalidValue(name, value, _MOMENT_RULE) from error
             return max(0, now_ms + (length_ms if value[0] == "+" else -length_ms))
@@ -127,7 +129,7 @@ class Args:
 
     def pending_filter(self, now_ms: int) -> PendingFilter:
         return PendingFilter(
-            levels=tuple([self.number("level")]) if self.text("level") else (),
+            levels=self._levels(),
             topic=self.text("topic"),
             due_from_ms=self.moment_ms("from", now_ms) or 0,
             due_until_ms=self.moment_ms("until", now_ms),
@@ -138,6 +140,12 @@ class Args:
             reason=self.text("reason"),
             failure_kind=self.text("kind"),
         )
+
+    def _levels(self) -> tuple[int, ...]:
+        value = self.text("level")
+        if value == TIMER:
+            return (TIMERS,)
+        return (self.number("level"),) if value else ()
 
     def kept(self, *names: str) -> Kept:
         """These fields as they were sent, without the empty ones, for a link or a form."""

@@ -20,6 +20,7 @@ from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.letters import Hop, HopKind, LifeQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
+from rmqlite.server.web.schedule import level_table
 from rmqlite.server.web.site import ROWS, Visit
 
 _FIRST: frozenset[str] = frozenset(
@@ -82,5 +83,6 @@ async def record(visit: Visit) -> Response:
         properties=properties,
         destination=message.properties.get(REAL_TOPIC, ""),
         group=group_of(message.properties.get(REAL_TOPIC, message.topic)),
+        table=await level_table(visit),
         is_dead=is_dlq(message.topic),
     )

@@ -11,12 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.clock import local_ms, local_text, month_start_ms
+from rmqlite.levels import parse_delay
 from rmqlite.requests.schedule import LevelTimeline
 from rmqlite.requests.status import LevelStatus
 
 SERIES_MAX: Final = 6
 """There are so many distinct colours; further levels are drawn together."""
 OTHERS: Final = "other levels"
+SPANS: Final = ("10m", "1h", "6h", "1d", "7d", "30d", "1y", "2y", "10y")
+"""How far a timeline may look ahead."""
+COLUMNS: Final = 60
+_DAY_MS: Final = 86_400_000
+_WEEKS: Final = 52
+_MONTHS: Final = {"2y": (1, 25), "10y": (3, 41)}
+"""The months of a column, and the number of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,31 @@ class Timeline:
     @property
     def total(self) -> int:
         return sum([column.total for column in self.columns])
+
+
+def bounds_of(now_ms: int, ahead: str) -> tuple[int, ...]:
+    """The bounds of a timeline's columns; those of years begin with a local week or month."""
+    if ahead in _MONTHS:
+        months, columns = _MONTHS[ahead]
+        starts = [month_start_ms(now_ms)]
+        for _ in range(months * columns):
+            # 32 days after its start every month is over, and the next one is not.
+            starts.append(month_start_ms(starts[-1] + 32 * _DAY_MS))
+        return now_ms, *starts[months::months]
+    if ahead == "1y":
+        weeks = [local_text(now_ms + n * 7 * _DAY_MS)[:10] for n in range(1, _WEEKS + 1)]
+        return now_ms, *[local_ms(day) or 0 for day in weeks]
+    step_ms = parse_delay(ahead) // COLUMNS
+    return tuple([now_ms + n * step_ms for n in range(COLUMNS + 1)])
+
+
+def marks_of(bounds_ms: Sequence[int], ahead: str) -> list[str]:
+    """Five words for the axis under a timeline."""
+    begin, end = (0, 10) if ahead == "1y" else (0, 7) if ahead[-1] == "y" else (5, 16)
+    if ahead[-1] in "mh":
+        begin = 11
+    columns = len(bounds_ms) - 1
+    return [local_text(bounds_ms[round(n * columns / 4)])[begin:end] for n in range(5)]
 
 
 def timeline(

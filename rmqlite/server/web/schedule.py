@@ -7,14 +7,16 @@ and a button continues from there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.clock import elapsed_s
+from rmqlite.clock import elapsed_s, local_text, zone_text
+from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import LevelTable, parse_delay, parse_levels
+from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.names import group_of, retry_topic
 from rmqlite.requests.letters import LetterFilter, LettersQuery
 from rmqlite.requests.schedule import (
@@ -28,14 +30,16 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.server.web import plots
-from rmqlite.server.web.args import PENDING_FIELDS, Kept
+from rmqlite.server.web.args import PENDING_FIELDS, Args, Kept
 from rmqlite.server.web.letters import RETRY_FIELDS, filled_letters
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.views.levels import level_name, levels_text
 
-SPANS: Final = ("1h", "10m", "6h", "1d", "7d", "30d")
-"""How far a timeline may look ahead; the first is the default."""
-COLUMNS: Final = 60
+_SPAN: Final = "1h"
+"""How far a timeline looks ahead if nobody says."""
+_NEW_TIME: Final = ("to", "at")
+"""The fields of a reschedule: a level, or an instant or a length of time from now."""
 WORK_S_MAX: Final = 15.0
 """How long one request works on a change of many messages."""
 _CALLS_MAX: Final = 20
@@ -45,13 +49,17 @@ _SAMPLES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that a form asks for: of the messages with these ids, or of all that fit kept."""
+    """A change that a form asks for: of the messages with these ids, or of all that fit kept.
+
+    new_time: of a reschedule, the field of ChangeByIds that is given; typed: as it was typed.
+    """
 
     action: ScheduleAction
     ids: tuple[str, ...]
     kept: Kept
-    to_level: int
     topic: str
+    new_time: Mapping[str, int]
+    typed: Kept
 
     @property
     def group(self) -> str | None:
@@ -71,18 +79,18 @@ class Changed:
 async def schedule(visit: Visit) -> Response:
     args = visit.args
     wanted = args.pending_filter(visit.now_ms)
-    table = await _table(visit)
-    ahead = args.one_of("span", SPANS)
-    step_ms = parse_delay(ahead) // COLUMNS
-    bounds_ms = tuple([visit.now_ms + n * step_ms for n in range(COLUMNS + 1)])
+    table = await level_table(visit)
+    ahead = args.one_of("span", (_SPAN, *plots.SPANS))
+    bounds_ms = plots.bounds_of(visit.now_ms, ahead)
     levels = await visit.front.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
     rows, cursor = await _filled(visit, PendingQuery(wanted, args.text("cursor")))
     return visit.page(
         "schedule.html",
         plot=plots.timeline(bounds_ms, levels, _names(table, levels)),
-        marks=[bounds_ms[n] for n in range(0, COLUMNS + 1, COLUMNS // 4)],
+        marks=plots.marks_of(bounds_ms, ahead),
         ahead=ahead,
-        spans=sorted(SPANS, key=parse_delay),
+        spans=plots.SPANS,
+        of_levels=levels_text(wanted.levels),
         kept=args.kept(*PENDING_FIELDS),
         rows=rows,
         cursor=cursor,
@@ -121,7 +129,7 @@ async def retries(visit: Visit) -> Response:
         rows=rows,
         cursor=cursor,
         is_first=not args.text("cursor"),
-        table=await _table(visit),
+        table=await level_table(visit),
     )
 
 
@@ -133,10 +141,8 @@ async def change_preview(visit: Visit) -> Response:
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
         samples = (await visit.front.schedule.pending(query)).messages
-    table = await _table(visit)
-    return visit.page(
-        "change.html", asked=asked, done=done, is_dry=True, samples=samples, table=table
-    )
+    due = _due_text(asked, await level_table(visit))
+    return visit.page("change.html", asked=asked, done=done, is_dry=True, samples=samples, due=due)
 
 
 async def change(visit: Visit) -> Response:
@@ -144,14 +150,13 @@ async def change(visit: Visit) -> Response:
     asked = _asked(visit)
     done = await _done(visit, asked, dry_run=False)
     before = visit.form.number("before", at_most=10**15)
-    table = await _table(visit)
     return visit.page(
         "change.html",
         asked=asked,
         done=done,
         is_dry=False,
         samples=(),
-        table=table,
+        due=_due_text(asked, await level_table(visit)),
         in_all=before + done.count,
     )
 
@@ -163,14 +168,46 @@ def _asked(visit: Visit) -> Change:
     ids = fields.quoted_ids("ids")
     if is_chosen and not ids:
         raise InvalidValue("ids", "", "choose at least one message")
-    to_level = fields.number("to") if action is ScheduleAction.RESCHEDULE else 0
+    new_time, typed = {}, Kept()
+    if action is ScheduleAction.RESCHEDULE:
+        new_time, typed = _new_time(fields, visit.now_ms), fields.kept(*_NEW_TIME)
     kept = fields.kept("topic") if is_chosen else fields.kept(*PENDING_FIELDS)
-    return Change(action, ids if is_chosen else (), kept, to_level, fields.text("topic"))
+    topic = fields.text("topic")
+    return Change(action, ids if is_chosen else (), kept, topic, new_time, typed)
+
+
+def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
+    to, at = [fields.text(name) for name in _NEW_TIME]
+    if bool(to) == bool(at):
+        raise InvalidValue("to", to, "a level, or else an instant: one of them")
+    if to:
+        return {"delay_level": fields.number("to")}
+    if (length := _from_now(at)) is not None:
+        return {"deliver_after_ms": wait_ms("at", length)}
+    return {"deliver_at_ms": instant_ms("at", fields.moment_ms("at", now_ms) or 0)}
+
+
+def _from_now(at: str) -> str | None:
+    """The length of time in "+36h" or "in 36h"; None for an instant."""
+    length = at.removeprefix("in ").removeprefix("+").lstrip()
+    return length if length != at else None
+
+
+def _due_text(asked: Change, table: LevelTable) -> str:
+    """When a reschedule lets messages be due."""
+    for name, value in asked.new_time.items():
+        if name == "deliver_at_ms":
+            return f"at {local_text(value)} {zone_text(value)}"
+        if name == "delay_level":
+            return f"{table.own_name(value) or '?'} from now"
+    return f"{_from_now(str(asked.typed.get('at', '')))} from now"
 
 
 async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
     if asked.ids:
-        by_ids = ChangeByIds(asked.action, asked.ids, asked.topic, asked.to_level, dry_run)
+        by_ids = ChangeByIds(
+            asked.action, asked.ids, asked.topic, dry_run=dry_run, **asked.new_time
+        )
         outcomes = await visit.front.schedule.change_by_ids(by_ids)
         count = sum([each.count for each in outcomes if not each.outcome])
         return Changed(count, outcomes=outcomes)
@@ -178,7 +215,9 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
     count, cursor = 0, visit.fields.text("cursor")
     until_s = elapsed_s() + WORK_S_MAX
     while True:
-        by_filter = ChangeByFilter(asked.action, wanted, asked.to_level, dry_run, cursor)
+        by_filter = ChangeByFilter(
+            asked.action, wanted, dry_run=dry_run, cursor=cursor, **asked.new_time
+        )
         page = await visit.front.schedule.change_by_filter(by_filter)
         count, cursor = count + page.changed, page.cursor
         if not cursor or elapsed_s() > until_s:
@@ -199,7 +238,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
     return rows, cursor
 
 
-async def _table(visit: Visit) -> LevelTable:
+async def level_table(visit: Visit) -> LevelTable:
     in_force = await visit.front.schedule.levels()
     return parse_levels(in_force.message_delay_level)
 
@@ -207,8 +246,8 @@ async def _table(visit: Visit) -> LevelTable:
 def _names(table: LevelTable, levels: tuple[LevelTimeline, ...]) -> dict[int, str]:
     """The legend's names of levels; a level that only an older table had has no delay now."""
     return {
-        each.level: f"{table.name(each.level)} (level {each.level})"
-        if each.level <= table.max_level
-        else f"level {each.level}"
+        each.level: f"{delay} ({level_name(each.level)})"
+        if (delay := table.own_name(each.level))
+        else levels_text((each.level,))
         for each in levels
     }

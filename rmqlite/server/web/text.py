@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from rmqlite.clock import local_text
+from rmqlite.clock import local_text, zone_text
+from rmqlite.views.levels import delay_text, level_text
 from rmqlite.visible import printable
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
@@ -58,11 +59,12 @@ def clock_time(timestamp_ms: int) -> str:
 
 
 def moment(timestamp_ms: int) -> Markup | str:
-    """Like clock_time(), with the milliseconds in a tooltip."""
+    """Like clock_time(), with the milliseconds and the time zone in a tooltip."""
     if not timestamp_ms:
         return "-"
     whole = local_text(timestamp_ms)
-    return Markup('<time title="{}">{}</time>').format(whole, whole.partition(".")[0])
+    title = f"{whole} {zone_text(timestamp_ms)}"
+    return Markup('<time title="{}">{}</time>').format(title, whole.partition(".")[0])
 
 
 def span(length_ms: float) -> str:
@@ -138,6 +140,8 @@ def url(path: str, values: Mapping[str, object] | None = None, **more: object) -
 
 FILTERS: Final = {
     each.__name__: each
-    for each in (plain, short, lines, clock_time, moment, span, size, rate, quoted)
+    for each in (plain, short, lines, clock_time, moment, span, size, rate, quoted, level_text)
 }
-GLOBALS: Final = {each.__name__: each for each in (until, ago, percent, url)}
+GLOBALS: Final = {
+    each.__name__: each for each in (until, ago, percent, url, level_text, delay_text, zone_text)
+}

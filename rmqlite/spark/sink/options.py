@@ -117,8 +117,6 @@ class SinkOptions:
         if self.has_delay and delays:
             rule = "the option for all rows or a column, not both"
             raise InvalidValue(f"column {delays[0]}", "given", rule)
-        if "deliver_at" in types and self.match is BulkMatch.EXACT:
-            _refuse_exact_instant("column deliver_at", types["deliver_at"])
 
     def check_levels(self, table: LevelTable) -> None:
         """Raises InvalidValue, DelayUnknown unless the broker's table has the options' level."""
@@ -145,19 +143,12 @@ class SinkOptions:
             raise InvalidValue(
                 "delayLevel", self.delay_level, "one of delayLevel, delay, deliverAt"
             )
-        if self.deliver_at_ms and self.match is BulkMatch.EXACT:
-            _refuse_exact_instant("deliverAt", self.deliver_at_ms)
         if self.is_collecting and not self.refused_path:
             rule = "a folder for the refused rows, which onInvalid=collect needs"
             raise InvalidValue("refusedPath", "", rule)
         if self.refused_path and not self.is_collecting:
             raise InvalidValue("refusedPath", self.refused_path, "used with onInvalid=collect only")
         credentials_of(self)
-
-
-def _refuse_exact_instant(field: str, value: object) -> None:
-    rule = "no level ends exactly at an instant; match=longer takes the next longer level"
-    raise InvalidValue(field, value, rule)
 
 
 def _topic(_name: str, text: str) -> str:
@@ -179,7 +170,10 @@ def _delay(_name: str, text: str) -> str:
 def _instant(name: str, text: str) -> int:
     moment = int(text) if re.fullmatch("[0-9]{1,15}", text, re.ASCII) else local_ms(text)
     if moment is None:
-        rule = "milliseconds since 1970, or a local time such as '2026-11-21 10:00'"
+        rule = (
+            "milliseconds since 1970, or a time such as '2026-11-21 10:00', which is local,"
+            " or 2026-11-21T10:00+01:00"
+        )
         raise InvalidValue(name, text, rule)
     # 0 would mean that no instant is given; 1 is long past, too.
     return moment or 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from rmqlite.store.commit_log import CommitLog
@@ -16,6 +17,7 @@ from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.records.stored import Record
 from rmqlite.store.wait_queues import wait_queue_name, wait_queue_of
 
 _ENTRIES_AT_ONCE: Final = 8192
@@ -38,12 +40,17 @@ def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
             pending[level] = _counted(log, queue, completed)
 
 
-def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
-    counts = Counter[str]()
+def open_records(
+    log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets
+) -> Iterator[tuple[int, Record | None]]:
+    """The queue offset and the record of all that waits; None if the record cannot be read."""
     for start in range(completed.below, queue.max_offset, _ENTRIES_AT_ONCE):
         entries = queue.read(start, _ENTRIES_AT_ONCE)
         for queue_offset in completed.open_between(start, start + len(entries)):
             entry = entries[queue_offset - start]
-            found = log.read_head(entry.physical_offset, entry.size)
-            counts[topic_ahead(found.properties) if found else ""] += 1
-    return counts
+            yield queue_offset, log.read_head(entry.physical_offset, entry.size)
+
+
+def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
+    found = (record for _, record in open_records(log, queue, completed))
+    return Counter(topic_ahead(each.properties) if each else "" for each in found)

@@ -20,6 +20,7 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
+from rmqlite.store.moving.adoption import TimerAdoption
 from rmqlite.store.opening.pending_counts import count_pending
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress
@@ -103,14 +104,20 @@ def recover(
     """
     was_closed = not is_foreign and not files.kind(root / "abort")
     is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
-    redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, is_foreign))
+    adoption = TimerAdoption(dispatch) if is_foreign or not is_known else None
+    kept_before_ms = _kept_before_ms(files, root, dispatch, is_foreign)
+    redo = Redo(dispatch, log, kept_before_ms, adoption.see if adoption else None)
     for key in queue_keys(files, root):
         dispatch.queue(*key)
     begin = log.end
+    if adoption is not None:
+        adoption.load(log)
     mark = log.log_end.mark_over(log.min_offset)
     is_ours = is_known or not log.persisted_end
     log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))
     count = redo.run(log.walk(begin, to_end=True))
+    if adoption is not None:
+        adoption.tell()
     _tell_end(log)
     log.cut(log.end)
     # A clean stop left nothing behind the queues' ends; a cut takes 0.5 ms for each queue.

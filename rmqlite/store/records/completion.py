@@ -22,7 +22,7 @@ import enum
 from typing import Final
 
 from rmqlite.message import FIRED, RESCHEDULED_FROM, TIMER_OUT_MS
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
+from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.store.records import record
 from rmqlite.store.records.record import Head
@@ -63,7 +63,8 @@ def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool
         # A message that RocketMQ commits points to its half message; a delay schedules it.
         is_anew = properties.get(RESCHEDULED_FROM) is not None
         return (is_anew or not transaction) and wait_queue_left(topic, properties) != 0
-    if transaction in (record.PREPARED, record.ROLLBACK):
+    if transaction in (record.PREPARED, record.ROLLBACK) or topic == HALF_TOPIC:
+        # RocketMQ 5 commits a timer into the topic of half messages, and points to its half.
         return False
     # A message that RocketMQ commits without a delay points to its half message, too.
     return not transaction or wait_queue_left(topic, properties) != 0

@@ -135,7 +135,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., response_code: _Optional[int] = ..., sentence: _Optional[str] = ..., field: _Optional[str] = ..., value: _Optional[str] = ..., rule: _Optional[str] = ..., can_retry: bool = ...) -> None: ...
 
 class OutgoingMessage(_message.Message):
-    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay", "max_reconsume_times")
+    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay", "max_reconsume_times", "deliver_at_ms", "deliver_after_ms")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,8 @@ class OutgoingMessage(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     body: bytes
     tags: str
@@ -163,7 +165,9 @@ class OutgoingMessage(_message.Message):
     message_id: str
     delay: str
     max_reconsume_times: int
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
+    deliver_at_ms: int
+    deliver_after_ms: int
+    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
     __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms")
@@ -795,18 +799,22 @@ class GetTimelineResponse(_message.Message):
     def __init__(self, levels: _Optional[_Iterable[_Union[LevelTimeline, _Mapping]]] = ...) -> None: ...
 
 class ChangeByIdsRequest(_message.Message):
-    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run")
+    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run", "deliver_at_ms", "deliver_after_ms")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     message_ids: _containers.RepeatedScalarFieldContainer[str]
     topic: str
     delay_level: int
     dry_run: bool
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ...) -> None: ...
+    deliver_at_ms: int
+    deliver_after_ms: int
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
 
 class ChangedId(_message.Message):
     __slots__ = ("message_id", "outcome", "count", "deliver_at_ms")
@@ -827,20 +835,24 @@ class ChangeByIdsResponse(_message.Message):
     def __init__(self, changed: _Optional[_Iterable[_Union[ChangedId, _Mapping]]] = ...) -> None: ...
 
 class ChangeByFilterRequest(_message.Message):
-    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages")
+    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages", "deliver_at_ms", "deliver_after_ms")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     action: ScheduleAction
     filter: PendingFilter
     delay_level: int
     dry_run: bool
     cursor: str
     max_messages: int
-    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ...) -> None: ...
+    deliver_at_ms: int
+    deliver_after_ms: int
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
 
 class ChangeByFilterResponse(_message.Message):
     __slots__ = ("changed", "cursor")

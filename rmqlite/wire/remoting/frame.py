@@ -161,6 +161,7 @@ def encode_sent(
     msg_id: str,
     queue_id: int,
     queue_offset: int,
+    recall_handle: str = "",
 ) -> bytes:
     """The frame that answers a send whose message is stored.
 
@@ -175,10 +176,13 @@ def encode_sent(
             "msgId": msg_id,
             "queueOffset": str(queue_offset),
         }
+        if recall_handle:
+            ext["recallHandle"] = recall_handle
         return encode(request.answer(code, ext))
+    recall = f',"recallHandle":"{recall_handle}"' if recall_handle else ""
     header = (
         f'{{"code":{code},"extFields":{{"queueId":"{queue_id}","TRACE_ON":"true",'
-        f'"MSG_REGION":"DefaultRegion","msgId":"{msg_id}","queueOffset":"{queue_offset}"}},'
+        f'"MSG_REGION":"DefaultRegion","msgId":"{msg_id}","queueOffset":"{queue_offset}"{recall}}},'
         f'"flag":1,"language":"{SERVER_LANGUAGE}","opaque":{request.opaque},'
         f'"serializeTypeCurrentRPC":"JSON","version":{SERVER_VERSION}}}'
     ).encode("ascii")

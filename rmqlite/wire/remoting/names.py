@@ -90,6 +90,8 @@ MessageId = Annotated[str, Bytes(SEARCH_BYTES_MAX)]
 Key = Annotated[str, Bytes(SEARCH_BYTES_MAX)]
 Expression = Annotated[str, Bytes(EXPRESSION_BYTES_MAX)]
 Value = Annotated[str, Bytes(VALUE_BYTES_MAX)]
+# Of a recall: base64 of names, an instant and an id of any length.
+Handle = Annotated[str, Bytes(2 * SEARCH_BYTES_MAX)]
 # Whether a property string is too long, the broker says: that is answered with another code.
 Properties = Annotated[str, Bytes(HEADER_BYTES_MAX)]
 

@@ -12,7 +12,7 @@ from rmqlite.access.addresses import parse_addresses
 from rmqlite.server.faces.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes import administration, name_server, sending
-from rmqlite.wire.remoting.codes.sending import SendMessage
+from rmqlite.wire.remoting.codes.sending import Recall, SendMessage
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
 from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
@@ -60,6 +60,7 @@ def batch_of(client: LoopClient) -> Command:
 ASKED: dict[str, Any] = {
     "send": send_of,
     "batch": batch_of,
+    "recall": lambda client: client.request(sending.RECALL_MESSAGE, Recall(TOPIC, "none")),
     "retry": lambda client: send_of(client, topic="%RETRY%readers"),
     "pull": pull_of,
     "lite pull": lambda client: pull_of(client)._replace(code=361),
@@ -73,6 +74,7 @@ MAY = {
     "the-admin": {
         "send",
         "batch",
+        "recall",
         "retry",
         "pull",
         "lite pull",
@@ -83,7 +85,7 @@ MAY = {
         "unknown",
     },
     "the-viewer": {"topics", "settings"},
-    "the-sender": {"send", "batch"},
+    "the-sender": {"send", "batch", "recall"},
     "the-reader": {"retry", "pull", "lite pull"},
 }
 

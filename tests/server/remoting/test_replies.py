@@ -104,7 +104,9 @@ def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
     served_face(under_test, scenario)
 
 
-@pytest.mark.parametrize("odd", ["DELAY\x01ten", "TIMER_DELAY_MS\x015", "a\x01" + "x" * 30_000])
+@pytest.mark.parametrize(
+    "odd", ["DELAY\x01ten", "TIMER_DELAY_MS\x01soon", "TIMER_OUT_MS\x015", "a\x01" + "x" * 30_000]
+)
 def test_a_reply_that_must_not_be_stored_is_not_passed_on(
     under_test: BrokerUnderTest, odd: str
 ) -> None:

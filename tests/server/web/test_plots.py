@@ -4,9 +4,51 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.requests.schedule import LevelTimeline
+from rmqlite.clock import local_ms, local_text
+from rmqlite.levels import parse_delay
+from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline
 from rmqlite.requests.status import LevelStatus
-from rmqlite.server.web.plots import OTHERS, SERIES_MAX, lateness, timeline
+from rmqlite.server.web.plots import (
+    OTHERS,
+    SERIES_MAX,
+    SPANS,
+    bounds_of,
+    lateness,
+    marks_of,
+    timeline,
+)
+
+NOW_MS = local_ms("2027-12-31 23:59:58.765") or 0
+DAY_MS = 86_400_000
+AHEAD_MS = {"1y": 363 * DAY_MS, "2y": 730 * DAY_MS, "10y": 3650 * DAY_MS}
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_a_timeline_reaches_as_far_as_it_says(span: str) -> None:
+    """The longest timer of the default is two years away, and the longest of all ten."""
+    bounds = bounds_of(NOW_MS, span)
+    assert bounds[0] == NOW_MS
+    assert list(bounds) == sorted(set(bounds))
+    assert len(bounds) <= BOUNDS_MAX
+    reach_ms = bounds[-1] - NOW_MS
+    assert reach_ms >= (AHEAD_MS.get(span) or parse_delay(span))
+    marks = marks_of(bounds, span)
+    assert len(marks) == len(set(marks)) == 5
+
+
+@pytest.mark.parametrize(
+    ("span", "first", "last"),
+    [
+        ("1y", "2028-01-07", "2028-12-29"),
+        ("2y", "2028-01-01", "2030-01-01"),
+        ("10y", "2028-03-01", "2038-03-01"),
+    ],
+)
+def test_a_column_of_years_begins_with_a_day_or_a_month(span: str, first: str, last: str) -> None:
+    """People plan in months; a column of 12 days and 4 hours tells them nothing."""
+    bounds = bounds_of(NOW_MS, span)
+    assert local_text(bounds[1]) == f"{first} 00:00:00.000"
+    assert local_text(bounds[-1]) == f"{last} 00:00:00.000"
 
 
 def test_a_column_is_its_levels_one_on_the_other() -> None:

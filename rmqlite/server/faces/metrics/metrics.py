@@ -28,9 +28,11 @@ from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.faces.metrics.timers import TimerMetrics
 from rmqlite.server.front.access import Access
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.views.levels import delay_text, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "rmqlite_"
@@ -185,7 +187,7 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
 LEVEL_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], float]]]] = (
     (
         "scheduled_messages_pending",
-        "Messages of a delay level that are still to be delivered.",
+        "Messages of a delay level, or of any instant, that are still to be delivered.",
         lambda _, level: level.pending,
     ),
     (
@@ -265,6 +267,7 @@ class Metrics:
         self._access = access
         self._files = files
         self._process = ProcessCollector(registry=None)
+        self._timers = TimerMetrics(broker)
 
     def collected(self, status: BrokerStatus) -> Steps[Collected]:
         """All metrics, those of the process included, in steps.  status: the broker's, now."""
@@ -292,6 +295,7 @@ class Metrics:
             yield GaugeMetricFamily(PREFIX + name, help_text, number(now))
         yield from self._by_group(now)
         yield from _by_level(now)
+        yield from self._timers.collected(status.now_ms)
         for name, help_text, label, histograms in HISTOGRAMS:
             labels = (label,) if label else ()
             family = HistogramMetricFamily(PREFIX + name, help_text, labels=labels)
@@ -327,7 +331,10 @@ def _added(
 
 
 def _by_level(now: Now) -> Iterator[Metric]:
-    labelled = [((str(each.level), each.delay), each) for each in now.status.levels]
+    labelled = [
+        ((level_text(each.level), delay_text(each.level, each.delay) if each.delay else ""), each)
+        for each in now.status.levels
+    ]
     for name, help_text, number in LEVEL_GAUGES:
         family = GaugeMetricFamily(PREFIX + name, help_text, labels=_LEVEL)
         for labels, level in labelled:

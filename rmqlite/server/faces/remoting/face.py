@@ -24,7 +24,7 @@ from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.faces.remoting.key_values import KeyValues
 from rmqlite.server.faces.remoting.name_server import NameServer
 from rmqlite.server.faces.remoting.replies import Replies
-from rmqlite.server.faces.remoting.sending import SENDS, Sends
+from rmqlite.server.faces.remoting.sending import SENDS, Recalls, Sends
 from rmqlite.server.faces.remoting.transactions import Transactions
 from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
 
@@ -68,6 +68,7 @@ class RemotingFace:
         parts: tuple[Answering, ...] = (
             clients,
             consuming,
+            Recalls(front),
             Finding(front),
             Transactions(front, clients),
             Replies(config, front, clients, self._sends),

@@ -23,11 +23,11 @@ FACE: Final = "remoting"
 _OPEN: Final = frozenset({105})
 _OF_CLIENTS: Final = frozenset(
     {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
-    | {310, 320, 324, 325, 361}
+    | {310, 320, 324, 325, 361, 370}
 )
 """What producers and consumers ask for: the front knows the topic and the group."""
 _LOOKING: Final = frozenset(
-    {21, 26, 28, 43, 45, 101, 106, 201, 202, 203, 204, 206, 208, 219, 223, 224}
+    {21, 26, 28, 43, 45, 60, 61, 101, 106, 201, 202, 203, 204, 206, 208, 219, 223, 224}
     | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328}
 )
 """What tools ask for and changes nothing.  Every other code needs an admin."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.admission import check_draft
+from rmqlite.broker.admission import TimerRules, check_draft
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
 from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, host_text
@@ -48,6 +48,7 @@ class Replies:
         self._front = front
         self._clients = clients
         self._sends = sends
+        self._timers = TimerRules.of(config)
 
     def handlers(self) -> dict[int, Handler]:
         return dict.fromkeys(_REPLIES, self.reply)
@@ -62,6 +63,7 @@ class Replies:
             check_sendable(send.topic)
             for draft in call_of(send, call.command, call.connection.born_host).drafts:
                 check_draft(draft)
+                self._timers.due_ms(draft.properties, self._front.clock.now_ms())
             failure = await self._pushed(call, send)
             answer = await self._stored(call, send)
         except Exception as error:
@@ -115,5 +117,6 @@ class Replies:
         outcome = await self._front.messages.send_draft(draft)
         if isinstance(outcome, RmqliteError):
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
-        queue_id, queue_offset, (physical_offset,) = outcome
-        return SendAnswer(self._sends.message_id(physical_offset), queue_id, queue_offset)
+        (physical_offset,) = outcome.physical_offsets
+        message_id = self._sends.message_id(physical_offset)
+        return SendAnswer(message_id, outcome.queue_id, outcome.queue_offset)

@@ -1,6 +1,7 @@
-"""Sends.  Everything that arrives in one turn of the loop, on all connections, is one append.
+"""Sends, and recalls of timers.
 
-Its messages then wait for one sync, and the answers of a connection leave in one write.
+All sends that arrive in one turn of the loop, on all connections, are one append.  Its messages
+then wait for one sync, and the answers of a connection leave in one write.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome
+from rmqlite.broker.sends.draft_sends import Outcome, Stored
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import AccessDenied, MessageTooLarge
-from rmqlite.message import host_text, pack_host
-from rmqlite.server.faces.remoting.calls import refused
+from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge
+from rmqlite.message import UNIQ_KEY, host_text, pack_host
+from rmqlite.property_string import PropertyString
+from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
+from rmqlite.server.faces.remoting.calls import Call, Handler, refused
 from rmqlite.server.faces.remoting.connection import Answered, Connection
 from rmqlite.server.front.access import BROKER, CALLER, Caller
 from rmqlite.server.front.front import Front
@@ -25,7 +28,12 @@ from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.codes import sending as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT, SendMessage
+from rmqlite.wire.remoting.codes.sending import (
+    REFUSED_RECALL_EXT,
+    REFUSED_SEND_EXT,
+    RecallAnswer,
+    SendMessage,
+)
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode, encode_sent
 from rmqlite.wire.remoting.names import FieldError
@@ -43,6 +51,15 @@ SENDS: Final = {
 }
 
 
+_NOT_RECALLED: Final = {
+    ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
+    " another instant, or has been deleted since",
+    ChangeOutcome.ALREADY_DELIVERED: "is delivered already",
+    ChangeOutcome.ALREADY_CANCELLED: "is cancelled already",
+    ChangeOutcome.UNDELIVERABLE: "could not be delivered: it is a dead letter of the schedule",
+}
+
+
 class _Send(NamedTuple):
     connection: Connection
     command: Command
@@ -55,6 +72,7 @@ class Sends:
 
     def __init__(self, config: BrokerConfig, front: Front) -> None:
         self._front = front
+        self._broker_name = config.broker_name
         self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
         self._arrived = asyncio.Event()
         self._waiting: list[_Send] = []
@@ -119,10 +137,7 @@ class Sends:
         pairs = zip(sends, sent.outcomes, strict=True)
         self._answer(
             sends,
-            [
-                self._frame(send.command, code, outcome, self._ids(outcome))
-                for send, outcome in pairs
-            ],
+            [self._frame(send, code, outcome, self._ids(outcome)) for send, outcome in pairs],
         )
 
     async def _answer_in_steps(
@@ -133,7 +148,7 @@ class Sends:
             for begin in range(STEP_IDS, _id_count(outcome), STEP_IDS):
                 await let_others()
                 ids.append(self._ids(outcome, begin))
-            self._answer([send], [self._frame(send.command, code, outcome, ",".join(ids))])
+            self._answer([send], [self._frame(send, code, outcome, ",".join(ids))])
             await let_others()
 
     def _answer(self, sends: list[_Send], frames: list[bytes]) -> None:
@@ -160,11 +175,49 @@ class Sends:
         offsets = outcome.physical_offsets[begin : begin + STEP_IDS]
         return ",".join([f"{host}{at:016X}" for at in offsets])
 
-    @staticmethod
-    def _frame(command: Command, code: int, outcome: Outcome, ids: str) -> bytes:
+    def _frame(self, send: _Send, code: int, outcome: Outcome, ids: str) -> bytes:
         if isinstance(outcome, Exception):
-            return encode(refused(command, outcome, REFUSED_SEND_EXT))
-        return encode_sent(command, code, ids, outcome.queue_id, outcome.queue_offset)
+            return encode(refused(send.command, outcome, REFUSED_SEND_EXT))
+        is_timer = outcome.timer_out_ms and not isinstance(send.call.drafts, DraftBatch)
+        handle = self._recall_handle(send.call, outcome) if is_timer else ""
+        return encode_sent(send.command, code, ids, outcome.queue_id, outcome.queue_offset, handle)
+
+    def _recall_handle(self, call: DraftCall, outcome: Stored) -> str:
+        """Of a timer; "" if it has no id that a handle can name."""
+        (draft,) = call.drafts
+        message_id = PropertyString(draft.properties).text(UNIQ_KEY)
+        to = draft.topic, self._broker_name
+        return RecallHandle(*to, outcome.timer_out_ms, message_id).text()
+
+
+class Recalls:
+    """Recalls of timers, each answered with what became of the message.
+
+    RocketMQ answers 0 whatever becomes of it.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def handlers(self) -> dict[int, Handler]:
+        return {codes.RECALL_MESSAGE.code: self.recall}
+
+    async def recall(self, call: Call) -> Command:
+        command = call.command
+        asked = codes.RECALL_MESSAGE.fields.read(command.ext)
+        try:
+            changed = await self._front.schedule.recall(asked.topic, asked.recall_handle)
+        except InvalidValue as error:
+            why = str(error)
+        except Exception as error:
+            return refused(command, error, REFUSED_RECALL_EXT)
+        else:
+            if changed.outcome is ChangeOutcome.DONE:
+                ext = codes.RECALL_MESSAGE.answer.write(RecallAnswer(changed.message_id))
+                return command.answer(ResponseCode.SUCCESS, ext)
+            why = f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"
+        remark = f"recall failed: {why}"
+        return command.answer(ResponseCode.ILLEGAL_OPERATION, REFUSED_RECALL_EXT, remark=remark)
 
 
 def _id_count(outcome: Outcome) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rmqlite.wire.remoting.bodies.queues import MessageQueue
+from rmqlite.wire.remoting.bodies.topics import DataVersion
 from rmqlite.wire.remoting.limits import ENTRIES_MAX
 from rmqlite.wire.remoting.names import I64, Count, Name
 
@@ -54,6 +55,22 @@ class BrokerStats:
     stats_minute: StatsItem
     stats_hour: StatsItem
     stats_day: StatsItem
+
+
+@dataclass(frozen=True, slots=True)
+class TimingCount:
+    """Timers that wait for their delivery to one topic."""
+
+    count: I64
+    time_stamp: I64
+
+
+@dataclass(frozen=True, slots=True)
+class TimerMetrics:
+    """Answer to 61: the pending timers by topic."""
+
+    timing_count: Annotated[dict[str, TimingCount], Count(ENTRIES_MAX)]
+    data_version: DataVersion
 
 
 @dataclass(frozen=True, slots=True)

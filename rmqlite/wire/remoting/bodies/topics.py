@@ -77,6 +77,8 @@ class DataVersion:
 
     timestamp: I64 = 0
     counter: I64 = 0
+    state_version: I64 | None = None
+    """Of RocketMQ 5."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from rmqlite.wire.remoting.bodies.stats import (
     BrokerConsumeStats,
     BrokerStats,
     ConsumeStats,
+    TimerMetrics,
     TimeSpans,
 )
 from rmqlite.wire.remoting.bodies.topics import (
@@ -130,6 +131,12 @@ GET_ALL_CONSUMER_OFFSET: Final = request(
 GET_ALL_DELAY_OFFSET: Final = request(
     45, "GET_ALL_DELAY_OFFSET", Nothing, Nothing, answer_body=DelayOffsets
 )
+GET_TIMER_CHECK_POINT: Final = request(
+    60, "GET_TIMER_CHECK_POINT", Nothing, Nothing, answer_body=Body.LONGS
+)
+GET_TIMER_METRICS: Final = request(
+    61, "GET_TIMER_METRICS", Nothing, Nothing, answer_body=TimerMetrics
+)
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Final = request(
     200, "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", Nothing, Nothing, body=SubscriptionGroup
 )
@@ -197,6 +204,8 @@ ROWS: Final[tuple[Request[Any, Any], ...]] = (
     GET_BROKER_RUNTIME_INFO,
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_DELAY_OFFSET,
+    GET_TIMER_CHECK_POINT,
+    GET_TIMER_METRICS,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     GET_TOPIC_STATS_INFO,

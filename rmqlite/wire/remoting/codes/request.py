@@ -35,6 +35,7 @@ class Body(Enum):
     RECORD = "one record, as it is stored"
     RECORDS = "records, as they are stored, one after the other"
     SETTINGS = "lines of key=value"
+    LONGS = "numbers of 64 bits"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Requests that store messages: sends, replies, failed messages, ends of transactions."""
+"""Requests that store messages: sends, recalls, replies, failed messages, ends of transactions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import Annotated, Any, Final, NamedTuple
 from rmqlite.names import AUTO_CREATE_TOPIC
 from rmqlite.wire.remoting.codes.request import Body, Party, Request, request
 from rmqlite.wire.remoting.fields import Nothing
-from rmqlite.wire.remoting.names import I32, I64, Group, MessageId, Properties, Topic, Wire
+from rmqlite.wire.remoting.names import (
+    I32,
+    I64,
+    Group,
+    Handle,
+    MessageId,
+    Properties,
+    Topic,
+    Wire,
+)
 
 REGION: Final = "DefaultRegion"
-REFUSED_SEND_EXT: Final = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+REFUSED_RECALL_EXT: Final = {"MSG_REGION": REGION}
+REFUSED_SEND_EXT: Final = {**REFUSED_RECALL_EXT, "TRACE_ON": "true"}
 """The ext fields of an answer to a send that is not stored."""
 
 
@@ -39,7 +49,7 @@ class SendMessage(NamedTuple):
 class SendAnswer(NamedTuple):
     """Of a message that is stored: a client that misses one of the first three fails, or dies.
 
-    frame.encode_sent() writes it in less time.
+    frame.encode_sent() writes it in less time.  recall_handle: of a timer.
     """
 
     msg_id: str
@@ -48,6 +58,22 @@ class SendAnswer(NamedTuple):
     transaction_id: MessageId | None = None
     region: Annotated[str, Wire("MSG_REGION")] = REGION
     is_traced: Annotated[bool, Wire("TRACE_ON")] = True
+    recall_handle: Handle | None = None
+
+
+class Recall(NamedTuple):
+    """recall_handle: of the answer to the send."""
+
+    topic: Topic
+    recall_handle: Handle = ""
+    producer_group: Group = ""
+
+
+class RecallAnswer(NamedTuple):
+    """msg_id: the producer's (UNIQ_KEY)."""
+
+    msg_id: MessageId
+    region: Annotated[str, Wire("MSG_REGION")] = REGION
 
 
 SHORT_NAMES: Final = {
@@ -139,6 +165,7 @@ SEND_REPLY_MESSAGE: Final = request(
 SEND_REPLY_MESSAGE_V2: Final = request(
     325, "SEND_REPLY_MESSAGE_V2", SendMessage, SendAnswer, wires=SHORT_NAMES, body=Body.MESSAGE
 )
+RECALL_MESSAGE: Final = request(370, "RECALL_MESSAGE", Recall, RecallAnswer)
 CONSUMER_SEND_MSG_BACK: Final = request(36, "CONSUMER_SEND_MSG_BACK", SendBack, Nothing)
 END_TRANSACTION: Final = request(37, "END_TRANSACTION", EndTransaction, Nothing)
 CHECK_TRANSACTION_STATE: Final = request(
@@ -163,6 +190,7 @@ ROWS: Final[tuple[Request[Any, Any], ...]] = (
     SEND_BATCH_MESSAGE,
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,
+    RECALL_MESSAGE,
     CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
     CHECK_TRANSACTION_STATE,

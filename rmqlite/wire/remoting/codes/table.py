@@ -23,7 +23,6 @@ ANSWERED: Final[Mapping[int, Request[Any, Any]]] = {
 
 _REPLICAS: Final = "one broker is the whole cluster"
 _ACCESS: Final = "access rules are no part of this protocol here"
-_TIMERS: Final = "this broker has delay levels, not timers of any length"
 _POP: Final = "POP consumers are not served; use a push or a pull consumer"
 _UNUSED: Final = "no client and no command of mqadmin sends it"
 
@@ -40,8 +39,6 @@ REFUSED: Final[Mapping[int, Refused]] = {
         (52, "GET_BROKER_CLUSTER_ACL_INFO", _ACCESS),
         (53, "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG", _ACCESS),
         (54, "GET_BROKER_CLUSTER_ACL_CONFIG", _ACCESS),
-        (60, "GET_TIMER_CHECK_POINT", _TIMERS),
-        (61, "GET_TIMER_METRICS", _TIMERS),
         (103, "REGISTER_BROKER", _REPLICAS),
         (104, "UNREGISTER_BROKER", _REPLICAS),
         (209, "SUSPEND_CONSUMER", _UNUSED),
@@ -58,7 +55,6 @@ REFUSED: Final[Mapping[int, Refused]] = {
         (313, "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", "units are not kept"),
         (322, "QUERY_DATA_VERSION", _REPLICAS),
         (323, "RESUME_CHECK_HALF_MESSAGE", "only RocketMQ's web console sends it"),
-        (370, "RECALL_MESSAGE", _TIMERS),
         (400, "QUERY_ASSIGNMENT", "each client shares out the queues of its group itself"),
         (401, "SET_MESSAGE_REQUEST_MODE", _POP),
         (200050, "POP_MESSAGE", _POP),

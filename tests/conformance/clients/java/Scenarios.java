@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -35,6 +36,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
@@ -72,6 +74,7 @@ public class Scenarios {
   private static void run(JSONObject asked) throws Exception {
     switch (asked.getString("do")) {
       case "send": send(asked); break;
+      case "recall": recall(asked); break;
       case "stream": new Thread(() -> stream(asked)).start(); break;
       case "push": push(asked); break;
       case "stop": consumers.remove(asked.getString("name")).shutdown(); break;
@@ -119,11 +122,41 @@ public class Scenarios {
     if (asked.getIntValue("level") > 0) {
       made.setDelayTimeLevel(asked.getIntValue("level"));
     }
+    JSONObject timer = asked.getJSONObject("timer");
+    if (timer != null) {
+      timer.forEach((setter, value) -> setTimer(made, setter, ((Number) value).longValue()));
+    }
     JSONObject properties = asked.getJSONObject("properties");
     if (properties != null) {
       properties.forEach((property, value) -> made.putUserProperty(property, (String) value));
     }
     return made;
+  }
+
+  /** By a setter, which only RocketMQ 5 has, or by the name of a property, which any client can. */
+  private static void setTimer(Message message, String name, long value) {
+    try {
+      if (name.startsWith("set")) {
+        Message.class.getMethod(name, long.class).invoke(message, value);
+      } else {
+        MessageAccessor.putProperty(message, name, String.valueOf(value));
+      }
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  /** Takes a timer back, as only RocketMQ 5 can. */
+  private static void recall(JSONObject asked) throws Exception {
+    DefaultMQProducer producer = producer(asked.getString("group"), 2);
+    try {
+      Object id = DefaultMQProducer.class
+          .getMethod("recallMessage", String.class, String.class)
+          .invoke(producer, asked.getString("topic"), asked.getString("handle"));
+      say(new JSONObject().fluentPut("recalled", id));
+    } catch (InvocationTargetException error) {
+      say(new JSONObject().fluentPut("refused", error.getCause().toString()));
+    }
   }
 
   private static void send(JSONObject asked) throws Exception {
@@ -169,8 +202,15 @@ public class Scenarios {
   }
 
   private static void sent(String key, SendResult result) {
+    Object handle = null;
+    try {
+      handle = SendResult.class.getMethod("getRecallHandle").invoke(result);
+    } catch (ReflectiveOperationException error) {
+      // RocketMQ 4 has no recalls.
+    }
     say(new JSONObject()
         .fluentPut("sent", key)
+        .fluentPut("handle", handle)
         .fluentPut("status", result.getSendStatus().name())
         .fluentPut("queue", result.getMessageQueue().getQueueId())
         .fluentPut("offset", result.getQueueOffset())
@@ -266,6 +306,8 @@ public class Scenarios {
         .fluentPut("queue", message.getQueueId())
         .fluentPut("offset", message.getQueueOffset())
         .fluentPut("times", message.getReconsumeTimes())
+        .fluentPut("stored", message.getStoreTimestamp())
+        .fluentPut("out", message.getProperty("TIMER_OUT_MS"))
         .fluentPut("tags", message.getTags())
         .fluentPut("size", message.getBody().length)
         .fluentPut("crc", message.getBodyCRC())

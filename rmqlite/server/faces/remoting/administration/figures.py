@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from struct import Struct
 from typing import Final
 
 from rmqlite.broker.histogram import Histogram
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.figures import Rate, Rates, Traffic
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.server.faces.remoting.administration.large_bodies import large_body
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.front.front import Front
-from rmqlite.wire.remoting.bodies.stats import BrokerStats, StatsItem
-from rmqlite.wire.remoting.bodies.topics import KvTable
+from rmqlite.store.wait_queues import TIMERS
+from rmqlite.wire.remoting.bodies.stats import (
+    BrokerStats,
+    StatsItem,
+    TimerMetrics,
+    TimingCount,
+)
+from rmqlite.wire.remoting.bodies.topics import DataVersion, KvTable
 from rmqlite.wire.remoting.codes import administration as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import SERVER_VERSION, Command
 from rmqlite.wire.remoting.shapes import write_body
 
+_CHECK_POINT: Final = Struct(">7q")
+"""Of RocketMQ's timers: time of the next slot, end of the timer log, queue offsets of the next
+record for this broker and for its master, and a data version (state, time, counter)."""
+_SLOT_MS: Final = 1_000
 _GIB: Final = 1 << 30
 _BOUNDS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
 _BOUND_NAMES: Final = (
@@ -37,6 +49,8 @@ class Figures:
         return {
             codes.GET_BROKER_RUNTIME_INFO.code: self.runtime,
             codes.VIEW_BROKER_STATS_DATA.code: self.rates,
+            codes.GET_TIMER_CHECK_POINT.code: self.timer_check_point,
+            codes.GET_TIMER_METRICS.code: self.timer_metrics,
         }
 
     async def rates(self, call: Call) -> Command:
@@ -61,6 +75,7 @@ class Figures:
             **_appends(await self._front.figures.appends()),
             "putMessageFailedTimes": str(await self._front.figures.refused_sends()),
             **await self._log(status),
+            **await self._timers(status),
             **self._threads(),
             "bootTimestamp": str(status.started_at_ms),
             "runtime": _runtime(status.now_ms - status.started_at_ms),
@@ -68,8 +83,40 @@ class Figures:
             "brokerVersionDesc": "V4_9_8",
         }
         for level, (done, end) in (await self._front.schedule.positions()).items():
-            table[f"scheduleMessageOffset_{level}"] = f"{done},{end}"
+            if level != TIMERS:
+                table[f"scheduleMessageOffset_{level}"] = f"{done},{end}"
         return call.command.answer(ResponseCode.SUCCESS, body=write_body(KvTable(table)))
+
+    async def timer_check_point(self, call: Call) -> Command:
+        """How far the timers are.  Here each one is indexed when it is stored, by no log."""
+        status = await self._front.status()
+        _, end = (await self._front.schedule.positions()).get(TIMERS, (0, 0))
+        slot_ms = _begun_ms(status) // _SLOT_MS * _SLOT_MS
+        body = _CHECK_POINT.pack(slot_ms, 0, end, end, 0, status.now_ms, end)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def timer_metrics(self, call: Call) -> Command:
+        """How many timers wait, by topic."""
+        now_ms = self._front.clock.now_ms()
+        counts = await self._front.schedule.counts()
+        rows = [
+            (each.topic, TimingCount(each.pending, now_ms))
+            for each in counts
+            if each.level == TIMERS
+        ]
+        body = await large_body(TimerMetrics({}, DataVersion(now_ms, 0, 0)), "timing_count", rows)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def _timers(self, status: BrokerStatus) -> dict[str, str]:
+        """No timer waits to be indexed, as in RocketMQ: it is so when it is stored."""
+        stored, completed = await self._front.figures.of_timers()
+        return {
+            "timerReadBehind": str((status.now_ms - _begun_ms(status)) // 1000),
+            "timerOffsetBehind": "0",
+            "timerCongestNum": str(sum(each.pending for each in _of_timers(status))),
+            "timerEnqueueTps": str(stored.per_second),
+            "timerDequeueTps": str(completed.per_second),
+        }
 
     async def _log(self, status: BrokerStatus) -> dict[str, str]:
         size, free = await self._front.figures.disk()
@@ -107,6 +154,16 @@ class Figures:
             "remainTransientStoreBufferNumbs": str(2**31 - 1),
             "startAcceptSendRequestTimeStamp": "0",
         }
+
+
+def _of_timers(status: BrokerStatus) -> list[LevelStatus]:
+    return [each for each in status.levels if each.level == TIMERS]
+
+
+def _begun_ms(status: BrokerStatus) -> int:
+    """The instant up to which every timer has been delivered."""
+    waiting = [each.next_due_ms for each in _of_timers(status) if each.pending]
+    return min([status.now_ms, *waiting])
 
 
 def _traffic(traffic: Traffic) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Timers that move from RocketMQ 5 to us, and from us to RocketMQ 5 and 4.9."""

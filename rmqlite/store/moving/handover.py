@@ -1,0 +1,233 @@
+"""Hands the pending timers of a store over to RocketMQ, whose broker is to go on with it.
+
+To RocketMQ 5: its timer files are written anew, with the pending timers and no others.  So a
+timer that was delivered, cancelled or moved here needs no tombstone, whose form differs between
+5.3 and 5.4: no slot names it.
+
+To RocketMQ 4.9, which has no timers: each pending one is appended once more, in due order, to a
+delay level behind all others.  Its record completes the timer, as after a change to another
+level, and its queue entry has the timer's due time, which is all that 4.9 looks at.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rmqlite.clock import Clock, SystemClock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LEVELS_MAX
+from rmqlite.message import DELAY, RESCHEDULED_FROM, TIMER_EXACT, TIMER_OUT_MS
+from rmqlite.store.consume_queue import ENTRY, ConsumeQueue, Entry
+from rmqlite.store.disk.files import Files, SystemFiles
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.moving.timer_files import SLOT_MS, Check, Unit, write_timer_files
+from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.records.drafts import derived
+from rmqlite.store.records.record import destination, tags_hash
+from rmqlite.store.tables.levels_table import load_levels
+from rmqlite.store.wait_queues import TIMERS, queue_of
+
+TO_4_9: Final = "4.9"
+TARGETS: Final = (TO_4_9, "5.3", "5.4", "5.5")
+DAY_MS: Final = 86_400_000
+_FAR_MS: Final = 2 * DAY_MS
+"""RocketMQ appends a timer of more than two days anew before it is due."""
+_APPENDED: Final = 100
+_READ: Final = 8_192
+_TIMER: Final = Struct(">qqqii")
+"""Due time, queue offset, physical offset, size, hash of the topic: sorts as bytes, in 70 bytes
+of memory where a tuple takes 250."""
+
+
+class Handover(NamedTuple):
+    """What is handed over, or would be.
+
+    overdue: those of pending that were due already.  levels: 4.9's messageDelayLevel with the
+    level that holds the timers; empty for RocketMQ 5.
+    """
+
+    pending: int
+    overdue: int
+    first_due_ms: int
+    last_due_ms: int
+    levels: str = ""
+
+
+def hand_over(
+    root: Path,
+    to: str,
+    config: BrokerConfig | None = None,
+    *,
+    dry_run: bool = False,
+    files: Files | None = None,
+    clock: Clock | None = None,
+) -> Handover:
+    """Open the store at root, hand its timers over, and close it; again changes nothing.
+
+    to: one of TARGETS.  dry_run: open and close it only.  After a crash, call it again.  Raises
+    InvalidValue, StoreLocked, StoreDamaged, StoreUnavailable.
+    """
+    if to not in TARGETS:
+        raise InvalidValue("to", to, f"one of {', '.join(TARGETS)}")
+    disk, clock = files or SystemFiles(), clock or SystemClock()
+    store = MessageStore(_config_to_open(disk, root, config), disk, clock)
+    try:
+        timers, now_ms = _pending(store), clock.now_ms()
+        found = _summary(timers, now_ms)
+        if to != TO_4_9:
+            if not dry_run:
+                write_timer_files(disk, root, *_slots(store, timers, now_ms))
+        elif timers:
+            level = _free_level(store)
+            found = found._replace(levels=_levels_text(store, level, found.last_due_ms - now_ms))
+            if not dry_run:
+                _append_to_level(store, level, timers)
+        store.close({})
+    finally:
+        store.release()
+    return found
+
+
+def _config_to_open(files: Files, root: Path, given: BrokerConfig | None) -> BrokerConfig:
+    """A configuration that changes nothing in the store: without one, with its own levels."""
+    if given is None:
+        levels = load_levels(files, root, BrokerConfig().levels).configured
+        given = BrokerConfig(message_delay_level=levels.text)
+    return given.model_copy(update={"store_path": root})
+
+
+def _queue(store: MessageStore) -> ConsumeQueue | None:
+    return store.queue(*queue_of(TIMERS))
+
+
+def _pending(store: MessageStore) -> list[bytes]:
+    """A _TIMER of each pending one that has a destination, sorted."""
+    found: list[bytes] = []
+    queue, completed = _queue(store), store.progress.of(TIMERS)
+    if queue is None:
+        return found
+    for start in range(completed.below, queue.max_offset, _READ):
+        offsets = completed.open_between(start, min(start + _READ, queue.max_offset))
+        entries = queue.read(start, _READ)
+        waiting = [entries[each - start] for each in offsets]
+        records = store.read_records(waiting, check_bodies=False)
+        for queue_offset, entry, timer in zip(offsets, waiting, records, strict=True):
+            # RocketMQ's timers stop for ever at one that names no topic and queue.
+            if timer is not None and destination(timer.properties) is not None:
+                topic = tags_hash(topic_ahead(timer.properties))
+                place = (entry.physical_offset, entry.size, topic)
+                found.append(_TIMER.pack(entry.tags_code, queue_offset, *place))
+    found.sort()
+    return found
+
+
+def _summary(timers: Sequence[bytes], now_ms: int) -> Handover:
+    if not timers:
+        return Handover(0, 0, 0, 0)
+    overdue = sum(_TIMER.unpack(each)[0] <= now_ms for each in timers)
+    first, last = (_TIMER.unpack(timers[at])[0] for at in (0, -1))
+    return Handover(len(timers), overdue, first, last)
+
+
+# ---- to RocketMQ 5
+
+
+def _slots(
+    store: MessageStore, timers: Sequence[bytes], now_ms: int
+) -> tuple[Iterator[Unit], Check]:
+    queue = _queue(store)
+    check = Check(now_ms - now_ms % SLOT_MS, queue.max_offset if queue else 0)
+    return chain(_units(timers, check.next_slot_ms), _last_unit(queue, check)), check
+
+
+def _units(timers: Sequence[bytes], next_slot_ms: int) -> Iterator[Unit]:
+    """The units of timers, sorted by slot.
+
+    A due time belongs to the slot that ends with it, or later: RocketMQ takes a slot when it is
+    over.  An overdue timer has the next slot: RocketMQ never takes one of more than a week ago.
+    """
+    far_from = next(
+        (at for at, each in enumerate(timers) if _due(each) >= next_slot_ms + _FAR_MS), len(timers)
+    )
+    far = len(timers) - far_from
+
+    def near_units() -> Iterator[Unit]:
+        for each in timers[:far_from]:
+            due_ms, _, place, size, topic_hash = _TIMER.unpack(each)
+            slot_ms = (due_ms - 1) // SLOT_MS * SLOT_MS
+            yield Unit(max(slot_ms, next_slot_ms), place, size, topic_hash)
+
+    def far_units() -> Iterator[Unit]:
+        for number, each in enumerate(timers[far_from:]):
+            # Spread over the second day, so that they are not all appended in one moment.
+            after_ms = DAY_MS + number * DAY_MS // far // SLOT_MS * SLOT_MS
+            _, _, place, size, topic_hash = _TIMER.unpack(each)
+            yield Unit(next_slot_ms + after_ms, place, size, topic_hash, rolls=True)
+
+    return heapq.merge(near_units(), far_units())
+
+
+def _due(timer: bytes) -> int:
+    return int(_TIMER.unpack(timer)[0])
+
+
+def _last_unit(queue: ConsumeQueue | None, check: Check) -> Iterator[Unit]:
+    """A unit of the queue's last entry, in a slot that is over: RocketMQ goes on behind it."""
+    entry = queue.entry(check.next_entry - 1) if queue else None
+    if entry is not None:
+        yield Unit(check.next_slot_ms - SLOT_MS, entry.physical_offset, entry.size, 0)
+
+
+# ---- to RocketMQ 4.9
+
+
+def _free_level(store: MessageStore) -> int:
+    """A level behind those of the table, and behind all in which messages wait."""
+    waiting = [level for level, topics in store.progress.pending.items() if topics]
+    level = max([store.levels.current.max_level, *waiting]) + 1
+    if level > LEVELS_MAX:
+        rule = f"a messageDelayLevel of fewer than {LEVELS_MAX} levels, with room for one more"
+        raise InvalidValue("messageDelayLevel", store.levels.current.text, rule)
+    return level
+
+
+def _levels_text(store: MessageStore, level: int, longest_ms: int) -> str:
+    """4.9 delivers at once what waits longer than its level lasts: so this one lasts longer."""
+    table = store.levels.current
+    days = max(1, 1 - -longest_ms // DAY_MS)
+    return " ".join([table.text, *[f"{days}d"] * (level - table.max_level)])
+
+
+def _append_to_level(store: MessageStore, level: int, timers: Sequence[bytes]) -> None:
+    topic, queue_id = queue_of(level)
+    for begin in range(0, len(timers), _APPENDED):
+        part = [_TIMER.unpack(each) for each in timers[begin : begin + _APPENDED]]
+        entries = [Entry(place, size, due_ms) for due_ms, _, place, size, _ in part]
+        sources = store.read_records(entries, check_bodies=False)
+        records = []
+        for entry, source in zip(entries, sources, strict=True):
+            assert source is not None
+            told = {DELAY: str(level), RESCHEDULED_FROM: str(TIMERS)}
+            told |= {TIMER_OUT_MS: str(entry.tags_code), TIMER_EXACT: "1"}
+            properties = source.properties.edited(told)
+            records.append(
+                derived(source, topic, queue_id, properties=properties, completes=source.end)
+            )
+        written = store.append(records)
+        queue = store.queue(topic, queue_id)
+        assert queue is not None
+        # An append takes due times from the table of levels; recovery finds these in the records.
+        data = [
+            ENTRY.pack(at.physical_offset, at.size, entry.tags_code)
+            for at, entry in zip(written, entries, strict=True)
+        ]
+        queue.write(written[0].queue_offset, b"".join(data))
+        for (_, queue_offset, *_), record in zip(part, records, strict=True):
+            topics = {topic_ahead(record.properties): 1}
+            store.progress.complete(TIMERS, queue_offset, queue_offset + 1, topics)

@@ -1,0 +1,1 @@
+"""Stores that move between RocketMQ's own brokers and us."""

@@ -1,0 +1,222 @@
+"""Which timers of RocketMQ 5 are pending here: those that it still would deliver, each once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqlite.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
+from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
+from rmqlite.store.wait_queues import TIMERS
+from tests.support.brokers import small_config
+from tests.support.clock import FakeClock
+from tests.support.files import QuickFiles
+from tests.support.golden import INDEX, Row, unpack_timers
+from tests.support.stores import StoreUnderTest, new_record
+
+BOTH = pytest.mark.parametrize("which", ["clean", "killed"])
+OUT_MS = 1_600_000_000_000
+
+
+def opened(root: Path) -> MessageStore:
+    return MessageStore(small_config(root, **INDEX), QuickFiles(), FakeClock())
+
+
+def due_times(store: MessageStore) -> dict[int, int]:
+    """Of all that is pending: queue offset and due time."""
+    queue = store.queue(TIMER_TOPIC, 0)
+    assert queue is not None
+    waiting = store.progress.of(TIMERS).open_between(queue.min_offset, queue.max_offset)
+    return {offset: queue.read(offset, 1)[0].tags_code for offset in waiting}
+
+
+def due_ms(row: Row) -> int:
+    """The instant that the producer named, or else the end of the slot."""
+    asked = row["asked"]
+    is_named = "TIMER_DELIVER_MS" in asked and len(asked) == 1
+    return int(asked["TIMER_DELIVER_MS"]) if is_named else row["timerOutMs"] + 1_000
+
+
+@BOTH
+def test_what_rocketmq_has_not_delivered_is_pending(tmp_path: Path, which: str) -> None:
+    """Every line of the golden files; a half message is no timer of anybody."""
+    root, rows = unpack_timers(tmp_path, which)
+    expected = {
+        row["queueOffset"]: due_ms(row)
+        for row in rows
+        if row["fate"] == "pending" and row["realTopic"] != HALF_TOPIC
+    }
+    assert len(expected) == {"clean": 9, "killed": 26}[which]
+    store = opened(root)
+    assert due_times(store) == expected
+    assert sum(store.progress.pending[TIMERS].values()) == len(expected)
+    store.close({})
+
+
+@BOTH
+def test_what_has_been_found_is_kept(tmp_path: Path, which: str) -> None:
+    """Also if the first opening was killed, and if our progress is lost later."""
+    root, _ = unpack_timers(tmp_path, which)
+    store = opened(root)
+    first = due_times(store)
+    store.release()
+    (root / "lock").write_bytes(b"lock")
+    for is_lost in (False, True):
+        if is_lost:
+            for path in (root / "config").glob("storeProgress.json*"):
+                path.unlink()
+        store = opened(root)
+        assert due_times(store) == first
+        store.close({})
+
+
+@BOTH
+def test_the_adoption_is_told(tmp_path: Path, which: str, caplog: pytest.LogCaptureFixture) -> None:
+    """In one line, with the numbers."""
+    root, _ = unpack_timers(tmp_path, which)
+    with caplog.at_level("INFO"):
+        opened(root).close({})
+    said = [each.getMessage() for each in caplog.records if "timers of RocketMQ" in each.message]
+    pending, cancelled = (9, 6) if which == "clean" else (26, 9)
+    assert len(said) == 1
+    assert f"pending={pending} " in said[0]
+    assert f"cancelled={cancelled} " in said[0]
+
+
+# ---- what the golden stores have not
+
+
+class Foreign:
+    """A store in which RocketMQ writes, and that is opened here afterwards."""
+
+    def __init__(self, under_test: StoreUnderTest) -> None:
+        self.under_test = under_test
+        self.properties: dict[str, str] = {}
+
+    def timer(self, key: str = "k", topic: str = "orders", **more: Any) -> NewRecord:
+        named = {UNIQ_KEY: key} if key else {}
+        own = {"TIMER_OUT_MS": str(OUT_MS), REAL_TOPIC: topic, REAL_QID: "0"}
+        properties = named | own | {name: str(value) for name, value in more.items()}
+        return new_record(f"body of {key}", TIMER_TOPIC, 0, properties=properties)
+
+    def copy(self, key: str = "k", times: int = 1) -> NewRecord:
+        """The timer after a roll."""
+        return self.timer(key, TIMER_ROLL_TIMES=times)
+
+    def tombstone(self, named: str, **more: Any) -> NewRecord:
+        return self.timer("t", TIMER_DEL_UNIQKEY=named, **more)
+
+    def delivered(self, key: str = "k", **more: Any) -> NewRecord:
+        return self.timer(key, **more)._replace(topic="orders")
+
+    def first_end(self) -> int:
+        """Where the first timer ends."""
+        first = self.timer()
+        parts = (first.body, first.topic, first.properties.encoded)
+        return self.under_test.store.end + OVERHEAD_BYTES + sum(map(len, parts))
+
+    def commit(self) -> dict[str, Any]:
+        """RocketMQ's commit of a half message that lies directly behind the first timer."""
+        return {"topic": HALF_TOPIC, "sys_flag": COMMITTED, "completes": self.first_end()}
+
+    def pending(self, *records: NewRecord) -> list[int]:
+        """The queue offsets that are pending after these were written."""
+        self.under_test.append(*records)
+        self.under_test.sync()
+        self.under_test.crash()
+        (self.under_test.root / "lock").write_bytes(b"lock")
+        self.under_test.open()
+        return sorted(due_times(self.under_test.store))
+
+
+@pytest.fixture
+def foreign(under_test: StoreUnderTest) -> Foreign:
+    under_test.crash()
+    shutil.rmtree(under_test.root)
+    under_test.open()
+    return Foreign(under_test)
+
+
+CASES: dict[str, tuple[Callable[[Foreign], list[NewRecord]], list[int]]] = {
+    "accepted": (lambda it: [it.timer()], [0]),
+    "delivered": (lambda it: [it.timer(), it.delivered()], []),
+    "delivered-twice": (lambda it: [it.timer(), it.delivered(), it.delivered()], []),
+    "delivered-to-another-topic": (
+        lambda it: [it.timer(), it.delivered()._replace(topic="%RETRY%g")],
+        [0],
+    ),
+    "another-slot": (lambda it: [it.timer(), it.delivered(TIMER_OUT_MS=OUT_MS + 1_000)], [0]),
+    "rolled": (lambda it: [it.timer(), it.copy(), it.copy(times=2)], [2]),
+    "rolled-and-delivered": (
+        lambda it: [it.timer(), it.copy(), it.delivered(TIMER_ROLL_TIMES=1)],
+        [],
+    ),
+    "doubled-by-a-kill": (lambda it: [it.timer(), it.copy(), it.copy()], [2]),
+    "doubled-and-rolled-late": (
+        lambda it: [it.timer(), it.copy(), it.delivered(TIMER_ROLL_TIMES=1), it.copy()],
+        [],
+    ),
+    "only-a-copy-is-left": (lambda it: [it.copy(times=3)], [0]),
+    "sent-twice": (lambda it: [it.timer(), it.timer(), it.delivered()], [1]),
+    "sent-twice-and-rolled": (lambda it: [it.timer(), it.timer(), it.copy(), it.copy()], [2, 3]),
+    "cancelled": (lambda it: [it.timer(), it.tombstone("k")], []),
+    "cancelled-with-topic": (lambda it: [it.timer(), it.tombstone("orders+k")], []),
+    "cancelled-with-another-topic": (lambda it: [it.timer(), it.tombstone("other+k")], [0]),
+    "cancelled-in-another-topic": (
+        lambda it: [it.timer(), it.tombstone("k", topic="other")],
+        [0],
+    ),
+    "cancelled-in-another-slot": (
+        lambda it: [it.timer(), it.tombstone("k", TIMER_OUT_MS=OUT_MS + 1_000)],
+        [0],
+    ),
+    "cancelled-before-a-roll": (
+        lambda it: [it.timer(), it.tombstone("k"), it.copy(), it.tombstone("k")],
+        [],
+    ),
+    "cancelled-too-late": (lambda it: [it.timer(), it.delivered(), it.tombstone("k")], []),
+    "another-is-cancelled": (lambda it: [it.timer(), it.tombstone("x")], [0]),
+    "check-points-and-halves": (
+        lambda it: [
+            it.timer(topic="rmq_sys_REVIVE_LOG_DefaultCluster"),
+            it.timer(topic=HALF_TOPIC),
+            it.timer(),
+        ],
+        [2],
+    ),
+    "sent-twice-and-one-is-delivered-by-us": (
+        lambda it: [it.timer(), it.timer(), it.delivered()._replace(completes=it.first_end())],
+        [1],
+    ),
+    "committed-behind-a-timer": (
+        lambda it: [it.timer(), it.delivered("t")._replace(**it.commit())],
+        [0],
+    ),
+    "without-a-key": (lambda it: [it.timer(""), it.timer(""), it.delivered("")], [1]),
+}
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_log_tells_what_is_pending(foreign: Foreign, case: str) -> None:
+    """By all that RocketMQ does with a timer, also after a kill."""
+    make, expected = CASES[case]
+    assert foreign.pending(*make(foreign)) == expected
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_it_does_not_matter_when_we_looked_in_between(foreign: Foreign, case: str) -> None:
+    """The store came to us and went back to RocketMQ after each of its records."""
+    make, expected = CASES[case]
+    found: list[int] = []
+    for record in make(foreign):
+        found = foreign.pending(record)
+    if case == "doubled-and-rolled-late":
+        # RocketMQ went on with a timer of which we knew that it was delivered.
+        expected = [2]
+    assert found == expected
