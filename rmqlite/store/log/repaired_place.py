@@ -37,9 +37,10 @@ def _fitting(wait_queue: int, store_timestamp_ms: int) -> list[bytes]:
     """The property strings for a place in a wait queue, the best first."""
     if wait_queue == TIMERS:
         # RocketMQ drops the recall of a timer whose time has passed; a record without a time would
-        # stop all its timers (timer-reference section 8).
+        # stop all its timers (timer-reference section 6).
         recall = {TIMER_OUT_MS: str(store_timestamp_ms), "TIMER_DEL_UNIQKEY": REPAIRED}
-        return [encode_properties({REPAIRED: "1", **recall}), encode_properties(recall), _PLAIN]
+        named = {REPAIRED: "1", **recall, REAL_TOPIC: _NO_TOPIC, REAL_QID: "0"}
+        return [encode_properties(named), encode_properties(recall), _PLAIN]
     return [_SCHEDULED, _PLAIN] if wait_queue else [_PLAIN]
 
 
