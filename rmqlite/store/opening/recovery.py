@@ -20,7 +20,7 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
-from rmqlite.store.moving.adoption import TimerAdoption
+from rmqlite.store.opening.adoption import TimerAdoption
 from rmqlite.store.opening.pending_counts import count_pending
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress

@@ -56,7 +56,9 @@ class TimerAdoption:
 
     def load(self, log: CommitLog) -> None:
         """Take over what is pending where the walk begins."""
-        queue = self._dispatch.queue(*queue_of(TIMERS))
+        queue = self._dispatch.queues.get(queue_of(TIMERS))
+        if queue is None:
+            return
         completed = self._dispatch.progress.of(TIMERS)
         for queue_offset, found in open_records(log, queue, completed):
             if found is not None:
