@@ -28,7 +28,7 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
-from rmqlite.store.wait_queues import queue_of, wait_queue_of
+from rmqlite.store.wait_queues import HASH_END, queue_of, wait_queue_of
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
@@ -40,8 +40,6 @@ TOLD_BYTES: Final = 4 << 30
 _SCAN_ENTRIES: Final = 8192
 CHECKPOINT: Final = struct.Struct(">qqq4072x")
 _EVER_MS: Final = 1 << 62
-_HASH_END: Final = 1 << 31
-"""A smaller tags code is a hash of 32 bits; a time in milliseconds has 41."""
 
 logger = logging.getLogger(__name__)
 
@@ -274,7 +272,7 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     queue = dispatch.queue(*key)
     begin = max(queue.min_offset, progress.of(wait_queue).below)
     return any(
-        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
+        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
     )
 
