@@ -678,7 +678,7 @@ ENTRY_FAULTS: dict[str, Callable[[int, int, int], tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("fault", ENTRY_FAULTS)
-@pytest.mark.parametrize("folder", ["orders/1", "SCHEDULE_TOPIC_XXXX/1"])
+@pytest.mark.parametrize("folder", ["orders/1", "SCHEDULE_TOPIC_XXXX/1", "rmq_sys_wheel_timer/0"])
 def test_a_wrong_queue_entry_is_made_again(
     closed: StoreUnderTest, before: Known, folder: str, fault: str
 ) -> None:

@@ -58,7 +58,6 @@ CANDIDATES_MAX: Final = 250
 """The most records with one hash that a slice reads, in 8 ms; other keys may have that hash."""
 ID_RECORDS_MAX: Final = 1_000
 """The most scheduled records with one message id that a call reads."""
-"""The smallest id: among messages of one due time its messages come first."""
 
 
 class Found(NamedTuple):
@@ -195,6 +194,7 @@ class Pending:
 
     def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
         """All places behind a cursor that fit a filter's times and levels, in due order."""
+        # Of one due time the timers come first: their id is the smallest.
         begin = max(at[:3], (wanted.due_from_ms, TIMERS, -1))
         places = chain(*[each.places_behind(*begin) for each in self._of_levels(wanted.levels)])
         until_ms = wanted.due_until_ms

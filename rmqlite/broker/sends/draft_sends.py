@@ -33,6 +33,7 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
+from rmqlite.compiled import ROW, SPAN
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
@@ -270,13 +271,18 @@ class DraftSends:
         queue_id = self._records.queue_for(shared)
         level = table.level_lasting(batch.delay) if batch.delay else batch.delay_level
         level = table.clamp(level)
-        place = route(topic, queue_id, level, self._cluster)
+        are_timers = not level and _are_timers(batch)
+        place = (
+            route_timer(topic, queue_id, self._cluster)
+            if are_timers
+            else route(topic, queue_id, level, self._cluster)
+        )
         packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:
             return None
         key = (place.topic, place.queue_id)
         packed.queues = (key,)
-        packed.waiting = {key: {topic: len(packed)}} if level else {}
+        packed.waiting = {key: {topic: len(packed)}} if level or are_timers else {}
         self._log.append_packed([packed])
         self._counts.sent += len(packed)
         ((queue_offset, due_ms),) = packed.places
@@ -286,7 +292,7 @@ class DraftSends:
             queue_offset,
             batch.message_ids,
             packed.physical_offsets,
-            due_ms,
+            [due_ms for _, _, due_ms in ROW.iter_unpack(packed.rows)] if are_timers else due_ms,
             self._store_host_text,
         )
 
@@ -336,6 +342,12 @@ class DraftSends:
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)
+
+
+def _are_timers(batch: SendBatch) -> bool:
+    """Do its messages ask for instants?  If the first one does, all do."""
+    _, _, _, begin, end = SPAN.unpack_from(batch.spans)
+    return has_timer(batch.buffer[begin:end])
 
 
 def _work_of(parts: Sequence[Packed]) -> int:

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class TimerAdoption:
     """Sees the records of a walk in the order of the log, and completes what is not pending.
 
-    It has about 200 bytes of memory for each pending timer, until the store is open.
+    It has about 300 bytes of memory for each pending timer, until the store is open.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -56,7 +56,9 @@ class TimerAdoption:
 
     def load(self, log: CommitLog) -> None:
         """Take over what is pending where the walk begins."""
-        queue = self._dispatch.queue(*queue_of(TIMERS))
+        queue = self._dispatch.queues.get(queue_of(TIMERS))
+        if queue is None:
+            return
         completed = self._dispatch.progress.of(TIMERS)
         for queue_offset, found in open_records(log, queue, completed):
             if found is not None:
