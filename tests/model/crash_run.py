@@ -9,7 +9,7 @@ follows from one seed.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
-from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
@@ -164,7 +164,10 @@ class CrashRun:
         if random.random() < 0.5:
             self._clock.forward(random.choice((0, 1, 500, 999, 1_000, 2_001, 10_000)))
         self._said.append(work.__name__.strip("_").replace("_", " "))
-        faults = self._break_something() if random.random() < 0.2 else 0
+        # If a removal fails, and then the look whether the name is gone, a removed file stays
+        # listed until the next round.
+        calls = CALLS_THAT_FAIL[1:] if work == self._retain else CALLS_THAT_FAIL
+        faults = self._break_something(calls) if random.random() < 0.2 else 0
         self._taking.clear()
         is_final = False
         try:
@@ -186,9 +189,9 @@ class CrashRun:
             self._cut_power() if random.random() < 0.5 else self._reopen()
         self._look()
 
-    def _break_something(self) -> int:
+    def _break_something(self, calls: Sequence[str]) -> int:
         random = self._random
-        call, error = random.choice(CALLS_THAT_FAIL), random.choice((errno.EIO, errno.ENOSPC))
+        call, error = random.choice(calls), random.choice((errno.EIO, errno.ENOSPC))
         after, times = random.randrange(10), random.choice((1, 1, 2, 1_000))
         kept_bytes = random.choice((0, 0, 1, 20, 100, 600))
         self._disk.fail(call, after=after, times=times, error=error, kept_bytes=kept_bytes)
@@ -314,11 +317,13 @@ class CrashRun:
         origin = random.choice(shown)
         assert origin.shown_at is not None
         group, level = random.choice(GROUPS), random.choice((0, 0, 0, 1, 2, -1))
-        is_dead = level < 0 or origin.attempts >= 4
+        # What another group has failed does not count.
+        failed = origin.attempts if group_of(origin.queue.topic) in (None, group) else 0
+        is_dead = level < 0 or failed >= 4
         topic = (dlq_topic if is_dead else retry_topic)(group)
-        due = self._due(0 if is_dead else level or 3 + origin.attempts)
+        due = self._due(0 if is_dead else level or 3 + failed)
         key = self._key("f")
-        line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], origin.attempts + 1)
+        line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], failed + 1)
         line.message_id = origin.message_id
         self._take(line)
         request = SendBackRequest(group, origin.shown_at, level, key, 4)
