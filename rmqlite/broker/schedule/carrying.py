@@ -20,7 +20,6 @@ from rmqlite.broker.waits.wait_queue import PendingPlace
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.errors import Overloaded
 from rmqlite.message import RESCHEDULED_FROM
-from rmqlite.names import TIMER_TOPIC
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
@@ -191,6 +190,6 @@ def carried(waited: Record) -> NewRecord:
     if properties.get(RESCHEDULED_FROM) is not None:
         # With it the new record would complete a message of another wait queue.
         properties = properties.edited({}, frozenset({RESCHEDULED_FROM}))
-    record = derived(waited, TIMER_TOPIC, 0, properties=properties, completes=waited.end)
+    record = derived(waited, *queue_of(TIMERS), properties=properties, completes=waited.end)
     # With these bits `completes` would be the beginning of a half message.
     return record._replace(sys_flag=record.sys_flag & ~TRANSACTION_TYPE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR, TimerRules, has_timer
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules, check_draft, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
@@ -37,12 +37,13 @@ from rmqlite.compiled import ROW, SPAN
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import TIMER_TOPIC, check_sendable, group_of, is_retry
+from rmqlite.names import check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
+from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 PACKED_WORK_MAX: Final = 80_000
 """The work of one batch of which the compiled form makes the records."""
@@ -98,6 +99,7 @@ class DraftSends:
         config: BrokerConfig,
         store: MessageStore,
         clock: Clock,
+        timers: TimerRules,
         topics: TopicTable,
         groups: GroupTable,
         retention: Retention,
@@ -107,6 +109,8 @@ class DraftSends:
         needed: Callable[[int], OnDemand],
     ) -> None:
         self._store = store
+        self._clock = clock
+        self._timers = timers
         self._retention = retention
         self._batch_bytes_max = config.max_message_bytes
         self._log = appending
@@ -115,12 +119,16 @@ class DraftSends:
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         store_host = pack_host(self._store_host_text)
         self._records = DraftRecords(
-            config, store, clock, topics, groups, room, counts, needed, store_host
+            config, store, clock, timers, topics, groups, room, counts, needed, store_host
         )
-        timers = TimerRules.of(config)
         self._packing = PackedDrafts(
             store, clock, topics, retention, room, timers, self._cluster, store_host
         )
+
+    def check(self, draft: Draft) -> None:
+        """Raises what refuses a message that is passed on before it is stored."""
+        check_draft(draft)
+        self._timers.due_ms(draft.properties, self._clock.now_ms())
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -304,7 +312,8 @@ class DraftSends:
                 for number, queue_id, count in part.calls:
                     mine = list(islice(written, count))
                     first, place = mine[0]
-                    out_ms = place.due_ms if count == 1 and first.topic == TIMER_TOPIC else 0
+                    is_timer = wait_queue_of(first.topic, first.queue_id) == TIMERS
+                    out_ms = place.due_ms if count == 1 and is_timer else 0
                     offsets = [at.physical_offset for _, at in mine]
                     outcomes[number] = Stored(queue_id, place.queue_offset, offsets, out_ms)
                 self._counts.sent += len(part.records)

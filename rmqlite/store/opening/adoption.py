@@ -20,7 +20,7 @@ from collections import Counter
 from typing import Final
 
 from rmqlite.message import TIMER_OUT_MS, UNIQ_KEY
-from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
+from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch
@@ -28,7 +28,7 @@ from rmqlite.store.opening.pending_counts import open_records
 from rmqlite.store.records.completion import topic_ahead
 from rmqlite.store.records.record import Head
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, queue_of
+from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 _NAMED: Final = "TIMER_DEL_UNIQKEY"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
@@ -71,7 +71,7 @@ class TimerAdoption:
         if _OUT_MS not in head.properties or walked.properties.get(TIMER_OUT_MS) is None:
             return
         is_copy = walked.properties.get(_ROLL_TIMES) is not None
-        if head.topic == TIMER_TOPIC:
+        if wait_queue_of(head.topic, head.queue_id) == TIMERS:
             self._see_timer(walked, is_copy=is_copy)
             return
         if head.completes:
