@@ -43,6 +43,7 @@ OPTIONS_OF_OTHERS = {
     "--messages",
     "--only-rmqlite",
     "--parked",
+    "--timers",
     "--seconds",
     "--seed",
     "--turns",
