@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import NoneType
 from typing import Final
 
 from rmqlite import compiled
@@ -365,7 +366,9 @@ def _check_numbers(message: Message) -> None:
     if len(given) > 1:
         rule = f"give {given[0]} or {given[1]}, not both"
         raise InvalidValue(given[0], getattr(message, given[0]), rule)
-    check_fields(message, "delay_level", "flag", "max_reconsume_times")
+    kinds = (message.delay_level.__class__, message.flag.__class__)
+    if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):
+        check_fields(message, "delay_level", "flag", "max_reconsume_times")
     for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
         if not -(2**31) <= number < 2**31:
             raise InvalidValue(name, number, "a 32-bit integer")

@@ -224,14 +224,13 @@ class _Batch:
     def deliver_timestamp(self) -> pa.Array:
         records, is_timer = self._records, is_topic(self.topics, TIMERS_QUEUE[0])
         rows = np.flatnonzero(self.is_scheduled & ~is_timer)
-        due_ms = self._dues.of_levels(records, rows)
+        due_ms = self._dues.of_levels(records, rows, lambda: self.pairs)
         timers = np.flatnonzero(is_timer & (records.ints("queue_id") == TIMERS_QUEUE[1]))
         if len(timers):
             timers_ms = self._dues.of_timers(records, timers, self.pairs)
-            is_time = timers_ms <= _MS_MAX
-            rows = np.append(rows, timers[is_time])
-            due_ms = np.append(due_ms, timers_ms[is_time])
-        return self._sparse(due_ms, rows, TIME)
+            rows, due_ms = np.append(rows, timers), np.append(due_ms, timers_ms)
+        is_time = due_ms <= _MS_MAX
+        return self._sparse(due_ms[is_time], rows[is_time], TIME)
 
     def completes(self) -> pa.Array:
         rows = self._completing[0]

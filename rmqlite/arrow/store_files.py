@@ -17,11 +17,10 @@ from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store.disk.regular_file import check_regular
+from rmqlite.store.wait_queues import HASH_END
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize
-TIME_MIN: Final = 1 << 31
-"""A tags code below this is a hash, not a deliver time."""
 _NOTHING: Final = np.empty(0, np.uint8)
 _FOUND_BYTES: Final = 16
 
@@ -94,7 +93,7 @@ class StoreFiles:
                 entries["size"] == head["size"][at]
             )
             tags_codes = entries["tags_code"].astype(np.int64)
-            promised[at] = np.where(is_its & (tags_codes >= TIME_MIN), tags_codes, 0)
+            promised[at] = np.where(is_its & (tags_codes >= HASH_END), tags_codes, 0)
         return promised
 
     def damage(self, unsound: UnsoundRecord) -> StoreDamaged:

@@ -6,6 +6,8 @@ by column; a test compares the two.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import reduce
 from typing import Final, NamedTuple, Protocol
 
@@ -20,6 +22,7 @@ from rmqlite.message import (
     DELAY,
     FIRED,
     RESCHEDULED_FROM,
+    RETRY_TOPIC,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -31,6 +34,7 @@ from rmqlite.store.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, wh
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIMERS_QUEUE: Final = queue_of(TIMERS)
+_EXACT: Final = re.compile(f"{TIMER_EXACT}\x01".encode())
 _TRANSACTION_TYPE: Final = 0x0C
 _INT_MAX: Final = (1 << 31) - 1
 
@@ -59,26 +63,28 @@ class Dues:
         self._delays_ms = np.array(due_ms, np.int64) - self._since_ms[:, np.newaxis]
         self._promises = promises
 
-    def of_levels(self, records: Records, rows: Longs) -> Longs:
-        """The deliver times of these rows, all of levels."""
+    def of_levels(self, records: Records, rows: Longs, pairs: Callable[[], Pairs]) -> Longs:
+        """The deliver times of these rows, all of levels; pairs: of all records, if needed."""
         head = records.head[rows]
         stored_ms = head["store_timestamp"].astype(np.int64)
         queue_id = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
         table = np.maximum(np.searchsorted(self._since_ms, stored_ms, side="right") - 1, 0)
         due_ms = stored_ms + self._delays_ms[table, queue_id]
+        if len(rows) and _EXACT.search(records.data[records.starts[0] : records.end[-1]].data):
+            # Timers that were handed over to a broker without timers wait at a level.
+            found = pairs()
+            told, from_timers = found.last(RESCHEDULED_FROM)
+            is_timer = np.zeros(len(records), bool)
+            is_timer[from_timers[found.are(told, str(TIMERS).encode())]] = True
+            is_timer &= _has(found, TIMER_EXACT) & ~_has(found, RETRY_TOPIC)
+            due_ms = np.where(is_timer[rows], _said_ms(found)[rows], due_ms)
         return self._or_promised(queue_of(1)[0], records, rows, due_ms)
 
     def of_timers(self, records: Records, rows: Longs, pairs: Pairs) -> Longs:
         """The deliver times of these rows, all of timers; pairs: of all records."""
-        out_ms, said = _numbers(pairs, TIMER_OUT_MS)
-        asked_ms, is_asked = _numbers(pairs, TIMER_DELIVER_MS)
-        for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS):
-            is_asked &= ~_has(pairs, name)
-        is_asked &= (out_ms < asked_ms) & (asked_ms <= out_ms + SLOT_MS)
-        due_ms = np.where(is_asked, asked_ms, out_ms + SLOT_MS)
-        due_ms = np.where(_has(pairs, TIMER_EXACT), out_ms, due_ms)
+        said_ms = _said_ms(pairs)
         stored_ms = records.head["store_timestamp"].astype(np.int64)
-        due_ms = np.where(said & (due_ms != 0), due_ms, stored_ms)
+        due_ms = np.where(said_ms != 0, said_ms, stored_ms)
         return self._or_promised(TIMERS_QUEUE[0], records, rows, due_ms[rows])
 
     def _or_promised(self, topic: str, records: Records, rows: Longs, due_ms: Longs) -> Longs:
@@ -143,6 +149,18 @@ def is_topic(topics: pa.Array, name: str) -> Flags:
     """Which of these topics are this one?"""
     found: Flags = pc.equal(topics, name).to_numpy(zero_copy_only=False)
     return found
+
+
+def _said_ms(pairs: Pairs) -> Longs:
+    """The instant that the properties of a timer say in each row; 0 if they do not say it."""
+    out_ms, is_said = _numbers(pairs, TIMER_OUT_MS)
+    asked_ms, is_asked = _numbers(pairs, TIMER_DELIVER_MS)
+    for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS):
+        is_asked &= ~_has(pairs, name)
+    is_asked &= (out_ms < asked_ms) & (asked_ms <= out_ms + SLOT_MS)
+    due_ms = np.where(is_asked, asked_ms, out_ms + SLOT_MS)
+    due_ms = np.where(_has(pairs, TIMER_EXACT), out_ms, due_ms)
+    return np.where(is_said, due_ms, 0)
 
 
 def _numbers(pairs: Pairs, name: str, *, has_plus: bool = False) -> tuple[Longs, Flags]:

@@ -9,11 +9,12 @@ refuse to the plain form.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
 from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge, TimersOff
+from rmqlite.errors import InvalidValue, MessageTooLarge, Overloaded, TimersOff
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -109,21 +110,29 @@ class TimerRules(NamedTuple):
 
     is_enabled: bool
     delay_ms_max: int
+    check_room: Callable[[], None]
+    """Raises Overloaded if no timer may be added now."""
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> TimerRules:
-        return cls(config.timer_wheel_enable, 1_000 * config.timer_max_delay_s)
+    def of(cls, config: BrokerConfig, check_room: Callable[[], None]) -> TimerRules:
+        return cls(config.timer_wheel_enable, 1_000 * config.timer_max_delay_s, check_room)
 
     @property
     def packed_ms_max(self) -> int:
         """The longest delay that the compiled form may accept without asking here."""
-        return self.delay_ms_max if self.is_enabled else 0
+        if not self.is_enabled:
+            return 0
+        try:
+            self.check_room()
+        except Overloaded:
+            return 0
+        return self.delay_ms_max
 
     def due_ms(self, properties: bytes, now_ms: int) -> int:
         """The instant; 0 if the message asks for none, or for one that has passed.
 
         Raises InvalidValue for a time that cannot be kept: ignoring it would break a promise in
-        silence.
+        silence.  Raises Overloaded.
         """
         if not has_timer(properties):
             return 0
@@ -137,13 +146,16 @@ class TimerRules(NamedTuple):
         return due_ms
 
     def check(self, field: str, value: object, delay_ms: int) -> None:
-        """Raises InvalidValue, for the field that asks for it, unless a timer may wait so long."""
+        """Raises InvalidValue, for the field that asks for it, unless a timer may wait so long;
+        and Overloaded.
+        """
         if delay_ms > self.delay_ms_max:
             rule = f"at most {self.delay_ms_max} ms from now ({KEYS['timer_max_delay_s']})"
             raise InvalidValue(field, value, rule)
         if not self.is_enabled:
             rule = f"left out: {KEYS['timer_wheel_enable']}=false allows delay levels only"
             raise TimersOff(field, value, rule)
+        self.check_room()
 
 
 def asked_ms(own: PropertyString, now_ms: int) -> int:

@@ -85,12 +85,13 @@ class Broker:
         self.topics = TopicTable(store, config)
         self.counts = Counts()
         self.wait_queues = WaitQueues(store)
+        self.timers = TimerRules.of(config, self.wait_queues.check_room)
         self._log = Appending(store, self.wait_queues, self.counts, listener)
         self.schedule = Schedule(config, store, clock, self.topics, self.wait_queues, self._log)
         self.pending = Pending(store, self.wait_queues)
-        self.changes = Changes(config, store, clock, self.schedule, self.topics, self.pending)
+        self.changes = Changes(store, clock, self.timers, self.schedule, self.topics, self.pending)
         self._room = self.schedule.room
-        self.bulk = Bulk(config, store, self.topics, self._room)
+        self.bulk = Bulk(config, store, self.topics, self._room, self.timers)
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store, config)
         self.transactions = Transactions(
@@ -104,7 +105,6 @@ class Broker:
         self.topics.on_change.append(self.membership.topic_changed)
         self.traffic = Traffic(store, self.counts, clock)
         self._config = config
-        self._timers = TimerRules.of(config)
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
         self.markers = PurgeMarkers(store)
@@ -120,6 +120,7 @@ class Broker:
             config,
             store,
             clock,
+            self.timers,
             self.topics,
             self.groups,
             self.retention,
@@ -152,7 +153,7 @@ class Broker:
                 request,
                 queues,
                 table,
-                self._timers,
+                self.timers,
                 cluster=self._config.cluster_name,
                 now_ms=self._clock.now_ms(),
                 born_host=born_host,

@@ -60,7 +60,7 @@ class Retention:
         self._config = config
         self._store = store
         self._wait_queues = wait_queues
-        self._carrying = Carrying(store, schedule)
+        self._carrying = Carrying(store, wait_queues, schedule)
         self._expired = 0
         """Files before this physical offset have expired, as the last round has found."""
         self._carry_end = self._carry_files = 0

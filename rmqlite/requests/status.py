@@ -35,7 +35,8 @@ class BrokerStatus:
 
     disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
     now.  pinned_*: the undelivered message for which whole log files older than
-    fileReservedTime stay, and the bytes of these files; all 0 if there is none.  undeliverable:
+    fileReservedTime stay, and the bytes of these files; all 0 if there is none.  Level 0 beside
+    such bytes: an open half message keeps them.  undeliverable:
     scheduled messages that became dead letters of the schedule itself.  warnings: what an
     operator should mend, a sentence each, such as a port that others reach without an account.
     """

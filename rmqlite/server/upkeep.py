@@ -20,6 +20,7 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.outage import Outage
 from rmqlite.server.turns import done_in_turns
+from rmqlite.views.levels import level_text
 
 PERSIST_BYTES_MAX: Final = 64 << 20
 PERSIST_RECORDS_MAX: Final = 100_000
@@ -178,11 +179,18 @@ class Upkeep:
         if not pin.kept_bytes or self._loop.time() < self._next_pin_warning:
             return
         self._next_pin_warning = self._loop.time() + PIN_WARNING_S
+        if not pin.level:
+            log.warning(
+                "an open half message keeps expired log files bytes=%d physical_offset=%d",
+                pin.kept_bytes,
+                pin.physical_offset,
+            )
+            return
         log.warning(
-            "an undelivered message keeps expired log files bytes=%d level=%d due=%s"
+            "an undelivered message keeps expired log files bytes=%d level=%s due=%s"
             " physical_offset=%d",
             pin.kept_bytes,
-            pin.level,
+            level_text(pin.level),
             local_text(pin.deliver_at_ms),
             pin.physical_offset,
         )

@@ -36,7 +36,7 @@ from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PRO
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, deleted_topics
-from rmqlite.store.wait_queues import queue_of, wait_queue_name
+from rmqlite.store.wait_queues import queue_of, wait_queue_name, wait_queue_of
 from rmqlite.table_shapes import DeletedTopicsTable, LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
@@ -135,7 +135,8 @@ class StoreCheck:
 
     def has_levels(self) -> bool:
         """Has a level a queue, in the log or in the folders?"""
-        return self._queues is not None and self._queues.has_levels()
+        known = self._queues.ranges() if self._queues else {}
+        return any(wait_queue_of(*key) > 0 for key in {*known, *queue_keys(self.files, self._root)})
 
     def run(self) -> Iterator[Finding]:
         """Every inconsistency; those of the log in its order."""

@@ -175,9 +175,13 @@ class CommitLog:
         return self.sums.last
 
     def read(self, physical_offset: int, size: int) -> bytes:
-        """Bytes of the log, up to its end."""
-        if physical_offset < self.min_offset:
-            return b""
+        """Bytes of the log, up to its end; nothing of what lies before its beginning.
+
+        Neighbours are read together, and retention may have removed only the first of them: then
+        zeros stand for the bytes before the beginning.
+        """
+        if (gone := self.min_offset - physical_offset) > 0:
+            return bytes(gone) + self.read(self.min_offset, size - gone) if gone < size else b""
         return self._segments.read(physical_offset, min(size, self.end - physical_offset))
 
     def read_raw(self, position: int, size: int) -> bytes:

@@ -31,6 +31,8 @@ QueueKey = tuple[str, int]
 TIMERS: Final = -1
 """The id of the timers' wait queue."""
 _EXACT: Final = TIMER_EXACT.encode()
+HASH_END: Final = 1 << 31
+"""A smaller tags code is a hash of 32 bits, as RocketMQ may write it; a time has 41 bits."""
 SLOT_MS: Final = 1_000
 """RocketMQ delivers a timer this long after the time that its record names, at the latest."""
 

@@ -22,8 +22,10 @@ def level_name(level: int) -> str:
 
 
 def waiting_text(level: int) -> str:
-    """One that waits: "a message of level 3", "a timer"."""
-    return f"a {TIMER}" if level < 0 else f"a message of level {level}"
+    """One that waits: "a message of level 3", "a timer"; 0: "an open half message"."""
+    if level <= 0:
+        return f"a {TIMER}" if level else "an open half message"
+    return f"a message of level {level}"
 
 
 def levels_text(levels: Sequence[int]) -> str:

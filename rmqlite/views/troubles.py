@@ -80,11 +80,12 @@ def _disk(status: BrokerStatus) -> list[Trouble]:
         sentence = f"disk full ({used}): sends are refused until there is room again"
         found.append(Trouble(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
-        waiting = waiting_text(status.pinned_by_level)
+        due_ms = status.pinned_deliver_at_ms
         sentence = (
             f"{size_text(status.pinned_bytes)} of expired log files stay for "
-            f"{waiting}, due {local_text(status.pinned_deliver_at_ms)}, "
-            f"at physical offset {status.pinned_physical_offset}"
+            f"{waiting_text(status.pinned_by_level)}"
+            f"{f', due {local_text(due_ms)}' if due_ms else ''}"
+            f", at physical offset {status.pinned_physical_offset}"
         )
         found.append(Trouble(sentence, WARN, Subject.DISK))
     return found

@@ -95,6 +95,31 @@ new_records = st.builds(
 )
 
 
+TIMER_PAIRS = {
+    "TIMER_OUT_MS": ["1763700000000", "0", "999999999999999999", "soon"],
+    "TIMER_DELIVER_MS": ["1763700000400", "1763700001000", "1763700001001"],
+    "TIMER_DELAY_MS": ["400"],
+    "TIMER_EXACT": ["1"],
+    "RESCHEDULED_FROM": ["-1", "3", "0", "-12", ""],
+    "RETRY_TOPIC": ["orders"],
+    "DELAY": ["3", "0"],
+    "FIRED": ["1"],
+}
+timer_strings = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(values) for name, values in TIMER_PAIRS.items()}
+).map(lambda found: b"\x02".join(f"{name}\x01{value}".encode() for name, value in found.items()))
+timer_records = st.builds(
+    lambda topic, queue_id, properties, sys_flag, completes: new_record(
+        "x", topic, queue_id, sys_flag=sys_flag, properties=properties, completes=completes
+    ),
+    st.sampled_from([*WAIT_TOPICS, *WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "orders"]),
+    st.sampled_from([0, 0, 0, 1]),
+    timer_strings,
+    st.sampled_from([0, 0, 8]),
+    st.sampled_from([0, 77]),
+)
+
+
 def encoded(news: Sequence[NewRecord]) -> bytes:
     """The records as a log that begins with the first."""
     log = b""
@@ -131,7 +156,7 @@ def comparable(row: Row) -> Row:
 
 
 @settings(max_examples=150)
-@given(news=st.lists(new_records, min_size=1, max_size=12))
+@given(news=st.lists(st.one_of(new_records, timer_records), min_size=1, max_size=12))
 def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     """Whatever a body or a property string holds; half of them are not even properties."""
     import numpy as np

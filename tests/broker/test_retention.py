@@ -192,6 +192,24 @@ def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
     assert len(list(queue_files.iterdir())) < 3
 
 
+def test_a_message_beside_removed_ones_is_not_passed_over(make: Make) -> None:
+    """Both are read at once, because they lie close together in the log."""
+    broker = make(**RETENTION)
+    while broker.store.end < SEGMENT + 2_000:
+        broker.send(plain("x" * 900))
+    broker.persist()
+    age(broker)
+    queue = broker.store.queue(TOPIC, 0)
+    assert queue is not None
+    first = queue.first_with(SEGMENT)
+    left = [message.body for message in broker.pull(TOPIC, 0, first).messages]
+    broker.store.trim_queues = lambda: []  # type: ignore[method-assign]
+    assert broker.broker.retention.clean(NOW_MS) == 1
+    pulled = broker.pull(TOPIC, 0, first - 1)
+    assert pulled.status is PullStatus.FOUND
+    assert [message.body for message in pulled.messages] == left
+
+
 @pytest.mark.parametrize("how", ["clean", "crash"])
 @pytest.mark.parametrize("count", [150, 450, 1_200])
 def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) -> None:

@@ -92,6 +92,51 @@ def test_a_message_is_rescheduled_to_a_level_or_its_delay(
 
 
 @pytest.mark.parametrize(
+    ("options", "fields", "said"),
+    [
+        (
+            ("--at", "2028-02-29T08:00+01:00"),
+            {"deliver_at_ms": 1_835_420_400_000},
+            f"to {local_text(1_835_420_400_000)}",
+        ),
+        (("--after", "1d12h"), {"deliver_after_ms": 129_600_000}, "to 1d12h from now"),
+    ],
+)
+def test_a_message_is_rescheduled_to_an_instant(
+    run: Run, broker: FakeBroker, options: tuple[str, str], fields: dict[str, Any], said: str
+) -> None:
+    """By its id, or all that fits; a length counts by the broker's clock."""
+    changes(broker, B=ChangeOutcome.NOT_FOUND)
+    result = run("schedule", "reschedule", "A", "B", *options)
+    assert result.stderr == f"1 of 2 rescheduled {said}\n"
+    assert broker.asked["ChangeByIds"] == [ChangeByIds(RESCHEDULE, ("A", "B"), **fields)]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--at", "tomorrow"), "--at='tomorrow' is not allowed: a time such as"),
+        (("--at", "1835420400"), "--at='1835420400' is not allowed: milliseconds since 1970, 1000"),
+        (("--at", "-1"), "--at='-1' is not allowed: a time such as"),
+        (("--after", "-5m"), "--after='-5m' is not allowed: whole numbers and units of d, h, m, s"),
+        (("--after", "3651d"), "--after='3651d' is not allowed: more than zero and at most 3650d"),
+        (("--after", "1h", "--to", "10m"), "give --to, --at or --after, one of them"),
+        (("--level", "timers", "--to", "10m"), "or a delay such as 10m, or timer"),
+    ],
+)
+def test_a_wrong_instant_changes_nothing(
+    run: Run, broker: FakeBroker, options: tuple[str, ...], sentence: str
+) -> None:
+    """Exit code 2, and the rule."""
+    changes(broker)
+    ids = () if "--level" in options else ("A",)
+    result = run("schedule", "reschedule", *ids, *options, "--yes")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in " ".join(result.stderr.replace("│", "").split())
+    assert not broker.asked["ChangeByIds"]
+
+
+@pytest.mark.parametrize(
     ("to", "exit_code", "sentence"),
     [
         ("19", 2, "the levels 1 to 18"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
+from rmqlite.clock import local_text
 from rmqlite.errors import Overloaded
 from rmqlite.requests.messages import SendRequest
 from tests.cli.conftest import Run
@@ -41,6 +42,21 @@ def test_standard_input_is_sent_byte_for_byte(run: Run, broker: FakeBroker) -> N
     """A body need not be text."""
     run("send", "orders", "-", stdin=b"\x00\xff\n")
     assert broker.asked["Send"][0].messages[0].body == b"\x00\xff\n"
+
+
+def test_a_message_is_sent_for_an_instant(run: Run, broker: FakeBroker) -> None:
+    """In any zone, in local time, in milliseconds, or so long after the broker has it."""
+    instant_ms = 1_835_420_400_000
+    zoned = ("2028-02-29T08:00+01:00", "2028-02-29 07:00:00Z")
+    for at in (*zoned, local_text(instant_ms), str(instant_ms)):
+        assert run("send", "orders", "x", "--at", at).exit_code == 0
+    assert run("send", "orders", "x", "--after", "36h").exit_code == 0
+    sent = [call.messages[0] for call in broker.asked["Send"]]
+    assert [each.deliver_at for each in sent] == [instant_ms] * 4 + [None]
+    assert sent[-1].deliver_after_ms == 129_600_000
+    for wrong in (("--at", "soon"), ("--after", "5"), ("--after", "1h", "--delay", "1h")):
+        assert run("send", "orders", "x", *wrong).exit_code in (1, 2)
+    assert len(broker.asked["Send"]) == 5
 
 
 def test_a_file_is_sent_a_line_a_message_in_batches(

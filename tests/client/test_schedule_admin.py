@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -113,10 +114,17 @@ def test_every_action_says_what_it_wants(broker: FakeBroker, admin: AdminClient)
     assert done == tuple([ChangedId(each, ChangeOutcome.DONE, 1, 7) for each in "AB"])
     admin.schedule.fire("A", dry_run=True)
     admin.schedule.reschedule("A", delay_level=5)
+    instant = datetime(2028, 2, 29, 8, tzinfo=UTC)
+    admin.schedule.reschedule("A", deliver_at=instant)
+    admin.schedule.reschedule("A", deliver_after="1d12h")
+    with pytest.raises(InvalidValue, match="deliver_at must be a datetime with a time zone"):
+        admin.schedule.reschedule("A", deliver_at=instant.replace(tzinfo=None))
     assert broker.asked["ChangeByIds"] == [
         ChangeByIds(ScheduleAction.CANCEL, ("A", "B"), "orders"),
         ChangeByIds(ScheduleAction.FIRE, ("A",), dry_run=True),
         ChangeByIds(ScheduleAction.RESCHEDULE, ("A",), delay_level=5),
+        ChangeByIds(ScheduleAction.RESCHEDULE, ("A",), deliver_at_ms=1_835_424_000_000),
+        ChangeByIds(ScheduleAction.RESCHEDULE, ("A",), deliver_after_ms=129_600_000),
     ]
 
 

@@ -232,7 +232,7 @@ def test_the_table_of_metrics_is_that_of_the_broker(under_test: BrokerUnderTest)
     served = {
         f"{family.type} {name.removesuffix('_total')}"
         for name, family in scrape(under_test).families.items()
-        if name.startswith("rmqlite_")
+        if name.startswith(("rmqlite_", "rocketmq_"))
     }
     wrong = _differences(served, listed)
     assert not wrong, wrong

@@ -285,6 +285,28 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
     assert len([*queue_arithmetic(ast.parse(bad))]) == 3
 
 
+def test_one_rule_says_which_topics_wait() -> None:
+    """Readers ask for wait queues, not for the topics of levels or of timers."""
+    allowed = {
+        "rmqlite/names.py",
+        "rmqlite/store/wait_queues.py",
+        # The form of a completion, and the numbers of queues, differ by the topic.
+        "rmqlite/store/records/completion.py",
+        "rmqlite/broker/tables/topics.py",
+        # What it names for compiled code, and for Spark.
+        "rmqlite/broker/sends/packed_drafts.py",
+        "rmqlite/spark/jobs/waits.py",
+    }
+    wrong = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in written("rmqlite")
+        if name_of(path) not in allowed
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Name) and node.id in ("SCHEDULE_TOPIC", "TIMER_TOPIC")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_one_module_of_the_broker_appends_and_announces() -> None:
     """Whoever appends past it leaves readers asleep, or delivers late."""
     wrong = []

@@ -66,7 +66,7 @@ ALONE = {
     "asyncio": {"rmqlite.server"},
     "grpc_health": {"rmqlite.server.faces.native.health"},
     "grpc_reflection": {"rmqlite.server.faces.native.health"},
-    "prometheus_client": {"rmqlite.server.faces.metrics.metrics"},
+    "prometheus_client": {"rmqlite.server.faces.metrics"},
     "typer": {"rmqlite.cli"},
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},

@@ -64,7 +64,7 @@ def test_every_acknowledged_message_arrives_exactly_once(
     """A SIGKILL costs neither a message nor a duplicate, wherever it strikes."""
     chance = random.Random(seed)
     broker = start_broker(messageDelayLevel=LEVELS, flushDiskType=flush)
-    sending = Sending(broker.endpoint, seed)
+    sending = Sending(broker.endpoint, seed, with_timers=True)
     sending.start()
     for _ in range(KILLS):
         kill_and_restart(broker, sending, chance)

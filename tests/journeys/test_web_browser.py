@@ -71,7 +71,9 @@ def test_every_page_is_read_at_any_width_in_any_colour(
     die(broker, *orders(3), Message("orders", b"x", keys="k" * 300, tags="t" * 120))
     with Producer(broker.endpoint, "seed") as producer:
         producer.send(Message("orders", b"x", keys="k" * 300, delay_level=2))
-    listed = [f"/dead/letters?group={GROUP}", f"/group?name={GROUP}", f"/redrive?group={GROUP}"]
+        timer = producer.send(Message("orders", b"x", deliver_after="700d"))
+    listed = ["/schedule?span=2y&level=timer", f"/record?id={timer.offset_message_id}"]
+    listed += [f"/dead/letters?group={GROUP}", f"/group?name={GROUP}", f"/redrive?group={GROUP}"]
     for width in (1280, 390):
         browser.emulate(
             "Emulation.setDeviceMetricsOverride",
@@ -90,6 +92,33 @@ def test_every_page_is_read_at_any_width_in_any_colour(
         browser.emulate("Emulation.setEmulatedMedia", features=features)
         papers.append(browser.run("return getComputedStyle(document.body).backgroundColor"))
     assert papers == ["rgb(247, 248, 248)", "rgb(20, 24, 26)"]
+
+
+def test_a_timer_is_found_two_years_away_and_moved(
+    broker: BrokerProcess, browser: WebBrowser
+) -> None:
+    """By the plot, the filter, a box and the form, as a person does it."""
+    with Producer(broker.endpoint, "seed") as producer:
+        producer.send(Message("orders", b"x", keys="far", deliver_after="700d"))
+        producer.send(Message("orders", b"x", keys="near", delay_level=2))
+    browser.open("/schedule?span=2y")
+    browser.wait_for("Messages due within 2y: 2")
+    browser.run(
+        "document.querySelectorAll('.timeline a')[1].dispatchEvent(new MouseEvent('click'))"
+    )
+    browser.wait_for("1 message on this page")
+    assert "far" in browser.text
+    assert "near" not in browser.text
+    browser.click(".tick input[name=ids]")
+    browser.write("at", "in 36h")
+    browser.button("Reschedule")
+    browser.wait_for("1 message would be rescheduled: it would be due 36h from now")
+    browser.button("Reschedule them")
+    browser.wait_for("1 message was rescheduled")
+    with AdminClient(broker.endpoint) as admin:
+        near, far = admin.schedule.pending()
+    assert far.deliver_at_ms - far.store_timestamp_ms == 36 * 3_600_000
+    assert near.level == 2
 
 
 def test_letters_are_found_looked_at_and_redriven_to_the_end(

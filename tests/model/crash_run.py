@@ -9,13 +9,16 @@ follows from one seed.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import compress
 from pathlib import Path
 from random import Random
 from shutil import rmtree
+from typing import Any
 
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.clock import elapsed_s
@@ -23,7 +26,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
-from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
@@ -32,6 +35,7 @@ from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.store.wait_queues import TIMERS
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
@@ -46,6 +50,8 @@ TOPICS = ("orders", "bills")
 QUEUE_FILE_BYTES = 200
 YEAR_MS = 365 * 86_400_000
 STEPS = 40
+WAITS = (0, 0, 1, 1, 2, 3, 5, -1, -1_000, -2_500, -YEAR_MS)
+"""How messages wait: at a level, or below 0 for so many milliseconds, as timers."""
 CALLS_THAT_FAIL = ("", "pwrite", "fdatasync", "fsync", "open", "ftruncate", "replace", "unlink")
 
 
@@ -62,6 +68,7 @@ class Tally:
     """At how many of them a second crash followed, and the checker."""
     runs: int = 0
     steps: int = 0
+    carried: int = 0
     began_s: float = field(default_factory=elapsed_s)
     ended_s: float = 0.0
 
@@ -69,6 +76,7 @@ class Tally:
         rate = self.points / max(0.001, self.ended_s - self.began_s)
         return (
             f"{self.points:,} crash points in {self.runs:,} runs of {self.steps:,} steps,"
+            f" {self.carried:,} timers carried,"
             f" {self.checked:,} crashed twice and checked, {rate:.0f} a second"
         )
 
@@ -118,8 +126,12 @@ class CrashRun:
         """Raises CrashFound."""
         try:
             for _ in range(steps):
-                self._tally.steps += 1
-                self._step(self._random.choice(self._work))
+                work = self._random.choice(self._work)
+                # The first round carries, the second one removes.
+                rounds = [self._persist, self._retain] * 2 if work == self._grow_old else []
+                for each in (work, *rounds):
+                    self._tally.steps += 1
+                    self._step(each)
         finally:
             self._tally.runs += 1
             self._tally.ended_s = elapsed_s()
@@ -138,6 +150,7 @@ class CrashRun:
             self._sync: 6,
             self._persist: 2,
             self._edit_levels: 2,
+            self._grow_old: 2,
             self._retain: 2,
             self._restart: 1,
             self._kill: 1,
@@ -151,7 +164,10 @@ class CrashRun:
         if random.random() < 0.5:
             self._clock.forward(random.choice((0, 1, 500, 999, 1_000, 2_001, 10_000)))
         self._said.append(work.__name__.strip("_").replace("_", " "))
-        faults = self._break_something() if random.random() < 0.2 else 0
+        # If a removal fails, and then the look whether the name is gone, a removed file stays
+        # listed until the next round.
+        calls = CALLS_THAT_FAIL[1:] if work == self._retain else CALLS_THAT_FAIL
+        faults = self._break_something(calls) if random.random() < 0.2 else 0
         self._taking.clear()
         is_final = False
         try:
@@ -173,9 +189,9 @@ class CrashRun:
             self._cut_power() if random.random() < 0.5 else self._reopen()
         self._look()
 
-    def _break_something(self) -> int:
+    def _break_something(self, calls: Sequence[str]) -> int:
         random = self._random
-        call, error = random.choice(CALLS_THAT_FAIL), random.choice((errno.EIO, errno.ENOSPC))
+        call, error = random.choice(calls), random.choice((errno.EIO, errno.ENOSPC))
         after, times = random.randrange(10), random.choice((1, 1, 2, 1_000))
         kept_bytes = random.choice((0, 0, 1, 20, 100, 600))
         self._disk.fail(call, after=after, times=times, error=error, kept_bytes=kept_bytes)
@@ -224,7 +240,7 @@ class CrashRun:
         random = self._random
         rows = [
             (
-                random.choice((0, 0, 1, 1, 2, 3, 5)),
+                random.choice(WAITS),
                 random.choice(TOPICS),
                 random.choice((0, 9, 600)),
             )
@@ -233,8 +249,8 @@ class CrashRun:
         self._send_rows(rows)
 
     def _send_burst(self) -> None:
-        """One call, one level: more than one slice of a delivery takes."""
-        level, topic = self._random.randint(0, 3), self._random.choice(TOPICS)
+        """One call, one wait: more than one slice of a delivery takes."""
+        level, topic = self._random.choice(WAITS), self._random.choice(TOPICS)
         self._send_rows([(level, topic, 0)] * self._random.randint(4, 8))
 
     def _send_rows(self, rows: list[tuple[int, str, int]]) -> None:
@@ -243,11 +259,11 @@ class CrashRun:
         for level, topic, size in rows:
             key = self._key("m")
             body = f"{key} ".encode().ljust(size, b".")
-            messages.append(Message(topic, body, delay_level=level, message_id=key))
+            messages.append(Message(topic, body, message_id=key, **self._asked(level)))
             level, due_ms = self._due(level)
             line = Line(key, Queue(topic, queue_id), body, level, (due_ms,), message_id=key)
             self._take(line)
-        if len({(level, topic) for level, topic, _ in rows}) == 1 and not rows[0][0]:
+        if len({(level, topic) for level, topic, _ in rows}) == 1 and rows[0][0] <= 0:
             self._send_batch(messages, queue_id)
             return
         if len({topic for _, topic, _ in rows}) == 1 and self._random.random() < 0.5:
@@ -284,9 +300,13 @@ class CrashRun:
             own = encode_properties(properties)
             draft = Draft(each.topic, queue_id, own, each.body, 17, BORN_HOST)
             calls.append(DraftCall((draft,)))
-        for outcome in done(self._broker.broker.drafts.send(calls)):
-            if isinstance(outcome, Exception):
-                raise outcome
+        outcomes = done(self._broker.broker.drafts.send(calls))
+        errors = [each for each in outcomes if isinstance(each, Exception)]
+        if errors:
+            # Each is a call of its own: only the others are taken.
+            told = zip(self._taking, outcomes, strict=True)
+            self._taking[:] = [line for line, each in told if isinstance(each, Exception)]
+            raise errors[0]
         self._maybe_sync()
 
     def _send_back(self) -> None:
@@ -301,11 +321,13 @@ class CrashRun:
         origin = random.choice(shown)
         assert origin.shown_at is not None
         group, level = random.choice(GROUPS), random.choice((0, 0, 0, 1, 2, -1))
-        is_dead = level < 0 or origin.attempts >= 4
+        # What another group has failed does not count.
+        failed = origin.attempts if group_of(origin.queue.topic) in (None, group) else 0
+        is_dead = level < 0 or failed >= 4
         topic = (dlq_topic if is_dead else retry_topic)(group)
-        due = self._due(0 if is_dead else level or 3 + origin.attempts)
+        due = self._due(0 if is_dead else level or 3 + failed)
         key = self._key("f")
-        line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], origin.attempts + 1)
+        line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], failed + 1)
         line.message_id = origin.message_id
         self._take(line)
         request = SendBackRequest(group, origin.shown_at, level, key, 4)
@@ -322,7 +344,7 @@ class CrashRun:
             return
         action = random.choice(list(ScheduleAction))
         is_moved = action is ScheduleAction.RESCHEDULE
-        level = random.randint(1, parse_levels(self._levels).max_level) if is_moved else 0
+        level = self._random_wait() if is_moved else 0
         some = random.sample(waiting, min(len(waiting), random.randint(1, 3)))
         ids = tuple(dict.fromkeys(line.message_id for line in some))
         topic = some[0].queue.topic
@@ -339,10 +361,10 @@ class CrashRun:
                 line.doubtful_ms += self._due(level)[1:]
         self._say(f"-> {action.name} {[line.key for line in wanted]} {level}")
         if is_by_ids:
-            changed = done(changes.by_ids(ChangeByIds(action, ids, delay_level=level)))
+            changed = done(changes.by_ids(ChangeByIds(action, ids, **_new_time(level))))
             count = sum(each.count for each in changed)
         else:
-            request = ChangeByFilter(action, PendingFilter(topic=topic), level)
+            request = ChangeByFilter(action, PendingFilter(topic=topic), **_new_time(level))
             count = done(changes.by_filter(request)).changed
         assert count == len(wanted), f"changed {count}"
         for line in wanted:
@@ -367,12 +389,15 @@ class CrashRun:
             )
         )
         lines = [self._promises.lines[key] for key in self._promises.order[queue]]
-        if result.records:
-            read = lines[at : result.next_offset]
-            assert [record.body for record in result.records] == [line.body for line in read]
-            assert all(line.is_shown_durable for line in read), "read and not on disk"
-        elif at >= result.min_offset:
-            hidden = [line.key for line in lines[at:] if line.is_shown_durable]
+        # A retention that failed half way leaves entries of records that are gone.
+        begin = self._broker.store.min_offset
+        there = [line.shown_at is not None and line.shown_at >= begin for line in lines]
+        read = list(compress(lines[at : result.next_offset], there[at:]))
+        assert [record.body for record in result.records] == [line.body for line in read]
+        assert all(line.is_shown_durable for line in read), "read and not on disk"
+        if result.next_offset == at >= result.min_offset:
+            left = compress(lines[at:], there[at:])
+            hidden = [line.key for line in left if line.is_shown_durable]
             assert not hidden, f"{hidden} cannot be read"
         if result.next_offset < at:
             return
@@ -408,9 +433,20 @@ class CrashRun:
 
     def _retain(self) -> None:
         self._is_retaining = True
-        self._disk.used_ratio = 0.8
-        gone = self._broker.broker.retention.clean(self._clock.now_ms() + 10**12)
+        # Above 0.85 younger files go, too, one part of the log after the other.
+        self._disk.used_ratio = self._random.choice((0.8, 0.95))
+        retention = self._broker.broker.retention
+        gone = retention.clean(self._clock.now_ms() + 10**12)
         self._say(f"-> {gone} files")
+        carried = done(retention.carry())
+        self._tally.carried += carried
+        self._say(f"-> {carried} carried")
+
+    def _grow_old(self) -> None:
+        """All but the timers of years is delivered, and plain messages fill files."""
+        self._clock.forward(10_000)
+        self._broker.deliver()
+        self._send_rows([(0, TOPICS[0], 600)] * 8)
 
     def _restart(self) -> None:
         self._broker.close()
@@ -586,9 +622,24 @@ class CrashRun:
         self._promises.lines[line.key] = line
         self._taking.append(line)
 
+    def _random_wait(self) -> int:
+        """For a message that waits anew."""
+        level = self._random.randint(1, parse_levels(self._levels).max_level)
+        return self._random.choice((level, level, -1_500, -YEAR_MS))
+
+    def _asked(self, level: int) -> dict[str, Any]:
+        """How a message asks for such a wait."""
+        if level >= 0:
+            return {"delay_level": level}
+        if self._random.random() < 0.5:
+            return {"deliver_after": timedelta(milliseconds=-level)}
+        return {"deliver_at": self._clock.now_ms() - level}
+
     def _due(self, level: int) -> tuple[int, int]:
-        """The level that a message gets, and when it is due; not what the broker works out."""
-        if level <= 0:
+        """The wait queue that a message gets, and when it is due; not what the broker works out."""
+        if level < 0:
+            return TIMERS, self._clock.now_ms() - level
+        if not level:
             return 0, 0
         table = parse_levels(self._levels)
         return table.clamp(level), self._clock.now_ms() + table.delay_ms(level)
@@ -627,6 +678,11 @@ class CrashRun:
             f"seed {self.seed}, crash point {self._point}: {where}\n"
             f"again: pytest tests/model/test_crash_points.py --seed={self.seed}\n{steps}"
         )
+
+
+def _new_time(level: int) -> dict[str, Any]:
+    """How a change asks for such a wait."""
+    return {"deliver_after_ms": -level} if level < 0 else {"delay_level": level}
 
 
 def _has_clock(disk: SimulatedDisk) -> bool:

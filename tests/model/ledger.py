@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmqlite.requests.topics import Queue
+from rmqlite.store.wait_queues import TIMERS
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """One scheduled record of a message; scheduled_at: where it begins.
 
-    table: which table of levels was in force; within one, a level keeps its order.
+    level: the id of the wait queue.  table: which table of levels was in force; within one, a level
+    keeps its order.  Timers are in due order.
     """
 
     level: int
@@ -106,7 +108,7 @@ class Ledger:
         assert set(seen) <= set(self.lines), "a message that nobody sent"
         assert not [key for key, count in seen.items() if count > 1], "delivered twice"
         for queue, found in queues.items():
-            order: dict[tuple[int, int], int] = {}
+            order: dict[tuple[int, int], tuple[int, int]] = {}
             for shown in found:
                 line = self.lines[shown.key]
                 assert line.queue == queue
@@ -118,9 +120,11 @@ class Ledger:
                 if line.waits and not line.is_fired:
                     wait = line.wait
                     assert shown.store_timestamp_ms >= wait.due_ms, "delivered early"
-                    run = (wait.level, wait.table)
-                    assert order.get(run, -1) < wait.serial, "out of order"
-                    order[run] = wait.serial
+                    is_timer = wait.level == TIMERS
+                    run = (wait.level, 0 if is_timer else wait.table)
+                    place = (wait.due_ms if is_timer else 0, wait.serial)
+                    assert order.get(run, (-1, -1)) < place, "out of order"
+                    order[run] = place
         assert {line.key for line in self.shown()} == set(seen), "lost"
 
     def end_of_log(self, physical_offset: int) -> None:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rmqlite.message import FAILURE_REASON, FIRED
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of
 
 
 class Seen(NamedTuple):
@@ -78,9 +79,9 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
     for topic, queue_id in store.queue_keys():
         stored = store.queue(topic, queue_id)
         assert stored is not None
-        if topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) and since is not None:
+        if topic in (*WAIT_TOPICS, CANCELLED_TOPIC) and since is not None:
             continue
-        queue = Queue(topic, queue_id)
+        queue, wait_queue = Queue(topic, queue_id), wait_queue_of(topic, queue_id)
         first = max(stored.min_offset, (since or {}).get(queue, 0))
         # After a retention that failed half way a queue may still point at what is gone.
         first = max(first, stored.first_with(store.min_offset))
@@ -103,15 +104,15 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
                     properties.get(FIRED) is not None,
                 )
             )
-            if topic == SCHEDULE_TOPIC and _is_open(store, queue_id + 1, at):
-                view.pending[queue_id + 1, topic_ahead(properties)] += 1
+            if wait_queue and _is_open(store, wait_queue, at):
+                view.pending[wait_queue, topic_ahead(properties)] += 1
         if topic == CANCELLED_TOPIC:
             cancellations = found
-        elif topic != SCHEDULE_TOPIC:
+        elif wait_queue:
+            _sort_out(view, store, wait_queue, first, found)
+        else:
             view.first[queue] = first
             view.shown[queue] = found
-        else:
-            _sort_out(view, store, queue_id + 1, first, found)
     if since is None:
         _join(view, cancellations)
         pending = store.progress.pending
@@ -120,14 +121,16 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
     return view
 
 
-def _is_open(store: MessageStore, level: int, queue_offset: int) -> bool:
-    return store.progress.of(level).next_open(queue_offset) == queue_offset
+def _is_open(store: MessageStore, wait_queue: int, queue_offset: int) -> bool:
+    return store.progress.of(wait_queue).next_open(queue_offset) == queue_offset
 
 
-def _sort_out(view: View, store: MessageStore, level: int, first: int, found: list[Seen]) -> None:
-    """Which records of a level wait?"""
+def _sort_out(
+    view: View, store: MessageStore, wait_queue: int, first: int, found: list[Seen]
+) -> None:
+    """Which records of a wait queue wait?"""
     for at, seen in enumerate(found, first):
-        if _is_open(store, level, at):
+        if _is_open(store, wait_queue, at):
             assert seen.key not in view.waiting, f"{seen.key} waits twice"
             view.waiting[seen.key] = seen
         else:
@@ -152,6 +155,7 @@ class Line:
     queue: Queue
     body: bytes
     level: int = 0
+    """The wait queue to which it was sent."""
     dues_ms: tuple[int, ...] = (0,)
     """When it may be due: the last one, or one that a crash may bring back."""
     attempts: int = 0

@@ -11,6 +11,7 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -27,10 +28,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rmqlite.broker.schedule.carrying import Carrying
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import FAILURE_REASON, FIRED, Message
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import SendBackRequest, SendRequest, SendResult
 from rmqlite.requests.schedule import (
@@ -42,7 +44,9 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
+from rmqlite.store.consume_queue import Entry
 from rmqlite.store.disk.files import SystemFiles
+from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock
@@ -63,13 +67,15 @@ POLICIES: dict[str, Callable[[int, LevelTable], int]] = {
 }
 """What each retry policy says of a message that had failed so often."""
 
-levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5])
+levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5, -1, -1_000, -1_001, -2_500, -20_000])
+"""How a message waits: at a level, or below 0 for so many milliseconds, as a timer."""
+new_levels = st.sampled_from([1, 2, 3, 4, 5, -1, -1_500, -2_000])
 queues = st.builds(Queue, st.sampled_from(["orders", "bills"]), st.integers(0, 1))
 tables = st.sampled_from(TABLES)
 sizes = st.sampled_from([0, 10, 3_000])
 filters = st.builds(
     PendingFilter,
-    levels=st.sampled_from([(), (), (1,), (2, 3)]),
+    levels=st.sampled_from([(), (), (1,), (2, 3), (TIMERS,), (TIMERS, 2)]),
     topic=st.sampled_from(["", "", "orders", retry_topic("shop")]),
     due_from_ms=st.sampled_from([0, 0, START_MS + 2_000]),
     due_until_ms=st.sampled_from([None, None, START_MS + 5_000]),
@@ -103,7 +109,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         """Not answered yet: a power cut may take it back."""
         self._send(what)
 
-    @rule(level=st.integers(1, 3), queue=queues, count=st.integers(2, 8))
+    @rule(level=st.sampled_from([1, 2, 3, -1_000]), queue=queues, count=st.integers(2, 8))
     def send_burst(self, level: int, queue: Queue, count: int) -> None:
         """One call, one level: more than one slice of a delivery takes."""
         self._send([(level, queue, 0)] * count)
@@ -165,7 +171,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(
         picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
         action=st.sampled_from(ScheduleAction),
-        level=st.integers(1, 5),
+        level=new_levels,
         with_topic=st.booleans(),
         is_synced=st.booleans(),
     )
@@ -196,7 +202,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             for message_id, found in wanted.items()
             if not found
         }
-        request = ChangeByIds(action, ids, topic, level)
+        request = ChangeByIds(action, ids, topic, **self._new_time(level))
         answered = done(self.under_test.broker.changes.by_ids(request))
         for each, (message_id, found) in zip(answered, wanted.items(), strict=True):
             assert (each.message_id, each.count) == (message_id, len(found))
@@ -209,7 +215,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(
         wanted=filters,
         action=st.sampled_from(ScheduleAction),
-        level=st.integers(1, 5),
+        level=new_levels,
         page=st.integers(1, 4),
         is_dry=st.booleans(),
     )
@@ -221,7 +227,14 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         end, level = self.under_test.store.end, self._level_for(action, level)
         changed, cursor = 0, ""
         while True:
-            request = ChangeByFilter(action, wanted, level, is_dry, cursor, page)
+            request = ChangeByFilter(
+                action,
+                wanted,
+                dry_run=is_dry,
+                cursor=cursor,
+                max_messages=page,
+                **self._new_time(level),
+            )
             answered = done(self.under_test.broker.changes.by_filter(request))
             changed, cursor = changed + answered.changed, answered.cursor
             if not cursor:
@@ -284,6 +297,18 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         if is_synced:
             self.under_test.sync()
 
+    @rule(is_synced=st.booleans(), steps=st.integers(1, 2))
+    def carry(self, is_synced: bool, steps: int) -> None:
+        """As retention does with the timers of a file that is to go."""
+        self._carry(steps)
+        if is_synced:
+            self.under_test.sync()
+
+    @rule(after=st.integers(0, 2), kept_bytes=st.integers(0, 300))
+    def carry_on_a_full_disk(self, after: int, kept_bytes: int) -> None:
+        with self._full_disk(after, kept_bytes):
+            self._carry(2)
+
     @rule()
     def persist(self) -> None:
         self.under_test.persist()
@@ -312,19 +337,20 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(
         pick=st.integers(0, 10**6),
         action=st.sampled_from(ScheduleAction),
+        level=st.sampled_from([1, -1_000]),
         after=st.integers(0, 3),
         kept_bytes=st.integers(0, 300),
     )
     def change_on_a_full_disk(
-        self, pick: int, action: ScheduleAction, after: int, kept_bytes: int
+        self, pick: int, action: ScheduleAction, level: int, after: int, kept_bytes: int
     ) -> None:
         """All that wait with one id are changed, or none."""
         lines = self.ledger.waiting()
         message_id = lines[pick % len(lines)].message_id
         wanted = [line for line in lines if line.message_id == message_id]
-        level = self._level_for(action, 1)
+        level = self._level_for(action, level)
         with self._full_disk(after, kept_bytes):
-            request = ChangeByIds(action, (message_id,), "", level)
+            request = ChangeByIds(action, (message_id,), **self._new_time(level))
             done(self.under_test.broker.changes.by_ids(request))
             self._note_changes(action, level, wanted)
 
@@ -442,8 +468,15 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             self.ledger.commits[group, queue] = min(offset, end)
 
     def _level_for(self, action: ScheduleAction, level: int) -> int:
-        table = parse_levels(self.levels)
-        return table.clamp(level) if action is ScheduleAction.RESCHEDULE else 0
+        if action is not ScheduleAction.RESCHEDULE:
+            return 0
+        return level if level < 0 else parse_levels(self.levels).clamp(level)
+
+    def _new_time(self, level: int) -> dict[str, Any]:
+        """How a change asks for it: for a delay, or every other time for an instant."""
+        if level >= 0:
+            return {"delay_level": level}
+        return {"deliver_at_ms": self._due_ms(level)} if level % 2 else {"deliver_after_ms": -level}
 
     def _outcome(self, message_id: str, topic: str) -> ChangeOutcome:
         """What is true of an id that does not wait: the end of its newest wait."""
@@ -479,8 +512,19 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             self._compare()
             return
         cancels = action is ScheduleAction.CANCEL
+        wait_queue, due_ms = self._wait_queue(level), self._due_ms(level)
+        key = (CANCELLED_TOPIC, 0) if cancels else queue_of(wait_queue)
+        for line, entry in self._ended_in(key, lines):
+            if cancels:
+                line.cancelled_at = entry.physical_offset
+            else:
+                assert entry.tags_code == due_ms
+                self.ledger.wait(line, wait_queue, due_ms, self.table, entry.physical_offset)
+
+    def _ended_in(self, key: QueueKey, lines: list[Line]) -> Iterator[tuple[Line, Entry]]:
+        """Each line with the record that has ended its wait: the last ones of a queue."""
         store = self.under_test.store
-        queue = store.queue(*((CANCELLED_TOPIC, 0) if cancels else (SCHEDULE_TOPIC, level - 1)))
+        queue = store.queue(*key)
         if not lines:
             return
         assert queue is not None
@@ -490,22 +534,41 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             ends[old.physical_offset + old.store_size] = line
         for entry in queue.read(queue.max_offset - len(lines), len(lines)):
             message = store.read_message(entry.physical_offset, entry.size)
-            line = ends.pop(message.prepared_transaction_offset)
-            if cancels:
-                line.cancelled_at = entry.physical_offset
-            else:
-                due_ms = self._due_ms(level)
-                assert entry.tags_code == due_ms
-                self.ledger.wait(line, level, due_ms, self.table, entry.physical_offset)
+            yield ends.pop(message.prepared_transaction_offset), entry
         assert not ends
+
+    def _carry(self, steps: int) -> None:
+        broker = self.under_test.broker
+        carrying = Carrying(broker.store, broker.wait_queues, broker.schedule)
+        timers = [line for line in self.ledger.waiting() if line.wait.level == TIMERS]
+        timers.sort(key=lambda line: line.wait.scheduled_at)
+        try:
+            done(carrying.carry(broker.store.end, steps))
+        finally:
+            carried = timers[: carrying.carried]
+            for line, entry in self._ended_in(queue_of(TIMERS), carried):
+                due_ms = line.wait.due_ms
+                assert entry.tags_code == due_ms
+                self.ledger.wait(line, TIMERS, due_ms, self.table, entry.physical_offset)
 
     def _key(self, kind: str) -> str:
         self.serial += 1
         return f"{kind}{self.serial}"
 
+    def _asked(self, level: int) -> dict[str, Any]:
+        """How a message asks for it, as _new_time()."""
+        if level >= 0:
+            return {"delay_level": level}
+        if level % 2:
+            return {"deliver_at": self._due_ms(level)}
+        return {"deliver_after": timedelta(milliseconds=-level)}
+
+    def _wait_queue(self, level: int) -> int:
+        return TIMERS if level < 0 else parse_levels(self.levels).clamp(level)
+
     def _due_ms(self, level: int) -> int:
         if level <= 0:
-            return 0
+            return self.under_test.clock.now_ms() - level if level else 0
         return self.under_test.clock.now_ms() + parse_levels(self.levels).delay_ms(level)
 
     def _begin_of_last(self, end_before: int) -> int:
@@ -527,9 +590,14 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                     queue.topic,
                     (key + " " * size).encode(),
                     keys=(_message_key(key),),
-                    delay_level=level,
+                    delay_level=max(0, level),
+                    deliver_at=self._due_ms(level) if level < 0 and level % 2 else None,
+                    deliver_after=timedelta(milliseconds=-level)
+                    if level % 2 == 0 > level
+                    else None,
                     message_id=key,
                     max_reconsume_times=_senders_limit(key),
+                    **self._asked(level),
                 )
                 for key, level, queue, size in rows
             ]
@@ -542,7 +610,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         assert result.deliver_at_ms == self._due_ms(level)
         assert (result.topic, result.queue_id) == (queue.topic, queue.queue_id)
         at = int(result.offset_message_id[-16:], 16)
-        level = parse_levels(self.levels).clamp(level)
+        level = self._wait_queue(level)
         line = Line(key, key, _message_key(key), queue, 0)
         if level:
             self.ledger.wait(line, level, result.deliver_at_ms, self.table, at)
@@ -555,7 +623,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         found: dict[Queue, list[Shown]] = {}
         for topic, queue_id in store.queue_keys():
             queue = store.queue(topic, queue_id)
-            if topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) or queue is None:
+            if topic in (*WAIT_TOPICS, CANCELLED_TOPIC) or queue is None:
                 continue
             shown = found.setdefault(Queue(topic, queue_id), [])
             for entry in queue.read(0, queue.max_offset):

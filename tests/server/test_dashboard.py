@@ -18,7 +18,7 @@ PATH = Path(__file__).resolve().parents[2] / "examples" / "grafana-dashboard.jso
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text("utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 SHOWN = [panel for panel in PANELS if panel["type"] != "row"]
-METRIC = re.compile(r"\b(?:rmqlite|process)_[a-z_]+")
+METRIC = re.compile(r"\b(?:rmqlite|rocketmq|process)_[a-z_]+")
 LABELS = re.compile(r"\bby \(([a-z, ]+)\)")
 
 
@@ -26,6 +26,9 @@ LABELS = re.compile(r"\bby \(([a-z, ]+)\)")
 def found(tmp_path: Path) -> Iterator[Scrape]:
     under_test = BrokerUnderTest(tmp_path)
     under_test.send(Message("orders", b"x", delay_level=1))
+    under_test.send(*[Message("orders", b"x", deliver_after=each) for each in ("1s", "1h")])
+    under_test.clock.forward(1_000)
+    under_test.deliver()
     under_test.messages("orders")
     yield scrape(under_test)
     under_test.store.release()

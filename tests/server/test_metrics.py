@@ -18,6 +18,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendBackRequest
+from rmqlite.server.faces.metrics.timers import TOPICS_MAX, TimerMetrics
 from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive
@@ -237,6 +238,94 @@ def test_a_level_that_only_older_tables_had_shows_without_a_delay(broker: Broker
     broker.send(Message("orders", b"x", delay_level=4))
     broker.restart(**SETTINGS | {"message_delay_level": "1s 5s"})
     assert scrape(broker).value("rmqlite_scheduled_messages_pending", level="4", delay="") == 1
+
+
+def test_timers_have_a_row_beside_the_levels(broker: BrokerUnderTest) -> None:
+    """From the start, as a level has; a person reads a word for their number."""
+    timer = {"level": "timer", "delay": "any"}
+    assert scrape(broker).value("rmqlite_scheduled_messages_pending", **timer) == 0
+    broker.send(*[Message("orders", b"x", deliver_after="1s")] * 3)
+    broker.clock.forward(1_500)
+    found = scrape(broker)
+    assert found.value("rmqlite_scheduled_messages_pending", **timer) == 3
+    assert found.value("rmqlite_oldest_overdue_seconds", **timer) == 0.5
+    assert broker.deliver() == 3
+    found = scrape(broker)
+    assert found.value("rmqlite_delivery_lateness_seconds_count", **timer) == 3
+    assert found.value("rmqlite_scheduled_messages_pending", **timer) == 0
+
+
+def test_timers_have_the_metrics_of_rocketmq_5(broker: BrokerUnderTest) -> None:
+    """Those that mean the same, so that its dashboards show this broker, too."""
+    assert scrape(broker).value("rocketmq_timer_dequeue_lag") == 0
+    broker.send(Message("orders", b"x", deliver_after="1h"))
+    metrics = TimerMetrics(broker.broker)
+    for after, count in {"4s": 2, "61s": 3, "24h": 1, "500d": 6}.items():
+        broker.send(*[Message("orders", b"x", deliver_after=after)] * count)
+    broker.send(Message("invoices", b"x", deliver_after="1s"))
+    broker.clock.forward(1_750)
+    found = scrape(broker)
+    waiting = {"orders": 13, "invoices": 1}
+    for topic, count in waiting.items():
+        assert found.value("rocketmq_timing_messages", topic=topic) == count
+    bounds = {5: 2, 60: 3, 300: 0, 3_600: 1, 86_400: 1}
+    for bound_s, count in bounds.items():
+        name = "rocketmq_timer_message_snapshot"
+        assert found.value(name, timer_bound_s=str(bound_s)) == count, bound_s
+    assert found.value("rocketmq_timer_dequeue_total", topic="invoices") == 0
+    assert found.value("rocketmq_timer_dequeue_lag") == 1
+    assert found.value("rocketmq_timer_dequeue_latency") == 750
+    assert found.value("rocketmq_timer_enqueue_lag") == 0
+    assert found.value("rocketmq_timer_enqueue_latency") == 0
+
+    assert broker.deliver() == 1
+    found = scrape(broker)
+    assert found.value("rocketmq_timer_dequeue_total", topic="invoices") == 1
+    # Since the start, whether they still wait or not.
+    (enqueued,) = [
+        each
+        for each in metrics.collected(broker.clock.now_ms())
+        if each and each.name == "rocketmq_timer_enqueue"
+    ]
+    assert {each.labels["topic"]: each.value for each in enqueued.samples} == {
+        "orders": 12,
+        "invoices": 1,
+    }
+    assert found.value("rocketmq_timer_dequeue_latency") == 0
+
+
+def test_many_topics_of_timers_are_few_series(broker: BrokerUnderTest) -> None:
+    """A series for each of a million topics would be the end of a Prometheus."""
+    for number in range(TOPICS_MAX + 2):
+        topic = f"t-{number:04}"
+        broker.send(*[Message(topic, b"x", deliver_after="1h")] * (1 + (number == 101)))
+    found = scrape(broker)
+    assert len(found.labels("rocketmq_timing_messages")) == TOPICS_MAX + 1
+    assert found.value("rocketmq_timing_messages", topic="t-0101") == 2
+    assert found.value("rocketmq_timing_messages", topic="(other topics)") == 2
+
+
+def test_what_takes_long_to_count_is_counted_seldom(broker: BrokerUnderTest) -> None:
+    """Ten million timers take the loop half a second: not at each scrape of each monitor."""
+    broker.send(Message("orders", b"x", deliver_after="1s"))
+    elapsed_s = [100.0]
+    timers = TimerMetrics(broker.broker, lambda: elapsed_s[0])
+
+    def lag(took_s: float = 0.0) -> float:
+        for metric in timers.collected(broker.clock.now_ms()):
+            if metric is None:
+                elapsed_s[0] += took_s
+                took_s = 0.0
+            elif metric.name == "rocketmq_timer_dequeue_lag":
+                found = metric.samples[0].value
+        return found
+
+    assert lag(took_s=0.5) == 0
+    broker.clock.forward(2_000)
+    elapsed_s[0] += 9.9
+    assert lag() == 0
+    elapsed_s[0] += 0.2
+    assert lag() == 1
 
 
 def test_names_follow_prometheus_conventions(broker: BrokerUnderTest) -> None:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rmqlite.arrow.columns import columns_of
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.spark.schema import spark_schema
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.wait_queues import TIMERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ RECORD_BYTES = 100
 NOON_MS = 1_700_000_000_000 // 3_600_000 * 3_600_000
 _ENDS_IN = {
     "rescheduled": SCHEDULE_TOPIC,
+    "carried": TIMER_TOPIC,
     "cancelled": CANCELLED_TOPIC,
     "undeliverable": UNDELIVERABLE_TOPIC,
 }
@@ -63,6 +65,12 @@ class LogRows:
             | fields,
         )
 
+    def timer(self, at_ms: int, due_ms: int) -> Row:
+        """A record that waits for an instant."""
+        row = self.scheduled(at_ms, due_ms)
+        row.update(topic=TIMER_TOPIC, delay_level=None)
+        return row
+
     def ended(self, wait: Row, at_ms: int, how: str = "delivered", **fields: Any) -> Row:
         """The record that ends a wait."""
         same = ("delay_level", "real_topic", "real_queue_id", "unique_key", "reconsume_times")
@@ -73,7 +81,7 @@ class LogRows:
             **{name: wait[name] for name in same}
             | {
                 "completes": wait["end_offset"],
-                "completed_level": wait["delay_level"],
+                "completed_level": wait["delay_level"] or TIMERS,
                 "completion": how,
             }
             | fields,

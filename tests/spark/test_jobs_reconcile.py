@@ -71,6 +71,31 @@ def test_promises_that_held_are_said_to_have_held(spark: SparkSession) -> None:
     assert [(row["state"], row["messages"]) for row in rescheduled] == [("delivered", 1)]
 
 
+def test_a_timer_is_a_wait_like_one_of_a_level(spark: SparkSession) -> None:
+    """Its level is -1; carried to the log's end it goes on waiting, and nothing is early."""
+    log = LogRows()
+    waits = [log.timer(n, 1_000 + 7 * n) for n in range(4)]
+    carried = log.ended(waits[0], 10, "carried", deliver_timestamp=waits[0]["deliver_timestamp"])
+    carried["delay_level"] = None
+    log.ended(carried, 1_000)
+    log.ended(waits[1], 1_006)
+    moved = log.ended(waits[2], 1_010, "rescheduled", queue_id=2, delay_level=3)
+    moved["deliver_timestamp"] = waits[3]["deliver_timestamp"]
+    log.ended(moved, 1_021)
+    log.timer(1_500, 1 << 40)
+    found = audited(spark, log)
+    assert wrong(found) == [("early", waits[1]["end_offset"])]
+    levels = {(row["level"], row["state"]): row["messages"] for row in found.rows}
+    assert levels == {
+        (-1, "carried"): 1,
+        (-1, "delivered"): 2,
+        (-1, "rescheduled"): 1,
+        (-1, "overdue"): 1,
+        (-1, "pending"): 1,
+        (3, "delivered"): 1,
+    }
+
+
 def test_a_delivery_that_was_removed_was_doubled_or_is_early_is_found(spark: SparkSession) -> None:
     """Each by the scheduled record; what was due clearly later was delivered."""
     log = kept()

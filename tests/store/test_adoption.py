@@ -12,12 +12,13 @@ import pytest
 from rmqlite.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.opening import recovery
 from rmqlite.store.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
 from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
-from tests.support.golden import INDEX, Row, unpack_timers
+from tests.support.golden import INDEX, pending_timers, unpack_timers
 from tests.support.stores import StoreUnderTest, new_record
 
 BOTH = pytest.mark.parametrize("which", ["clean", "killed"])
@@ -36,22 +37,11 @@ def due_times(store: MessageStore) -> dict[int, int]:
     return {offset: queue.read(offset, 1)[0].tags_code for offset in waiting}
 
 
-def due_ms(row: Row) -> int:
-    """The instant that the producer named, or else the end of the slot."""
-    asked = row["asked"]
-    is_named = "TIMER_DELIVER_MS" in asked and len(asked) == 1
-    return int(asked["TIMER_DELIVER_MS"]) if is_named else row["timerOutMs"] + 1_000
-
-
 @BOTH
 def test_what_rocketmq_has_not_delivered_is_pending(tmp_path: Path, which: str) -> None:
     """Every line of the golden files; a half message is no timer of anybody."""
     root, rows = unpack_timers(tmp_path, which)
-    expected = {
-        row["queueOffset"]: due_ms(row)
-        for row in rows
-        if row["fate"] == "pending" and row["realTopic"] != HALF_TOPIC
-    }
+    expected = {row["queueOffset"]: due_ms for row, due_ms in pending_timers(rows)}
     assert len(expected) == {"clean": 9, "killed": 26}[which]
     store = opened(root)
     assert due_times(store) == expected
@@ -87,6 +77,19 @@ def test_the_adoption_is_told(tmp_path: Path, which: str, caplog: pytest.LogCapt
     assert len(said) == 1
     assert f"pending={pending} " in said[0]
     assert f"cancelled={cancelled} " in said[0]
+
+
+def test_a_long_opening_says_how_far_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of 100 GB takes minutes, and nobody knows whether the broker still works."""
+    monkeypatch.setattr(recovery, "TOLD_BYTES", 60_000)
+    root, _ = unpack_timers(tmp_path, "clean")
+    with caplog.at_level("INFO"):
+        opened(root).close({})
+    told = [each.getMessage() for each in caplog.records if "the log is read" in each.message]
+    assert len(told) == 1
+    assert told[0].endswith("of=1048576")
 
 
 # ---- what the golden stores have not

@@ -17,6 +17,7 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
+from rmqlite.store.wait_queues import TIMERS
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.repairs import overwrite
 from tests.support.stores import (
@@ -27,6 +28,7 @@ from tests.support.stores import (
     new_record,
     scheduled,
     tagged,
+    timed,
 )
 
 QUEUE_FILE = f"{0:020d}"
@@ -158,6 +160,34 @@ def test_a_wrong_deliver_time_is_found(closed: StoreUnderTest) -> None:
     assert "deliver time 2598919" in said
 
 
+def test_a_wrong_instant_of_a_timer_is_found(closed: StoreUnderTest) -> None:
+    """The record says it; a hash in its place is damage in a queue that is ours."""
+    path = closed.root / "consumequeue" / "rmq_sys_wheel_timer" / "0" / QUEUE_FILE
+    entry = ENTRY.unpack_from(path.read_bytes())
+    for wrong in (entry[2] + 1, 77):
+        overwrite(path, 0, ENTRY.pack(entry[0], entry[1], wrong))
+        (said,) = sentences(closed.root)
+        assert f"deliver time {wrong}, its record {entry[2]}" in said
+
+
+def test_a_timer_that_was_delivered_early_or_twice_is_found(closed: StoreUnderTest) -> None:
+    """P2, P4: by its record; carried or rescheduled it may be before its time."""
+    closed.open()
+    due_ms = closed.clock.now_ms() + 5_000
+    first, second, third = (closed.append(timed("t", due_ms))[0] for _ in range(3))
+    closed.append(timed("t", due_ms)._replace(completes=third.physical_offset + third.size))
+    closed.complete(TIMERS, third.queue_offset)
+    closed.clock.forward(4_999)
+    closed.deliver(TIMERS, first)
+    closed.clock.forward(1)
+    closed.deliver(TIMERS, second)
+    closed.deliver(TIMERS, second)
+    closed.close()
+    early, again = sentences(closed.root)
+    assert "delivered 1 ms early" in early
+    assert f"completes queue offset {second.queue_offset} of the timers again" in again
+
+
 def test_an_entry_without_a_record_is_found(closed: StoreUnderTest) -> None:
     """Behind a queue's end there are only zeros."""
     queue = closed.store.queue("orders", 1)
@@ -173,7 +203,7 @@ def test_missing_queues_are_told_once_each(closed: StoreUnderTest) -> None:
     """Not once per entry: a queue may have had a hundred million."""
     shutil.rmtree(closed.root / "consumequeue")
     said = [each for each in sentences(closed.root) if "no files for" in each]
-    assert len(said) == 5
+    assert len(said) == 6
 
 
 def test_a_gap_between_queue_files_is_found(closed: StoreUnderTest) -> None:
@@ -271,8 +301,8 @@ def test_what_points_to_a_half_message_is_no_delivery(
         ({"queues": {"orders": {"0": [0, 99]}}}, "orders queue 0 reaches 99"),
         ({"queues": {"unknown": {"0": [0, 1]}}}, "unknown queue 0 reaches 1"),
         ({"completed": {"1": [[0, 99]]}}, "is completed up to 99"),
-        ({"queues": {"orders": {"0": [1, 8]}}}, "has 7 entries from 1 on, the log has 11 from 0"),
-        ({"queues": {"orders": {"0": [0, 7]}}}, "has 7 entries from 0 on, the log has 11 from 0"),
+        ({"queues": {"orders": {"0": [1, 8]}}}, "has 7 entries from 1 on, the log has 13 from 0"),
+        ({"queues": {"orders": {"0": [0, 7]}}}, "has 7 entries from 0 on, the log has 13 from 0"),
         ({"queues": {"orders": {}}}, "orders queue 1 has 0 entries from 0 on, the log has 6"),
         ({"completed": {"2": [[0, 1]]}}, "does not say that 2 to 2 of level 2 are delivered"),
         ({"queues": 7}, "not a table of progress"),

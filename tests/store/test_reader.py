@@ -16,7 +16,7 @@ import pytest
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreDamaged
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
 from rmqlite.store.consume_queue import ENTRY, Entry
 from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
@@ -111,7 +111,7 @@ def assert_seen_as_opened(config: BrokerConfig) -> None:
         due: dict[int, list[Entry]] = {}
         for message, state in zip(waiting, states, strict=True):
             assert state is not None
-            queue = store.queue(SCHEDULE_TOPIC, message.queue_id)
+            queue = store.queue(message.topic, message.queue_id)
             assert queue is not None
             entry = queue.entry(message.queue_offset)
             assert entry is not None
@@ -422,7 +422,7 @@ def test_every_way_to_a_message_gives_the_same(
 
         def takes(message: StoredMessage, wanted: MessageFilter = wanted) -> bool:
             name = message.topic
-            if (name == SCHEDULE_TOPIC) != wanted.is_scheduled:
+            if (name in WAIT_TOPICS) != wanted.is_scheduled:
                 return False
             if wanted.is_scheduled:
                 name = message.properties.get(REAL_TOPIC, "")
@@ -488,7 +488,7 @@ def test_the_key_index_spares_the_walk(
     monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", 1)
     monkeypatch.setattr("rmqlite.store.reading.search.LogWalk", Watched)
     for key in ("k0", "k6", "tag-0"):
-        expected = [m for m in messages if key in m.keys and m.topic != SCHEDULE_TOPIC]
+        expected = [m for m in messages if key in m.keys and m.topic not in WAIT_TOPICS]
         assert found(store.root, key=key) == expected
     name = messages[-1].message_id
     assert found(store.root, message_id=name) == [m for m in messages if m.message_id == name]
@@ -537,7 +537,7 @@ def test_many_queues_are_put_in_order_block_by_block(
         store.send(*["more"] * 40)
         store.append(*(tagged("t", "tag", topic="audit") for _ in range(40)))
     store.persist()
-    everywhere = places([m for m in everything(store.store) if m.topic != SCHEDULE_TOPIC])
+    everywhere = places([m for m in everything(store.store) if m.topic not in WAIT_TOPICS])
     assert places(found(store.root, topic="*")) == everywhere
 
 
@@ -869,7 +869,7 @@ def test_files_that_retention_takes_while_a_reader_opens_are_no_damage(
     with StoreReader(each.root) as reader:
         assert reader.overview().info().damage is None
         assert places(list(reader.messages(MessageFilter()))) == places(
-            [m for m in everything(each.store) if m.topic != SCHEDULE_TOPIC]
+            [m for m in everything(each.store) if m.topic not in WAIT_TOPICS]
         )
         assert [level.pending for level in reader.overview().levels()] == [0, 1, 0]
         ranges = {

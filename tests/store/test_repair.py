@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
+from rmqlite.property_string import PropertyString
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import BLOCK_BYTES, mark_position
@@ -24,6 +25,7 @@ from rmqlite.store.log.repaired_place import (
 )
 from rmqlite.store.records.record import encode_blank, read_head
 from rmqlite.store.repair import plan_repair, repair
+from rmqlite.store.wait_queues import TIMERS
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.repairs import (
     Known,
@@ -283,6 +285,22 @@ def test_a_level_goes_on_behind_a_repaired_place(closed: StoreUnderTest, before:
     assert completed.next_open(pending[2]) == pending[2] + 1
     assert completed.below == waiting
     assert lost(before, known(closed)) == [pending]
+
+
+def test_the_timers_go_on_behind_a_repaired_place(closed: StoreUnderTest, before: Known) -> None:
+    """The lost one is completed; for RocketMQ 5, it is the recall of a timer whose time is over."""
+    key = ("rmq_sys_wheel_timer", 0, 2)
+    begin, size, _ = before[key]
+    wipe(closed, begin + 90, size - 95)
+    repaired(closed)
+    completed = closed.store.progress.of(TIMERS)
+    assert list(completed.open_between(0, 4)) == [0]
+    assert lost(before, known(closed)) == [key]
+    head = read_head(raw(closed, begin, size))
+    assert head is not None
+    properties = PropertyString(head.properties)
+    assert properties.number("TIMER_OUT_MS") == head.store_timestamp_ms
+    assert properties.get("TIMER_DEL_UNIQKEY") == b"REPAIRED"
 
 
 def test_a_place_is_what_rocketmq_passes_over() -> None:
@@ -678,7 +696,7 @@ ENTRY_FAULTS: dict[str, Callable[[int, int, int], tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("fault", ENTRY_FAULTS)
-@pytest.mark.parametrize("folder", ["orders/1", "SCHEDULE_TOPIC_XXXX/1"])
+@pytest.mark.parametrize("folder", ["orders/1", "SCHEDULE_TOPIC_XXXX/1", "rmq_sys_wheel_timer/0"])
 def test_a_wrong_queue_entry_is_made_again(
     closed: StoreUnderTest, before: Known, folder: str, fault: str
 ) -> None:

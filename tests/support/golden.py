@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from rmqlite.names import HALF_TOPIC
 
 _GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
 ARCHIVE: Final = _GOLDEN / "rocketmq-4.9.8.tar.xz"
@@ -33,6 +36,20 @@ def unpack_timers(folder: Path, which: str) -> tuple[Path, list[Row]]:
     golden = _unpack(TIMERS_ARCHIVE, folder)
     name = "expected.jsonl" if which == "clean" else "expected-killed.jsonl"
     return golden / which, _rows_of(golden / name)
+
+
+def pending_timers(rows: list[Row]) -> Iterator[tuple[Row, int]]:
+    """Each timer that RocketMQ would still deliver, and when it is due at the latest.
+
+    That is the instant that the producer named, or else the end of the slot.  Half messages,
+    which RocketMQ takes for timers, are not among them.
+    """
+    for row in rows:
+        if row["fate"] == "pending" and row["realTopic"] != HALF_TOPIC:
+            asked = row["asked"]
+            is_named = "TIMER_DELIVER_MS" in asked and len(asked) == 1
+            named = int(asked["TIMER_DELIVER_MS"]) if is_named else 0
+            yield row, named or row["timerOutMs"] + 1_000
 
 
 def _unpack(archive: Path, folder: Path) -> Path:

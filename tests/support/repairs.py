@@ -8,13 +8,13 @@ import pytest
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import parse_levels
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.disk.files import Files
 from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
 from rmqlite.store.records.completion import topic_ahead
 from rmqlite.store.records.record import read_head
 from rmqlite.store.repair import Plan, plan_repair, repair
+from rmqlite.store.wait_queues import wait_queue_of
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.rocketmq_rules import violations
@@ -120,8 +120,8 @@ def counted(store: StoreUnderTest) -> TopicCounts:
     found: TopicCounts = {}
     for (topic, queue_id, queue_offset), (physical_offset, size, _) in known(store).items():
         count = TopicCount(1, 0, size)
-        if topic == SCHEDULE_TOPIC:
-            completed = store.store.progress.of(queue_id + 1)
+        if wait_queue := wait_queue_of(topic, queue_id):
+            completed = store.store.progress.of(wait_queue)
             if completed.next_open(queue_offset) != queue_offset:
                 continue
             head = read_head(store.store.read(physical_offset, size))

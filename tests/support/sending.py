@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from datetime import timedelta
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
@@ -23,8 +24,10 @@ SENT_MIN = 50
 class Sending(threading.Thread):
     """Sends delayed messages until told to stop; knows which were acknowledged."""
 
-    def __init__(self, endpoint: str, seed: int) -> None:
+    def __init__(self, endpoint: str, seed: int, *, with_timers: bool = False) -> None:
+        """with_timers: half of the delayed messages wait for an instant of their own."""
         super().__init__()
+        self._with_timers = with_timers
         self._endpoint = endpoint
         self._random = random.Random(seed)
         self._stopped = threading.Event()
@@ -52,6 +55,9 @@ class Sending(threading.Thread):
     def _message(self, number: int) -> Message:
         level = self._random.choice((0, 1, 1, 2))
         body = self._random.randbytes(self._random.randint(1, 3_000))
+        if level and self._with_timers and self._random.random() < 0.5:
+            wait = timedelta(milliseconds=self._random.randint(1, 3_000))
+            return Message(TOPIC, body, keys=f"m{number}", deliver_after=wait)
         return Message(TOPIC, body, keys=f"m{number}", delay_level=level)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.names import SCHEDULE_GROUP
 from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.store.wait_queues import TIMERS
 from rmqlite.views.counts import counts_text
 from rmqlite.views.group_figures import GroupFigures
 from rmqlite.views.troubles import JOINING_MS, LATE_MS, Subject, troubles
@@ -41,6 +42,26 @@ def test_a_level_is_late_a_second_after_its_message_is_due(late_ms: int, count: 
     level = replace(STATUS.levels[0], next_due_ms=NOW_MS - late_ms)
     found = troubles(replace(STATUS, levels=(level,)), (), ())
     assert [each.sentence for each in found] == ["level 1 late by 1.0s"] * count
+
+
+def test_late_timers_are_told_as_late_levels_are() -> None:
+    """A person reads a word, and a link of a page has it, too."""
+    (level,) = STATUS.levels
+    timers = LevelStatus(TIMERS, "timers", 5, NOW_MS - 2_000, 0, 0, 0, 0)
+    (found,) = troubles(replace(STATUS, levels=(level, timers)), (), ())
+    assert found.sentence == "timers late by 2.0s"
+    assert (found.subject, found.names) == (Subject.LEVELS, ("timer",))
+    later = replace(level, next_due_ms=NOW_MS - 1_000)
+    (found,) = troubles(replace(STATUS, levels=(later, timers)), (), ())
+    assert found.sentence == "timers and 1 more late by 2.0s"
+    assert found.names == ("timer", "1")
+
+
+def test_a_timer_that_keeps_old_files_is_told() -> None:
+    """Its number means nothing to a person."""
+    pinned = replace(STATUS, pinned_by_level=TIMERS, pinned_bytes=5 << 20)
+    (found,) = troubles(replace(pinned, pinned_deliver_at_ms=NOW_MS), (), ())
+    assert found.sentence.startswith("5.0 MiB of expired log files stay for a timer, due 2023-11-")
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,16 @@ class Bulk:
     """Decides what a call stores; the broker appends between begin() and end()."""
 
     def __init__(
-        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, room: Room
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        room: Room,
+        timers: TimerRules,
     ) -> None:
         self.jobs = BulkJobs(config, store)
         self._config = config
-        self._timers = TimerRules.of(config)
+        self._timers = timers
         self._store = store
         self._topics = topics
         self._room = room

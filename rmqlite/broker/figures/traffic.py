@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock, local_text
-from rmqlite.names import TIMER_TOPIC
 from rmqlite.requests.figures import Rate, Rates, Totals
 from rmqlite.requests.figures import Traffic as TrafficNow
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.store.wait_queues import TIMERS, queue_of
 
 SAMPLE_S: Final = 10
 _STEP_QUEUES: Final = 5_000
@@ -85,7 +84,7 @@ class Traffic:
     def of_timers(self) -> tuple[Rate, Rate]:
         """Timers that were stored, and timers that were completed, in the last minute."""
         minute = self._windows[0]
-        return _stored(minute, TIMER_TOPIC), _stored(minute, _COMPLETED_TIMERS)
+        return _stored(minute, queue_of(TIMERS)[0]), _stored(minute, _COMPLETED_TIMERS)
 
     def of_group(self, topic: str, group: str) -> Rates:
         """Messages of a topic that pulls of a group returned."""

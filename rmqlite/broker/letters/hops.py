@@ -95,7 +95,9 @@ def kind_of(head: Head) -> HopKind:
 
 def _scheduled(head: Head) -> HopKind:
     properties = PropertyString(head.properties)
-    if completed_queue(head, properties):
+    completion = completion_of(head.topic, properties)
+    # A carried timer stands for the record that it completes, which goes with its log file.
+    if completed_queue(head, properties) and completion is Completion.RESCHEDULED:
         return HopKind.RESCHEDULED
     ahead = topic_ahead(properties)
     if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):

@@ -10,14 +10,16 @@ of the timers that keep them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace
+from rmqlite.broker.waits.wait_queues import WaitQueues
+from rmqlite.errors import Overloaded
 from rmqlite.message import RESCHEDULED_FROM
-from rmqlite.names import TIMER_TOPIC
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
@@ -59,8 +61,9 @@ class _Counted:
 class Carrying:
     """Finds out where timers may be carried, and carries them."""
 
-    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+    def __init__(self, store: MessageStore, wait_queues: WaitQueues, schedule: Schedule) -> None:
         self._store = store
+        self._wait_queues = wait_queues
         self._schedule = schedule
         self._counted: dict[int, _Counted] = {}
         """By the physical offset at which the log file begins."""
@@ -97,11 +100,14 @@ class Carrying:
         Raises StoreUnavailable: then the timers of the last step lie where they did.
         """
         steps = at = 0
-        while steps < steps_max and (places := self._next(at, until)):
-            at = places[-1].queue_offset + 1
-            self.carried += self._carry(places)
-            steps += 1
-            yield
+        # While too many timers are not in their table no more are added; the next round goes on.
+        with suppress(Overloaded):
+            while steps < steps_max and (places := self._next(at, until)):
+                self._wait_queues.check_room()
+                at = places[-1].queue_offset + 1
+                self.carried += self._carry(places)
+                steps += 1
+                yield
         return steps
 
     # ---- inside
@@ -184,6 +190,6 @@ def carried(waited: Record) -> NewRecord:
     if properties.get(RESCHEDULED_FROM) is not None:
         # With it the new record would complete a message of another wait queue.
         properties = properties.edited({}, frozenset({RESCHEDULED_FROM}))
-    record = derived(waited, TIMER_TOPIC, 0, properties=properties, completes=waited.end)
+    record = derived(waited, *queue_of(TIMERS), properties=properties, completes=waited.end)
     # With these bits `completes` would be the beginning of a half message.
     return record._replace(sys_flag=record.sys_flag & ~TRANSACTION_TYPE)

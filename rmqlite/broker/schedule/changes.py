@@ -18,7 +18,6 @@ from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
@@ -83,9 +82,9 @@ class Changes:
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MessageStore,
         clock: Clock,
+        timers: TimerRules,
         schedule: Schedule,
         topics: TopicTable,
         pending: Pending,
@@ -94,7 +93,7 @@ class Changes:
         self._schedule = schedule
         self._topics = topics
         self._pending = pending
-        self._timers = TimerRules.of(config)
+        self._timers = timers
         self._clock = clock
         self.counts = dict.fromkeys(ScheduleAction, 0)
         """The number of messages changed since the start, by action."""

@@ -44,6 +44,7 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.completion import Completion, completed_queue, completion_of
 from rmqlite.store.records.record import Head, destination
 from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.store.waits import wait_of
@@ -57,7 +58,6 @@ CANDIDATES_MAX: Final = 250
 """The most records with one hash that a slice reads, in 8 ms; other keys may have that hash."""
 ID_RECORDS_MAX: Final = 1_000
 """The most scheduled records with one message id that a call reads."""
-"""The smallest id: among messages of one due time its messages come first."""
 
 
 class Found(NamedTuple):
@@ -194,6 +194,7 @@ class Pending:
 
     def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
         """All places behind a cursor that fit a filter's times and levels, in due order."""
+        # Of one due time the timers come first: their id is the smallest.
         begin = max(at[:3], (wanted.due_from_ms, TIMERS, -1))
         places = chain(*[each.places_behind(*begin) for each in self._of_levels(wanted.levels)])
         until_ms = wanted.due_until_ms
@@ -282,9 +283,18 @@ def check_filter(wanted: PendingFilter) -> None:
 def _fitting(
     place: PendingPlace, head: Head | None, wanted: PendingFilter, log_end: int
 ) -> Found | None:
-    if head is None or head.physical_offset >= log_end or not _fits(head, wanted):
+    if head is None or _is_later(head, log_end) or not _fits(head, wanted):
         return None
     return Found(place, head, *_target(head))
+
+
+def _is_later(head: Head, log_end: int) -> bool:
+    """Was it scheduled at or behind log_end?  A carried timer: the one that it completes?"""
+    if head.physical_offset < log_end:
+        return False
+    own = PropertyString(head.properties)
+    is_carried = completed_queue(head, own) and completion_of(head.topic, own) is Completion.CARRIED
+    return not is_carried or head.completes > log_end
 
 
 def _fits(head: Head, wanted: PendingFilter) -> bool:

@@ -83,6 +83,7 @@ class DraftRecords:
         config: BrokerConfig,
         store: MessageStore,
         clock: Clock,
+        timers: TimerRules,
         topics: TopicTable,
         groups: GroupTable,
         room: Room,
@@ -92,7 +93,7 @@ class DraftRecords:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._timers = TimerRules.of(config)
+        self._timers = timers
         self._store = store
         self._topics = topics
         self._room = room

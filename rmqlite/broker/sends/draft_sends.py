@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR, TimerRules, has_timer
+from rmqlite.broker.admission import DELAY_PAIR, TimerRules, check_draft, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
@@ -33,15 +33,17 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
+from rmqlite.compiled import ROW, SPAN
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import TIMER_TOPIC, check_sendable, group_of, is_retry
+from rmqlite.names import check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
+from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 PACKED_WORK_MAX: Final = 80_000
 """The work of one batch of which the compiled form makes the records."""
@@ -97,6 +99,7 @@ class DraftSends:
         config: BrokerConfig,
         store: MessageStore,
         clock: Clock,
+        timers: TimerRules,
         topics: TopicTable,
         groups: GroupTable,
         retention: Retention,
@@ -106,6 +109,8 @@ class DraftSends:
         needed: Callable[[int], OnDemand],
     ) -> None:
         self._store = store
+        self._clock = clock
+        self._timers = timers
         self._retention = retention
         self._batch_bytes_max = config.max_message_bytes
         self._log = appending
@@ -114,12 +119,16 @@ class DraftSends:
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         store_host = pack_host(self._store_host_text)
         self._records = DraftRecords(
-            config, store, clock, topics, groups, room, counts, needed, store_host
+            config, store, clock, timers, topics, groups, room, counts, needed, store_host
         )
-        timers = TimerRules.of(config)
         self._packing = PackedDrafts(
             store, clock, topics, retention, room, timers, self._cluster, store_host
         )
+
+    def check(self, draft: Draft) -> None:
+        """Raises what refuses a message that is passed on before it is stored."""
+        check_draft(draft)
+        self._timers.due_ms(draft.properties, self._clock.now_ms())
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -270,13 +279,18 @@ class DraftSends:
         queue_id = self._records.queue_for(shared)
         level = table.level_lasting(batch.delay) if batch.delay else batch.delay_level
         level = table.clamp(level)
-        place = route(topic, queue_id, level, self._cluster)
+        are_timers = not level and _are_timers(batch)
+        place = (
+            route_timer(topic, queue_id, self._cluster)
+            if are_timers
+            else route(topic, queue_id, level, self._cluster)
+        )
         packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:
             return None
         key = (place.topic, place.queue_id)
         packed.queues = (key,)
-        packed.waiting = {key: {topic: len(packed)}} if level else {}
+        packed.waiting = {key: {topic: len(packed)}} if level or are_timers else {}
         self._log.append_packed([packed])
         self._counts.sent += len(packed)
         ((queue_offset, due_ms),) = packed.places
@@ -286,7 +300,7 @@ class DraftSends:
             queue_offset,
             batch.message_ids,
             packed.physical_offsets,
-            due_ms,
+            [due_ms for _, _, due_ms in ROW.iter_unpack(packed.rows)] if are_timers else due_ms,
             self._store_host_text,
         )
 
@@ -298,7 +312,8 @@ class DraftSends:
                 for number, queue_id, count in part.calls:
                     mine = list(islice(written, count))
                     first, place = mine[0]
-                    out_ms = place.due_ms if count == 1 and first.topic == TIMER_TOPIC else 0
+                    is_timer = wait_queue_of(first.topic, first.queue_id) == TIMERS
+                    out_ms = place.due_ms if count == 1 and is_timer else 0
                     offsets = [at.physical_offset for _, at in mine]
                     outcomes[number] = Stored(queue_id, place.queue_offset, offsets, out_ms)
                 self._counts.sent += len(part.records)
@@ -336,6 +351,12 @@ class DraftSends:
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)
+
+
+def _are_timers(batch: SendBatch) -> bool:
+    """Do its messages ask for instants?  If the first one does, all do."""
+    _, _, _, begin, end = SPAN.unpack_from(batch.spans)
+    return has_timer(batch.buffer[begin:end])
 
 
 def _work_of(parts: Sequence[Packed]) -> int:

@@ -46,6 +46,7 @@ from rmqlite.server.front.access import (
 from rmqlite.server.front.part import Part
 from rmqlite.server.group_commit import Failed
 from rmqlite.server.turns import done_in_turns
+from rmqlite.store.records.drafts import Draft
 from rmqlite.store.records.stored import Record
 
 Looking = Callable[[], AbstractAsyncContextManager[None]]
@@ -102,6 +103,10 @@ class MessageCalls(Part):
         if self._access.accounts is not None:
             need = topic_right(Right.PUB, topic)
             self._access.check(caller, (need,), "MessageCalls.send", (topic,))
+
+    def check_draft(self, draft: Draft) -> None:
+        """Raises what refuses a message, before it is passed on to somebody else than the store."""
+        self._broker.drafts.check(draft)
 
     @needs(lambda call: [topic_right(Right.PUB, each.topic) for each in call.drafts])
     async def send_draft(self, call: DraftCall) -> Outcome:

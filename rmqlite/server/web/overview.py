@@ -14,6 +14,7 @@ from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.store.wait_queues import TIMERS
 from rmqlite.views.counts import COUNTED, counts_text
 from rmqlite.views.group_figures import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.troubles import Subject, Trouble, troubles
@@ -92,7 +93,11 @@ async def overview(visit: Visit) -> Response:
         counts=counts_text(status),
         pending=sum([level.pending for level in status.levels]),
         levels=[each for each in status.levels if each.is_used],
-        empty_levels=[each for each in status.levels if each.delay and not each.is_used],
+        empty_levels=[
+            each
+            for each in status.levels
+            if each.level != TIMERS and each.delay and not each.is_used
+        ],
         groups=lines[:ROWS],
         groups_more=max(0, len(lines) - ROWS),
         jobs=[job for job in jobs if not job.is_over][:5],

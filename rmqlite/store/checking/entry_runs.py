@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.consume_queue import ENTRY_BYTES
+from rmqlite.store.consume_queue import ENTRY_BYTES, Entry
+from rmqlite.store.wait_queues import HASH_END, TIMERS
 
 NO_ENTRY: Final = "missing-entry"
 WRONG_ENTRY: Final = "wrong-entry"
@@ -89,3 +90,9 @@ def missing_tail(runs: Sequence[EntryRun], end: int) -> list[EntryRun]:
             tail.append(run)
             end = run.begin
     return tail
+
+
+def has_hash(wait_queue: int, found: Entry, wanted: Entry) -> bool:
+    """Is it a timer's entry as RocketMQ writes it: right, but for a hash in place of the time?"""
+    is_timer = wait_queue == TIMERS and found[:2] == wanted[:2]
+    return is_timer and found.tags_code < HASH_END

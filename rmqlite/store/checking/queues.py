@@ -20,6 +20,7 @@ from rmqlite.store.checking.entry_runs import (
     WRONG_ENTRY,
     EntryRun,
     add_run,
+    has_hash,
     missing_tail,
 )
 from rmqlite.store.checking.file_layer import FileLayer
@@ -254,10 +255,11 @@ class QueueCheck:
         else:
             self.is_settled = False
         self._blocks.clear()
+        if queue_offset >= (self.persisted_end or 0) and has_hash(self.wait_queue, found, wanted):
+            return
         at = wanted.physical_offset
         if found.size == 0:
-            self._add(queue_offset, at, NO_ENTRY, f"no entry for the record at {at}")
-            return
+            return self._add(queue_offset, at, NO_ENTRY, f"no entry for the record at {at}")
         said = []
         if found.physical_offset != at:
             said.append(f"points at {found.physical_offset}, its record is at {at}")
@@ -266,10 +268,10 @@ class QueueCheck:
         if found.tags_code != wanted.tags_code:
             what = "deliver time" if self.wait_queue else "tags code"
             said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
-        # A deliver time is a promise, so opening does not change it.
-        is_kept = bool(self.wait_queue) and found[:2] == wanted[:2]
-        whole = "; it ".join(said)
-        self._add(queue_offset, at, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
+        # The deliver time at a level is a promise, so opening does not change it.
+        is_kept = self.wait_queue > 0 and found[:2] == wanted[:2]
+        told = ("; it ".join(said), str(wanted), str(found))
+        self._add(queue_offset, at, WRONG_ENTRY, *told, is_kept=is_kept)
 
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Report entries without a record, unless they are zeros or point before the log."""
@@ -355,10 +357,6 @@ class QueueChecks:
 
     def get(self, key: QueueKey) -> QueueCheck | None:
         return self._queues.get(key)
-
-    def has_levels(self) -> bool:
-        """Has a level a queue that was opened?"""
-        return any(wait_queue_of(*key) > 0 for key in self._queues)
 
     def is_unreadable(self, key: QueueKey) -> bool:
         return key in self._queues and self._queues[key] is None

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.message import REAL_QID, REAL_TOPIC, TIMER_OUT_MS, encode_properties
 from rmqlite.store.records import record
 from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
+from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 REPAIRED: Final = "REPAIRED"
 """The property's name."""
@@ -31,6 +31,17 @@ _PLAIN: Final = encode_properties({REPAIRED: "1"})
 _SCHEDULED: Final = encode_properties(
     {REPAIRED: "1", REAL_TOPIC: "RMQ_SYS_TRANS_HALF_TOPIC", REAL_QID: "0"}
 )
+
+
+def _fitting(wait_queue: int, store_timestamp_ms: int) -> list[bytes]:
+    """The property strings for a place in a wait queue, the best first."""
+    if wait_queue == TIMERS:
+        # RocketMQ drops the recall of a timer whose time has passed; a record without a time would
+        # stop all its timers (timer-reference section 6).
+        recall = {TIMER_OUT_MS: str(store_timestamp_ms), "TIMER_DEL_UNIQKEY": REPAIRED}
+        named = {REPAIRED: "1", **recall, REAL_TOPIC: _NO_TOPIC, REAL_QID: "0"}
+        return [encode_properties(named), encode_properties(recall), _PLAIN]
+    return [_SCHEDULED, _PLAIN] if wait_queue else [_PLAIN]
 
 
 class RepairedPlace(NamedTuple):
@@ -78,8 +89,8 @@ def encode_named(
     if size < OVERHEAD_BYTES + len(topic.encode()):
         return encode_anonymous(physical_offset, size, store_timestamp_ms)
     room = size - OVERHEAD_BYTES - len(topic.encode())
-    fitting = [_SCHEDULED] if topic == SCHEDULE_TOPIC else []
-    properties = next((each for each in (*fitting, _PLAIN) if len(each) <= room), b"")
+    fitting = _fitting(wait_queue_of(topic, queue_id), store_timestamp_ms)
+    properties = next((each for each in fitting if len(each) <= room), b"")
     body = bytes(room - len(properties))
     lost = fresh(
         Draft(

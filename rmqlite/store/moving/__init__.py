@@ -1,1 +1,1 @@
-"""Timers that move from RocketMQ 5 to us, and from us to RocketMQ 5 and 4.9."""
+"""A store goes over to RocketMQ: its pending timers, for RocketMQ 5 and for 4.9."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,24 +21,25 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
-from rmqlite.store.moving.adoption import TimerAdoption
+from rmqlite.store.opening.adoption import TimerAdoption
 from rmqlite.store.opening.pending_counts import count_pending
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
-from rmqlite.store.wait_queues import queue_of, wait_queue_of
+from rmqlite.store.wait_queues import HASH_END, queue_of, wait_queue_of
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
 WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
 """The most bytes at the end of the log that a recovery writes again."""
+TOLD_BYTES: Final = 4 << 30
+"""How many bytes a walk reads before it says how far it is."""
 _SCAN_ENTRIES: Final = 8192
 CHECKPOINT: Final = struct.Struct(">qqq4072x")
 _EVER_MS: Final = 1 << 62
-_HASH_END: Final = 1 << 31
-"""A smaller tags code is a hash of 32 bits; a time in milliseconds has 41."""
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +117,7 @@ def recover(
     mark = log.log_end.mark_over(log.min_offset)
     is_ours = is_known or not log.persisted_end
     log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))
-    count = redo.run(log.walk(begin, to_end=True))
+    count = redo.run(_told(log.walk(begin, to_end=True), begin, log))
     if adoption is not None:
         adoption.tell()
     _tell_end(log)
@@ -144,6 +146,17 @@ def recover(
     log.sum_up()
     log.mark_synced(log.point)
     return count
+
+
+def _told(walk: Iterator[Record], begin: int, log: CommitLog) -> Iterator[Record]:
+    """The records of a walk; how far it is stands in the broker's log, if it takes minutes."""
+    next_told = begin + TOLD_BYTES
+    for walked in walk:
+        if walked.end >= next_told:
+            next_told = walked.end + TOLD_BYTES
+            of = log.segment_starts[-1] + log.segment_bytes
+            logger.info("the log is read physical_offset=%d of=%d", walked.end, of)
+        yield walked
 
 
 def _empty_deleted(dispatch: Dispatch) -> None:
@@ -259,7 +272,7 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     queue = dispatch.queue(*key)
     begin = max(queue.min_offset, progress.of(wait_queue).below)
     return any(
-        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
+        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
     )
 

@@ -20,11 +20,9 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.wait_queues import HASH_END, wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192
-TIME_MIN: Final = 1 << 31
-"""A smaller tags code is a hash, which RocketMQ may leave in place of a time (reference §4.4)."""
 _PRE_BLANK_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]
 _DUE: Final = struct.Struct(">12xq")
 
@@ -187,7 +185,7 @@ class WaitView:
         for offset, data in self.queue.blocks(filed, self.queue.max_offset):
             for at, (begin, _, due_ms) in enumerate(ENTRY.iter_unpack(data), offset - filed):
                 # A promised deliver time stays, as it does when the store is opened.
-                if begin == self._begins[at] and due_ms >= TIME_MIN:
+                if begin == self._begins[at] and due_ms >= HASH_END:
                     self._dues[at] = due_ms
         self.completed.add(0, min(delivered, self.queue.max_offset))
         # Records that retention removed can no longer be delivered.
@@ -211,7 +209,7 @@ class WaitView:
         entry = self.entry(queue_offset)
         if entry is None:
             raise self.queue.damage(queue_offset, "an entry", "none")
-        if entry.tags_code >= TIME_MIN:
+        if entry.tags_code >= HASH_END:
             return entry.tags_code
         return self._due_of(self.wait_queue, entry.physical_offset)
 
@@ -235,7 +233,7 @@ class WaitView:
             end = self.completed.open_until(begin, upto)
             for offset, data in self.queue.blocks(begin, min(end, filed)):
                 due_ms = min(_DUE.iter_unpack(data), default=(0,))[0]
-                if due_ms < TIME_MIN:
+                if due_ms < HASH_END:
                     count = max(1, len(data) // ENTRY_BYTES)
                     due_ms = min(self.due_ms(offset + at) for at in range(count))
                 found.append(due_ms)

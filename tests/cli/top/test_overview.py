@@ -11,6 +11,7 @@ from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.status import LevelStatus
+from rmqlite.store.wait_queues import TIMERS
 from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told, waiting
 
 
@@ -91,6 +92,7 @@ def test_a_level_counts_down_and_only_the_broker_says_that_it_is_late() -> None:
         LevelStatus(3, "10s", 5, NOW_MS - 1_500, 1, 0, 250, 0),
         LevelStatus(4, "", 0, 0, 1, 0, 0, 0),
         LevelStatus(5, "1m", 0, 0, 0, 0, 0, 0),
+        LevelStatus(TIMERS, "timers", 5, NOW_MS + 63_072_010_000, 1, 0, 0, 0),
     )
     picture = seen(replace(STATUS, levels=levels))
     rows = overview.levels_table(picture, 11.0, all_levels=False).rows
@@ -99,9 +101,11 @@ def test_a_level_counts_down_and_only_the_broker_says_that_it_is_late() -> None:
         ("5s", "in <1s"),
         ("10s", "late 1.5s"),
         ("(old)", "-"),
+        ("any", "in 730d 0h"),
     ]
+    assert rows[-1].cells[0].text == "timer"
     assert overview.levels_table(picture, 11.0, all_levels=False).title.endswith("1 unused")
-    assert len(overview.levels_table(picture, 11.0, all_levels=True).rows) == 5
+    assert len(overview.levels_table(picture, 11.0, all_levels=True).rows) == 6
 
 
 def test_groups_are_sorted_by_what_is_worst() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,8 +34,9 @@ KEPT: Final = 20
 class TimerMetrics:
     """The metrics of one broker's timers; only the broker's own thread may use it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, elapsed: Callable[[], float] = elapsed_s) -> None:
         self._broker = broker
+        self._elapsed = elapsed
         self._left = self._progress.left_timers.copy()
         self._pending = self._waiting.copy()
         self._counts: tuple[float, ...] = (0,) * (len(BOUNDS_S) + 2)
@@ -84,14 +85,15 @@ class TimerMetrics:
             (
                 "timer_dequeue",
                 "Timers delivered because they were due.",
-                self._broker.schedule.timers_delivered,
+                # Also topics that count 0: rate() does not notice a series that begins with 1.
+                dict.fromkeys(self._waiting, 0) | self._broker.schedule.timers_delivered,
             ),
         ):
             yield _added(CounterMetricFamily(PREFIX + name, help_text, labels=("topic",)), counts)
 
     def _by_due_time(self, timers: TimerQueue | None, now_ms: int) -> Steps[tuple[float, ...]]:
         """How many timers are overdue, due up to each bound, and later."""
-        started_s = elapsed_s()
+        started_s = self._elapsed()
         if timers is not None and started_s >= self._counted_until_s:
             bounds_ms = [now_ms, *[now_ms + bound_s * 1_000 for bound_s in BOUNDS_S]]
             try:
@@ -99,7 +101,7 @@ class TimerMetrics:
             except StoreUnavailable:
                 # The other metrics must still be shown, above all when the disk has a fault.
                 return (math.nan,) * len(self._counts)
-            ended_s = elapsed_s()
+            ended_s = self._elapsed()
             self._counted_until_s = ended_s + KEPT * (ended_s - started_s)
         return self._counts
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.admission import TimerRules, check_draft
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
 from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, host_text
@@ -48,7 +47,6 @@ class Replies:
         self._front = front
         self._clients = clients
         self._sends = sends
-        self._timers = TimerRules.of(config)
 
     def handlers(self) -> dict[int, Handler]:
         return dict.fromkeys(_REPLIES, self.reply)
@@ -62,8 +60,7 @@ class Replies:
             self._front.messages.check_sender(CALLER.get(), send.topic)
             check_sendable(send.topic)
             for draft in call_of(send, call.command, call.connection.born_host).drafts:
-                check_draft(draft)
-                self._timers.due_ms(draft.properties, self._front.clock.now_ms())
+                self._front.messages.check_draft(draft)
             failure = await self._pushed(call, send)
             answer = await self._stored(call, send)
         except Exception as error:

@@ -20,7 +20,7 @@ from collections import Counter
 from typing import Final
 
 from rmqlite.message import TIMER_OUT_MS, UNIQ_KEY
-from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
+from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch
@@ -28,7 +28,7 @@ from rmqlite.store.opening.pending_counts import open_records
 from rmqlite.store.records.completion import topic_ahead
 from rmqlite.store.records.record import Head
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, queue_of
+from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 _NAMED: Final = "TIMER_DEL_UNIQKEY"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class TimerAdoption:
     """Sees the records of a walk in the order of the log, and completes what is not pending.
 
-    It has about 200 bytes of memory for each pending timer, until the store is open.
+    It has about 300 bytes of memory for each pending timer, until the store is open.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -56,7 +56,9 @@ class TimerAdoption:
 
     def load(self, log: CommitLog) -> None:
         """Take over what is pending where the walk begins."""
-        queue = self._dispatch.queue(*queue_of(TIMERS))
+        queue = self._dispatch.queues.get(queue_of(TIMERS))
+        if queue is None:
+            return
         completed = self._dispatch.progress.of(TIMERS)
         for queue_offset, found in open_records(log, queue, completed):
             if found is not None:
@@ -69,7 +71,7 @@ class TimerAdoption:
         if _OUT_MS not in head.properties or walked.properties.get(TIMER_OUT_MS) is None:
             return
         is_copy = walked.properties.get(_ROLL_TIMES) is not None
-        if head.topic == TIMER_TOPIC:
+        if wait_queue_of(head.topic, head.queue_id) == TIMERS:
             self._see_timer(walked, is_copy=is_copy)
             return
         if head.completes:
