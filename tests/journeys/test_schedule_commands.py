@@ -11,8 +11,10 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.main import app
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.requests.schedule import ChangeOutcome
-from tests.support.broker_processes import StartBroker
+from rmqlite.wire.remoting.codes.sending import RECALL_MESSAGE, Recall
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
+from tests.support.remoting import RawClient
 
 LEVELS = "1s 30m 1h 2h"
 MANY = 3_000
@@ -126,4 +128,24 @@ def test_a_producer_takes_its_message_back(start_broker: StartBroker) -> None:
         ChangeOutcome.DONE,
         ChangeOutcome.ALREADY_CANCELLED,
     ]
+    assert Shell(broker.endpoint)("list").stdout == ""
+
+
+def test_a_client_of_rocketmq_recalls_by_the_handle_of_ours(start_broker: StartBroker) -> None:
+    """Who sends and who recalls may be two services, in two languages."""
+    port = free_port()
+    broker = start_broker(listenPort=port)
+    timer = Message("orders", b"x", deliver_after="1d12h")
+    past = Message("orders", b"past", deliver_at=1_000_000_000_000)
+    with Producer(broker.endpoint, "senders") as producer:
+        sent = producer.send(timer)
+        handle = producer.recall_handle(timer, sent)
+        assert not producer.recall_handle(past, producer.send(past))
+        with RawClient(f"127.0.0.1:{port}") as client:
+            asked = Recall("orders", handle, "others")
+            answers = [client.ask(RECALL_MESSAGE, asked) for _ in range(2)]
+        assert [answer.code for answer in answers] == [0, 604]
+        assert answers[0].ext["msgId"] == sent.message_id
+        assert "is cancelled already" in answers[1].remark
+        assert producer.cancel(sent.message_id).outcome is ChangeOutcome.ALREADY_CANCELLED
     assert Shell(broker.endpoint)("list").stdout == ""
