@@ -18,6 +18,13 @@ from tests.support.remoting import RawClient
 
 LEVELS = "1s 30m 1h 2h"
 MANY = 3_000
+WAITS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("dropped", {"delay_level": 2}, {"deliver_after": "30m"}),
+    ("wanted", {"delay_level": 3}, {"deliver_after": "400d"}),
+    ("later", {"delay_level": 2}, {"deliver_after": "30m1s"}),
+    ("soon", {"delay_level": 1}, {"deliver_after": "1s"}),
+]
+"""Names, and for what they wait: a level or an instant."""
 
 
 class Shell:
@@ -46,25 +53,31 @@ def bodies(endpoint: str, topic: str) -> list[bytes]:
         return [each.body for each in consumer.pull(topic, 0, 0).messages]
 
 
-@pytest.mark.parametrize("by", ["id", "key"])
+@pytest.mark.parametrize("timers", [False, True], ids=["levels", "timers"])
+@pytest.mark.parametrize("by", ["id", "offset id", "key"])
 def test_each_message_says_what_became_of_it_also_after_a_kill(
-    start_broker: StartBroker, by: str
+    start_broker: StartBroker, by: str, timers: bool
 ) -> None:
     """One cancelled, one fired, one delayed anew, one that came by itself; each exactly that."""
     broker = start_broker(messageDelayLevel=LEVELS)
     shell = Shell(broker.endpoint)
     with Producer(broker.endpoint, "senders") as producer:
-        sent = {
+        results = {
             name: producer.send(
-                Message("orders", name.encode(), keys=name, delay_level=level), queue_id=0
-            ).message_id
-            for name, level in (("dropped", 2), ("wanted", 3), ("later", 2), ("soon", 1))
+                Message("orders", name.encode(), keys=name, **(wait if timers else level)),
+                queue_id=0,
+            )
+            for name, level, wait in WAITS
+        }
+        sent = {
+            name: each.offset_message_id if by == "offset id" else each.message_id
+            for name, each in results.items()
         }
         eventually(lambda: bodies(broker.endpoint, "orders") == [b"soon"], "it is delivered")
 
         def change(action: str, name: str, exit_code: int = 0) -> str:
             """Do it, and give what was said behind the id."""
-            which = sent[name] if by == "id" else f"--key {name} --topic orders --yes"
+            which = f"--key {name} --topic orders --yes" if by == "key" else sent[name]
             said = shell(f"{action} {which}", exit_code=exit_code).stdout
             assert said.startswith(f"{sent[name]}  ")
             return said.removeprefix(f"{sent[name]}  ").strip()
@@ -80,7 +93,7 @@ def test_each_message_says_what_became_of_it_also_after_a_kill(
         assert change("reschedule --to 2h", "soon", 1) == "already delivered"
     assert bodies(broker.endpoint, "orders") == [b"soon", b"wanted"]
     (waiting,) = shell.tree("list")["messages"]
-    assert (waiting["message_id"], waiting["level"]) == (sent["later"], 4)
+    assert (waiting["message_id"], waiting["level"]) == (results["later"].message_id, 4)
 
 
 def test_thousands_are_listed_counted_and_changed_by_a_filter(start_broker: StartBroker) -> None:
