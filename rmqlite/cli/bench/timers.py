@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final
 
 from rmqlite.cli.bench.bench import FAR_LEVEL, FAR_LEVEL_MS, Bench, fill
@@ -66,7 +65,7 @@ def _against_levels(case: str, level: float, timer: float) -> Iterator[Figure]:
 
 
 def _lateness(bench: Bench, broker: BrokerProcess, beside: str) -> Iterator[Figure]:
-    message = Message(TOPIC, bytes(BODY_BYTES), deliver_after=timedelta(seconds=1))
+    message = Message(TOPIC, bytes(BODY_BYTES), deliver_after="1s")
     seconds = max(0.5, LATENESS_SECONDS * bench.scale)
     with bench.phase(f"timers: lateness, {beside}"):
         late = lateness(broker.endpoint, message, per_second=LATENESS_PER_S, seconds=seconds)
