@@ -61,7 +61,7 @@ def timers(bench: Bench) -> Iterator[Figure]:
 def _against_levels(case: str, level: float, timer: float) -> Iterator[Figure]:
     yield Figure("timers", f"{case}, level", "rate", level, "msg/s")
     yield Figure("timers", f"{case}, timer", "rate", timer, "msg/s")
-    yield Figure("timers", f"{case}, timer / level", "ratio", timer / level, "msg/s per msg/s")
+    yield Figure("timers", f"{case}, timer / level", "ratio", timer / level, "of msg/s")
 
 
 def _lateness(bench: Bench, broker: BrokerProcess, beside: str) -> Iterator[Figure]:
