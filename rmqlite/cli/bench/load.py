@@ -13,7 +13,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, 
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from random import Random
 from threading import Barrier, BrokenBarrierError
@@ -86,8 +85,8 @@ class Load:
         body = bytes(range(256)) * (self.body_bytes // 256) + bytes(self.body_bytes % 256)
         if not self.after_s:
             return [Message(name, body, delay_level=self.level) for name in self.topic_names()]
-        step_s = self.spread_s / SPREAD_MESSAGES
-        waits = [timedelta(seconds=self.after_s + n * step_s) for n in range(SPREAD_MESSAGES)]
+        steps = [self.spread_s * n // SPREAD_MESSAGES for n in range(SPREAD_MESSAGES)]
+        waits = [f"{self.after_s + step_s}s" for step_s in steps]
         return [
             Message(name, body, deliver_after=wait)
             for name in self.topic_names()

@@ -1,6 +1,6 @@
 """Timers against delay levels, in one run: how fast they are accepted and delivered, how late.
 
-A ratio above 1 means that timers are faster.  With --pending N, also what N timers cost that wait:
+The ratio is that of timers to levels: above 1, timers are faster.  With --pending N, also what N timers cost that wait:
 memory, bytes of index, the time of a start after SIGKILL, and the lateness of others beside them.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final
 
 from rmqlite.cli.bench.bench import FAR_LEVEL, FAR_LEVEL_MS, Bench, fill
@@ -40,7 +39,7 @@ BESIDE_BATCH_MESSAGES: Final = 10
 def timers(bench: Bench) -> Iterator[Figure]:
     """Sends, a burst, and the lateness at an even pace."""
     for threads, size in SENDS:
-        case = f"send, {threads} thread{'s' * (threads > 1)}" + (f" x {size}" if size > 1 else "")
+        case = f"{threads} thread{'s' * (threads > 1)}" + (f" x {size}" if size > 1 else "")
         load = Load("", threads, ENDLESS, 0.0, size)
         rates = [
             sent(bench, "timers", f"{case}, {kind}", each).per_second
@@ -62,11 +61,11 @@ def timers(bench: Bench) -> Iterator[Figure]:
 def _against_levels(case: str, level: float, timer: float) -> Iterator[Figure]:
     yield Figure("timers", f"{case}, level", "rate", level, "msg/s")
     yield Figure("timers", f"{case}, timer", "rate", timer, "msg/s")
-    yield Figure("timers", f"{case}, timer / level", "ratio", timer / level, "msg/s per msg/s")
+    yield Figure("timers", f"{case}, ratio", "ratio", timer / level, "of msg/s")
 
 
 def _lateness(bench: Bench, broker: BrokerProcess, beside: str) -> Iterator[Figure]:
-    message = Message(TOPIC, bytes(BODY_BYTES), deliver_after=timedelta(seconds=1))
+    message = Message(TOPIC, bytes(BODY_BYTES), deliver_after="1s")
     seconds = max(0.5, LATENESS_SECONDS * bench.scale)
     with bench.phase(f"timers: lateness, {beside}"):
         late = lateness(broker.endpoint, message, per_second=LATENESS_PER_S, seconds=seconds)
