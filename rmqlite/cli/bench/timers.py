@@ -1,7 +1,8 @@
 """Timers against delay levels, in one run: how fast they are accepted and delivered, how late.
 
-A ratio above 1 means that timers are faster.  With --pending N, also what N timers cost that wait:
-memory, bytes of index, the time of a start after SIGKILL, and the lateness of others beside them.
+The ratio is that of timers to levels: above 1, timers are faster.  With --pending N, also what N
+timers cost that wait: memory, bytes of index, the time of a start after SIGKILL, and the lateness
+of others beside them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BESIDE_BATCH_MESSAGES: Final = 10
 def timers(bench: Bench) -> Iterator[Figure]:
     """Sends, a burst, and the lateness at an even pace."""
     for threads, size in SENDS:
-        case = f"send, {threads} thread{'s' * (threads > 1)}" + (f" x {size}" if size > 1 else "")
+        case = f"{threads} thread{'s' * (threads > 1)}" + (f" x {size}" if size > 1 else "")
         load = Load("", threads, ENDLESS, 0.0, size)
         rates = [
             sent(bench, "timers", f"{case}, {kind}", each).per_second
@@ -61,7 +62,7 @@ def timers(bench: Bench) -> Iterator[Figure]:
 def _against_levels(case: str, level: float, timer: float) -> Iterator[Figure]:
     yield Figure("timers", f"{case}, level", "rate", level, "msg/s")
     yield Figure("timers", f"{case}, timer", "rate", timer, "msg/s")
-    yield Figure("timers", f"{case}, timer / level", "ratio", timer / level, "of msg/s")
+    yield Figure("timers", f"{case}, ratio", "ratio", timer / level, "of msg/s")
 
 
 def _lateness(bench: Bench, broker: BrokerProcess, beside: str) -> Iterator[Figure]:
