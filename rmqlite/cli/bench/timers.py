@@ -1,13 +1,8 @@
 """Timers against delay levels, in one run: how fast they are accepted and delivered, how late.
 
-<<<<<<< HEAD
-The ratio is that of timers to levels: above 1, timers are faster.  With --pending N, also what N timers cost that wait:
-memory, bytes of index, the time of a start after SIGKILL, and the lateness of others beside them.
-=======
 The ratio is that of timers to levels: above 1, timers are faster.  With --pending N, also what N
 timers cost that wait: memory, bytes of index, the time of a start after SIGKILL, and the lateness
 of others beside them.
->>>>>>> delivery
 """
 
 from __future__ import annotations
