@@ -14,7 +14,7 @@ from rmqlite.arrow.partitions import LogSlice, Partition, QueueSlices
 from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS
 from rmqlite.spark.options import parse_options
 from tests.support.looking import untouched
 from tests.support.plain_decoder import ALL, decoded_rows, every, read
@@ -60,7 +60,7 @@ def planned(root: Path, **options: str) -> list[Partition]:
         (
             {"endingOffsets": '{"bills": {"0": 7}, "orders": {"0": -2}}'},
             lambda row: (
-                row["topic"] == SCHEDULE_TOPIC
+                row["topic"] in WAIT_TOPICS
                 or (row["topic"] == "bills" and row["queue_offset"] < 7)
                 or (row["topic"], row["queue_id"]) == ("orders", 1)
             ),

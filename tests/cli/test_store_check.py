@@ -51,7 +51,7 @@ def test_a_sound_store_is_told_on_one_line(closed: StoreUnderTest) -> None:
     with untouched(closed.root):
         result = run_store("check", closed.root)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith("checked 35 messages, ")
+    assert result.stdout.startswith("checked 41 messages, ")
     assert result.stdout.endswith(" MB/s): no inconsistency\n")
     assert result.stdout.count("\n") == 1
 
@@ -186,7 +186,7 @@ def test_a_killed_store_says_what_the_next_start_completes(tmp_path: Path) -> No
         result = run_store("check", store.root)
     assert result.exit_code == 5
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("checked 38 messages, ")
+    assert lines[0].startswith("checked 44 messages, ")
     assert lines[0].endswith(": no inconsistency")
     said = "the store was not closed (a kill, or a power cut); nothing is damaged"
     assert lines[-3:] == [

@@ -300,9 +300,13 @@ class CrashRun:
             own = encode_properties(properties)
             draft = Draft(each.topic, queue_id, own, each.body, 17, BORN_HOST)
             calls.append(DraftCall((draft,)))
-        for outcome in done(self._broker.broker.drafts.send(calls)):
-            if isinstance(outcome, Exception):
-                raise outcome
+        outcomes = done(self._broker.broker.drafts.send(calls))
+        errors = [each for each in outcomes if isinstance(each, Exception)]
+        if errors:
+            # Each is a call of its own: only the others are taken.
+            told = zip(self._taking, outcomes, strict=True)
+            self._taking[:] = [line for line, each in told if isinstance(each, Exception)]
+            raise errors[0]
         self._maybe_sync()
 
     def _send_back(self) -> None:
