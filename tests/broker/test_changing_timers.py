@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.schedule.pending import ID_RECORDS_STEP
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.message import (
     DELAY,
@@ -23,6 +24,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
 from rmqlite.requests.schedule import (
+    ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
@@ -427,6 +429,20 @@ def test_an_offset_message_id_names_the_record_that_waits(
     deliver_all(under_test)
     assert message_id not in bodies(under_test)
     assert bodies(under_test).count("d") == 1
+
+
+def test_messages_that_were_moved_often_are_changed_in_more_steps(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Each move leaves a record; other calls wait for a few of them, however many ids are named."""
+    now_ms = under_test.clock.now_ms()
+    ids = [f"id-{number}" for number in range(20)]
+    under_test.send(*[timed(each, now_ms + 60_000) for each in ids])
+    for number in range(30):
+        by_ids(under_test, RESCHEDULE, *ids, deliver_after_ms=70_000 + number)
+    steps = under_test.broker.changes.by_ids(ChangeByIds(CANCEL, tuple(ids)))
+    assert sum(1 for _ in steps) > 20 * 31 // ID_RECORDS_STEP
+    assert waiting(under_test) == []
 
 
 @pytest.mark.parametrize("message_id", ["e", "d"])
