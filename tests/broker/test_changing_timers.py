@@ -350,6 +350,85 @@ def test_a_timer_is_rescheduled_as_often_as_one_likes(under_test: BrokerUnderTes
     assert bodies(under_test) == ["a"]
 
 
+MOVES: list[list[dict[str, int]]] = [
+    [{"delay_level": 5}],
+    [{"deliver_after_ms": 5_000}],
+    [{"deliver_after_ms": 5_000}, {"delay_level": 5}],
+    [{"delay_level": 5}, {"deliver_after_ms": 5_000}],
+    [{"deliver_after_ms": 5_000}, {"deliver_after_ms": 9_000}, {"delay_level": 3}],
+]
+
+
+@pytest.mark.parametrize("restart", [nothing, crash, *WAYS[3:]])
+@pytest.mark.parametrize("message_id", ["a", "b"])
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (CANCEL, ChangeOutcome.ALREADY_CANCELLED),
+        (FIRE, ChangeOutcome.ALREADY_DELIVERED),
+        (None, ChangeOutcome.ALREADY_DELIVERED),
+    ],
+)
+def test_a_moved_message_says_how_its_last_wait_ended(
+    under_test: BrokerUnderTest,
+    message_id: str,
+    moves: list[dict[str, int]],
+    ends: ScheduleAction | None,
+    expected: ChangeOutcome,
+    restart: Restart,
+) -> None:
+    """The records that it has left on its way say nothing about it any more."""
+    mixed(under_test)
+    for move in moves:
+        under_test.clock.forward(1)
+        assert outcome(under_test, RESCHEDULE, message_id, **move) is ChangeOutcome.DONE
+    if ends is None:
+        deliver_all(under_test)
+    else:
+        assert outcome(under_test, ends, message_id) is ChangeOutcome.DONE
+    restart(under_test)
+    assert outcome(under_test, CANCEL, message_id, topic=TOPIC) is expected
+    assert outcome(under_test, RESCHEDULE, message_id, delay_level=1) is expected
+    assert outcome(under_test, CANCEL, message_id, topic="mail") is ChangeOutcome.NOT_FOUND
+    deliver_all(under_test)
+    times = 0 if ends is CANCEL else 1
+    assert bodies(under_test).count(message_id) == times
+
+
+@pytest.mark.parametrize("restart", [nothing, *WAYS])
+@pytest.mark.parametrize("message_id", ["a", "b"])
+def test_an_offset_message_id_names_the_record_that_waits(
+    under_test: BrokerUnderTest, message_id: str, restart: Restart
+) -> None:
+    """As the answer to the send and every list have it; a move makes another record."""
+    mixed(under_test)
+    asked = PendingFilter(ids=(message_id,))
+
+    def offset_id() -> str:
+        (one,) = waiting(under_test, asked)
+        return one.offset_message_id
+
+    first = offset_id()
+    restart(under_test)
+    assert outcome(under_test, RESCHEDULE, first, deliver_after_ms=7_000) is ChangeOutcome.DONE
+    second = offset_id()
+    restart(under_test)
+    assert outcome(under_test, CANCEL, first) is ChangeOutcome.NOT_FOUND
+    assert outcome(under_test, CANCEL, second, topic="mail") is ChangeOutcome.NOT_FOUND
+    assert outcome(under_test, CANCEL, second) is ChangeOutcome.DONE
+    restart(under_test)
+    for each in (second, second.lower(), message_id):
+        assert outcome(under_test, FIRE, each) is ChangeOutcome.ALREADY_CANCELLED
+    (other,) = waiting(under_test, PendingFilter(ids=("d",)))
+    assert outcome(under_test, FIRE, other.offset_message_id) is ChangeOutcome.DONE
+    restart(under_test)
+    assert outcome(under_test, FIRE, other.offset_message_id) is ChangeOutcome.ALREADY_DELIVERED
+    deliver_all(under_test)
+    assert message_id not in bodies(under_test)
+    assert bodies(under_test).count("d") == 1
+
+
 @pytest.mark.parametrize("message_id", ["e", "d"])
 def test_a_past_instant_is_due_at_once(under_test: BrokerUnderTest, message_id: str) -> None:
     """And not late: lateness counts from when it could be delivered first."""

@@ -168,13 +168,15 @@ class Pending:
     ) -> Steps[tuple[list[Found], Head | None]]:
         """The waiting messages with this id, and the newest scheduled record with it, in steps.
 
+        message_id: the producer's, or the offset message id or the place of a scheduled record.
         The newest record may wait or not.  topic: the destination; empty means any.
         timer_out_ms: only timers with this TIMER_OUT_MS.
         """
         waiting: list[Found] = []
         newest: Head | None = None
         wanted = PendingFilter(topic=topic, ids=(message_id,))
-        heads = islice(self._scheduled((message_id,)), ID_RECORDS_MAX)
+        named = named_offsets(self._store, (message_id,))
+        heads = islice(self._scheduled((message_id,), named), ID_RECORDS_MAX)
         for number, head in enumerate(heads, 1):
             if number % CANDIDATES_MAX == 0:
                 yield
