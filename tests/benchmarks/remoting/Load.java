@@ -2,6 +2,8 @@ import com.alibaba.fastjson.JSONObject;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -39,6 +41,8 @@ public class Load {
   private static final int DELAYING_THREADS = 32;
   private static final int PATIENCE_S = 100;
   private static final int PARKED_MS = 30_000;
+  /** From the send of a timer whose lateness is measured to the instant that it asks for. */
+  private static final int AHEAD_MS = 3_000;
   private static final byte[] BODY = new byte[1024];
   private static String names;
   private static DefaultMQProducer producer;
@@ -77,6 +81,7 @@ public class Load {
       case "park": park(topic, asked.getIntValue("count")); break;
       case "unpark": parking.shutdown(); break;
       case "latency": latency(topic, asked.getIntValue("count")); break;
+      case "lateness": lateness(asked, topic); break;
       case "request": request(topic, asked.getIntValue("count")); break;
       case "pair": pair(topic, asked.getIntValue("count")); break;
       default: throw new IllegalArgumentException(asked.toString());
@@ -133,7 +138,8 @@ public class Load {
         if (size > 1) {
           check(producer.send(batch(topic, size)));
         } else {
-          check(producer.send(message(topic, asked.getIntValue("level"))));
+          check(producer.send(
+              message(topic, asked.getIntValue("level"), asked.getLongValue("after_ms"))));
         }
         sent.addAndGet(size);
       }
@@ -141,10 +147,14 @@ public class Load {
     figures(sent.get(), System.nanoTime() - began);
   }
 
-  private static Message message(String topic, int level) {
+  private static Message message(String topic, int level, long afterMs) {
     Message message = new Message(topic, BODY);
     if (level > 0) {
       message.setDelayTimeLevel(level);
+    }
+    if (afterMs > 0) {
+      // The client of 4.x has no setter for it.
+      message.putUserProperty("TIMER_DELAY_MS", String.valueOf(afterMs));
     }
     return message;
   }
@@ -201,7 +211,7 @@ public class Load {
     AtomicLong left = new AtomicLong(count - 1);
     together(DELAYING_THREADS, () -> {
       while (left.getAndDecrement() > 0) {
-        check(producer.send(message(topic, level)));
+        check(producer.send(message(topic, level, 0)));
       }
     });
   }
@@ -321,6 +331,59 @@ public class Load {
       }
     } finally {
       consumer.shutdown();
+    }
+    times(nanos);
+  }
+
+  /** Timers at a steady rate: from the instant that each asks for to the call of the listener. */
+  private static void lateness(JSONObject asked, String topic) throws Exception {
+    int count = asked.getIntValue("count");
+    long stepMs = asked.getLongValue("step_ms");
+    made(topic);
+    List<Long> nanos = Collections.synchronizedList(new ArrayList<>());
+    Set<String> got = ConcurrentHashMap.newKeySet();
+    CountDownLatch ready = new CountDownLatch(1);
+    CountDownLatch all = new CountDownLatch(1);
+    DefaultMQPushConsumer consumer =
+        consumer("times-" + topic, topic, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, (found, context) -> {
+          Instant now = Instant.now();
+          for (Message each : found) {
+            String due = each.getProperty("TIMER_DELIVER_MS");
+            if (due == null) {
+              // The one that made the topic: the consumer has its queues.
+              ready.countDown();
+              continue;
+            }
+            nanos.add(Duration.between(Instant.ofEpochMilli(Long.parseLong(due)), now).toNanos());
+            got.add(each.getKeys());
+            if (got.size() >= count) {
+              all.countDown();
+            }
+          }
+          return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    try {
+      boolean isReady = ready.await(PATIENCE_S, TimeUnit.SECONDS);
+      long began = System.nanoTime();
+      for (int each = 0; isReady && each < count; each++) {
+        long next = began + each * 1_000_000_000L / asked.getIntValue("rate");
+        TimeUnit.NANOSECONDS.sleep(next - System.nanoTime());
+        Message message = message(topic, 0, 0);
+        message.setKeys(String.valueOf(each));
+        long ahead = System.currentTimeMillis() + AHEAD_MS + stepMs - 1;
+        message.putUserProperty("TIMER_DELIVER_MS", String.valueOf(ahead - ahead % stepMs));
+        check(producer.send(message));
+      }
+      if (!all.await(PATIENCE_S, TimeUnit.SECONDS)) {
+        throw new IllegalStateException("only " + got.size() + " of " + count + " timers came");
+      }
+      Thread.sleep(200);
+    } finally {
+      consumer.shutdown();
+    }
+    if (nanos.size() != count || Collections.min(nanos) < 0) {
+      throw new IllegalStateException(
+          nanos.size() + " timers came, not " + count + ", the first " + Collections.min(nanos) + " ns late");
     }
     times(nanos);
   }

@@ -16,8 +16,10 @@ from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.java_server import port_with_vip, running, server_command
 
-POM: Final = Path(__file__).parent / "broker" / "pom.xml"
+NAME_SERVER: Final = Path(__file__).parent / "name_server" / "pom.xml"
+BROKERS: Final = toolchains.ROOT / "tests" / "journeys" / "rocketmq" / "pom.xml"
 VERSION: Final = "4.9.7"
+WITH_TIMERS: Final = "5.3.2"
 
 
 class Target(NamedTuple):
@@ -47,9 +49,9 @@ def rmqlite_broker(folder: Path, flush: str) -> Iterator[Target]:
 
 
 @contextmanager
-def rocketmq_broker(folder: Path, flush: str) -> Iterator[Target]:
+def rocketmq_broker(folder: Path, flush: str, version: str) -> Iterator[Target]:
     """RocketMQ's name server and broker.  Raises what toolchains.classpath() raises."""
-    paths = toolchains.classpath(POM)
+    paths = toolchains.classpath(BROKERS, version)
     store = folder / "store"
     names_port, port = free_port(), port_with_vip()
     settings = {
@@ -64,9 +66,10 @@ def rocketmq_broker(folder: Path, flush: str) -> Iterator[Target]:
         # Beside another program on the same cores its default, 200 ms, refuses sends.
         "waitTimeMillsInSendQueue": 20_000,
         "diskMaxUsedSpaceRatio": 99,
+        "timerWheelEnable": "true",
     }
     own = {"listenPort": names_port}
-    names = server_command(folder, paths, "namesrv", own, "-Xmx256m")
+    names = server_command(folder, toolchains.classpath(NAME_SERVER), "namesrv", own, "-Xmx256m")
     broker = server_command(folder, paths, "broker", settings, "-Xms1g", "-Xmx1g")
     with (
         running(names, folder, folder / "namesrv.log", names_port),

@@ -1,6 +1,7 @@
 """Measure RocketMQ's own Java client 4.9.8 with rmqlite and with RocketMQ's broker.
 
     python -m tests.benchmarks.remoting --seconds 5 --flush sync
+    python -m tests.benchmarks.remoting --timers --turns 5
 
 Both brokers run on this machine, with empty stores and the same way to flush.  They take turns:
 each scenario runs against the one, then against the other, and an idle broker takes little CPU
@@ -11,8 +12,10 @@ the broker process, in user and in kernel mode, for each message; in the last fo
 a message sent and received, a message with its reply, or a read with a send.  "send to receive" is
 the median time from the call of a send to the call of the listener, "request-reply" that of a
 request(), and "a read and a send together" that of two calls that begin together on one connection,
-until both are answered; a ratio is above 1 if rmqlite is better.  Maven fetches the client and
-RocketMQ's broker.  Without Maven and Java nothing runs.
+until both are answered; a ratio is above 1 if rmqlite is better.
+With --timers, RocketMQ's broker is 5.3.2, and timers are measured beside delayed sends: how many
+are accepted, and how late a listener gets them; 50 a second are sent, each for 3 s ahead.
+Maven fetches the client and RocketMQ's broker.  Without Maven and Java nothing runs.
 """
 
 from __future__ import annotations
@@ -28,8 +31,22 @@ from typing import Final
 
 import pytest
 
-from tests.benchmarks.remoting.brokers import VERSION, Target, rmqlite_broker, rocketmq_broker
-from tests.benchmarks.remoting.scenarios import Figure, Sizes, measured, scenarios, warm_up
+from tests.benchmarks.remoting.brokers import (
+    VERSION,
+    WITH_TIMERS,
+    Target,
+    rmqlite_broker,
+    rocketmq_broker,
+)
+from tests.benchmarks.remoting.scenarios import (
+    AFTER_MS,
+    Figure,
+    Sizes,
+    measured,
+    scenarios,
+    timer_scenarios,
+    warm_up,
+)
 from tests.support import toolchains
 from tests.support.programs import Program
 
@@ -40,29 +57,38 @@ Row = tuple[str, dict[str, list[Figure]]]
 
 
 def compare(
-    folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool, turns: int = 1
+    folder: Path,
+    flush: str,
+    sizes: Sizes,
+    *,
+    with_rocketmq: bool,
+    turns: int = 1,
+    timers: bool = False,
 ) -> list[Row]:
     """The figures of each broker, by its name.  Progress goes to stderr."""
+    version = WITH_TIMERS if timers else VERSION
     command = toolchains.java_program(SOURCE)
     rows: dict[str, dict[str, list[Figure]]] = {}
     with ExitStack() as stack:
         targets: list[Target] = [stack.enter_context(rmqlite_broker(folder / "rmqlite", flush))]
         if with_rocketmq:
-            targets.append(stack.enter_context(rocketmq_broker(folder / "rocketmq", flush)))
+            broker = rocketmq_broker(folder / "rocketmq", flush, version)
+            targets.append(stack.enter_context(broker))
         programs: dict[str, Program] = {}
         for target in targets:
             log = folder / f"{target.name}-load.log"
             program = stack.enter_context(Program(command, target.name_server, log))
             programs[target.name] = program
             _say(f"{target.name}: warming up")
-            warm_up(program, sizes)
+            warm_up(program, sizes, after_ms=AFTER_MS if timers else 0)
         for turn in range(turns):
-            for scenario in scenarios(sizes, turn):
-                figures = rows.setdefault(scenario.name, {target.name: [] for target in targets})
+            for scenario in (timer_scenarios if timers else scenarios)(sizes, turn):
                 for target in targets if turn % 2 == 0 else reversed(targets):
-                    figure = measured(scenario, target, programs[target.name])
-                    figures[target.name].append(figure)
-                    _say(f"{target.name}: {scenario.name}: {_text(figure)}")
+                    found = measured(scenario, target, programs[target.name])
+                    for name, figure in found.items():
+                        figures = rows.setdefault(name, {each.name: [] for each in targets})
+                        figures[target.name].append(figure)
+                        _say(f"{target.name}: {name}: {_text(figure)}")
     return list(rows.items())
 
 
@@ -114,9 +140,10 @@ def main() -> None:
     add("--turns", type=int, default=3, help="how often all is measured (default 3); medians count")
     add("--flush", choices=FLUSHES, default="sync", help="flushDiskType of both brokers")
     add("--dir", type=Path, help="a folder on the disk to measure; default: the temporary one")
+    add("--timers", action="store_true", help="timers, and RocketMQ 5.3.2")
     add("--only-rmqlite", action="store_true", help="leave RocketMQ's broker out")
     options = parser.parse_args()
-    sizes = Sizes(options.seconds, options.messages, options.parked, waited=300)
+    sizes = Sizes(options.seconds, options.messages, options.parked, waited=300, timers=1_000)
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         try:
             rows = compare(
@@ -125,6 +152,7 @@ def main() -> None:
                 sizes,
                 with_rocketmq=not options.only_rmqlite,
                 turns=options.turns,
+                timers=options.timers,
             )
         except (pytest.skip.Exception, pytest.fail.Exception) as error:
             raise SystemExit(str(error)) from None
@@ -132,7 +160,7 @@ def main() -> None:
     about_it = f"Java client 4.9.8, 1 KiB bodies, {FLUSHES[options.flush]}, {os.cpu_count()} cores"
     print(f"\n{about_it}, medians of {options.turns} turns.")
     if not options.only_rmqlite:
-        print(f"RocketMQ's broker is {VERSION}: Maven Central has no broker 4.9.8.")
+        print(f"RocketMQ's broker is {WITH_TIMERS if options.timers else VERSION}.")
 
 
 def _text(figure: Figure) -> str:

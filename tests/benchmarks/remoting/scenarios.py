@@ -10,6 +10,9 @@ from tests.support.programs import Program
 
 LEVEL: Final = 18
 """Two hours: nothing is delivered while the next scenario is measured."""
+AFTER_MS: Final = 7_200_000
+"""The same for timers."""
+TIMERS_PER_S: Final = 50
 DUE_LEVELS: Final = ((1, 1.0, 1_000), (4, 30.0, 1_000_000))
 """Level, its delay in seconds, and how many messages can be sent before the first is due."""
 
@@ -22,6 +25,7 @@ class Sizes:
     drained: int
     parked: int
     waited: int
+    timers: int
 
 
 class Figure(NamedTuple):
@@ -36,6 +40,7 @@ class Scenario(NamedTuple):
     """what: the command of Load.java.  before: commands that are not measured.
 
     stops_s: for so long the broker's process stands still before the measurement.
+    percentiles: of a time, a row for each of them; without them the median.
     """
 
     name: str
@@ -43,18 +48,14 @@ class Scenario(NamedTuple):
     before: tuple[dict[str, Any], ...] = ()
     after: tuple[dict[str, Any], ...] = ()
     stops_s: float = 0
+    percentiles: tuple[str, ...] = ()
 
 
 def scenarios(sizes: Sizes, turn: int = 0) -> list[Scenario]:
-    """All of them; each turn has its own topics."""
+    """Without timers; each turn has its own topics."""
 
-    def send(threads: int, batch: int = 1, level: int = 0) -> dict[str, Any]:
-        asked = {
-            "do": "send",
-            "topic": f"sent-{threads}-{batch}-{level}-{turn}",
-            "threads": threads,
-        }
-        return asked | {"batch": batch, "level": level, "seconds": sizes.seconds}
+    def send(threads: int, **asked: int) -> dict[str, Any]:
+        return _send(sizes, turn, threads, **asked)
 
     waits = {"do": "latency", "count": sizes.waited}
     parks = {"do": "park", "topic": f"parked-{turn}", "count": sizes.parked}
@@ -91,14 +92,46 @@ def scenarios(sizes: Sizes, turn: int = 0) -> list[Scenario]:
     ]
 
 
-def warm_up(program: Program, sizes: Sizes) -> None:
+def timer_scenarios(sizes: Sizes, turn: int = 0) -> list[Scenario]:
+    """Timers, and delayed sends beside them; each turn has its own topics."""
+
+    def lateness(name: str, step_ms: int) -> Scenario:
+        asked = {"do": "lateness", "topic": f"late-{step_ms}-{turn}", "step_ms": step_ms}
+        asked |= {"count": sizes.timers, "rate": TIMERS_PER_S}
+        return Scenario(f"lateness, {name}", asked, percentiles=("p50", "p99"))
+
+    return [
+        *[
+            Scenario(
+                f"{what}, {threads} thread{'s' * (threads > 1)}",
+                _send(sizes, turn, threads, **asked),
+            )
+            for threads in (1, 32)
+            for what, asked in {
+                "timers": {"after_ms": AFTER_MS},
+                "delayed sends": {"level": LEVEL},
+            }.items()
+        ],
+        lateness("any instant", 1),
+        lateness("whole seconds", 1_000),
+    ]
+
+
+def _send(sizes: Sizes, turn: int, threads: int, **asked: int) -> dict[str, Any]:
+    names = [f"{key}-{value}" for key, value in asked.items()]
+    topic = "-".join(["sent", str(threads), *names, str(turn)])
+    more = {"topic": topic, "threads": threads, "seconds": sizes.seconds}
+    return {"do": "send", "batch": 1, **more, **asked}
+
+
+def warm_up(program: Program, sizes: Sizes, **asked: int) -> None:
     """Java is several times slower until it has compiled what it runs."""
-    asked = {"topic": "warm", "batch": 1, "level": 0, "seconds": sizes.seconds * 2}
-    program.do("send", threads=32, **asked)
+    send = _send(sizes, 0, 32, **asked) | {"topic": "warm", "seconds": sizes.seconds * 2}
+    program.do(send["do"], **_but_do(send))
 
 
-def measured(scenario: Scenario, target: Target, program: Program) -> Figure:
-    """Run a scenario.  Fails if a message is refused, lost or received twice."""
+def measured(scenario: Scenario, target: Target, program: Program) -> dict[str, Figure]:
+    """Run a scenario: its rows.  Fails if a message is refused, lost, early or received twice."""
     for asked in scenario.before:
         program.do(asked["do"], **_but_do(asked))
     if scenario.stops_s:
@@ -112,9 +145,14 @@ def measured(scenario: Scenario, target: Target, program: Program) -> Figure:
     cpu_us = (target.cpu_s() - before_s) / found["messages"] * 1e6
     for asked in scenario.after:
         program.do(asked["do"], **_but_do(asked))
+    if scenario.percentiles:
+        return {
+            f"{scenario.name}, {each}": Figure(found[f"{each}_ms"], "ms", cpu_us)
+            for each in scenario.percentiles
+        }
     if "p50_ms" in found:
-        return Figure(found["p50_ms"], "ms", cpu_us)
-    return Figure(found["messages"] / found["seconds"], "/s", cpu_us)
+        return {scenario.name: Figure(found["p50_ms"], "ms", cpu_us)}
+    return {scenario.name: Figure(found["messages"] / found["seconds"], "/s", cpu_us)}
 
 
 def _but_do(asked: dict[str, Any]) -> dict[str, Any]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.remoting.run import compare, table
 from tests.benchmarks.remoting.scenarios import Figure, Sizes
 
-SHORT = Sizes(seconds=0.2, drained=500, parked=200, waited=20)
+SHORT = Sizes(seconds=0.2, drained=500, parked=200, waited=20, timers=20)
 
 
-def test_the_benchmark_runs_and_every_message_is_stored_and_received_once(tmp_path: Path) -> None:
-    """Each scenario fails at a refused send, and at a message that is lost or comes twice."""
-    rows = compare(tmp_path, "SYNC_FLUSH", SHORT, with_rocketmq=False)
-    assert len(rows) == 11
+@pytest.mark.parametrize(("timers", "count"), [(False, 11), (True, 8)])
+def test_the_benchmark_runs_and_every_message_is_stored_and_received_once(
+    tmp_path: Path, timers: bool, count: int
+) -> None:
+    """Each scenario fails at a refused send, and if a message is lost, early or comes twice."""
+    rows = compare(tmp_path, "SYNC_FLUSH", SHORT, with_rocketmq=False, timers=timers)
+    assert len(rows) == count
     for name, figures in rows:
         assert list(figures) == ["rmqlite"], name
         assert figures["rmqlite"][0].value > 0, name
