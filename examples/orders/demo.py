@@ -177,7 +177,9 @@ def main() -> int:
         admin.create_topic(TOPIC)
         status = watch(console, endpoint, admin, ledger, log)
         dead = dead_letters(endpoint) if status.dead else []
-    console.print("\n[bold]delay levels[/]: late is store time in the topic - deliver time\n")
+    console.print(
+        "\n[bold]delay levels, and timers[/]: late is store time in the topic - deliver time\n"
+    )
     print_levels(console, status.levels)
     console.print(f"\n[bold]dead letters[/] in {dlq_topic(GROUP)}\n")
     print_dead_letters(console, dead)

@@ -26,7 +26,11 @@ EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order.  delay: "" for now, or the length of one of the broker's levels, such as "5s"."""
+    """One order.
+
+    delay: "" for now, the length of one of the broker's levels ("5s"), or any other, which ends in
+    milliseconds ("12s345ms").
+    """
 
     order_id: str
     customer: str

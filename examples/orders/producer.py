@@ -14,7 +14,8 @@ from rmqlite.client import Message, Producer
 
 
 def message_of(order: Order) -> Message:
-    """delay="5s" picks the broker's level that is exactly that long."""
+    """delay="5s" picks the broker's level that is exactly that long; deliver_after needs none."""
+    is_timer = order.delay.endswith("ms")
     body = {"customer": order.customer, "item": order.item, "amount": order.amount}
     return Message(
         TOPIC,
@@ -22,7 +23,8 @@ def message_of(order: Order) -> Message:
         tags="web",
         keys=order.order_id,
         properties={"fate": order.fate},
-        delay=order.delay or None,
+        delay=None if is_timer else order.delay or None,
+        deliver_after=order.delay if is_timer else None,
     )
 
 

@@ -72,8 +72,8 @@ class View:
         waiting = sum([level.pending for level in status.levels])
         rows = (
             ("sent", len(ledger.sent), "orders are on the broker's disk", ""),
-            ("scheduled", waiting, "messages wait in a delay level", "yellow"),
-            ("delivered", status.delivered, "messages left their level when due", ""),
+            ("scheduled", waiting, "messages wait for their time", "yellow"),
+            ("delivered", status.delivered, "messages left the schedule when due", ""),
             ("retried", status.retried, "deliveries failed and come back", "yellow"),
             ("done", len(ledger.done), "orders are finished", "green"),
             ("dead", status.dead, "orders are dead letters", "red"),
@@ -84,7 +84,7 @@ class View:
             counts.add_row(Text(name, style), Text(f"{number:,}", style), Text(meaning, "dim"))
         recent = Text("\n".join([*ledger.recent, *[""] * (5 - len(ledger.recent))]), style="dim")
         levels = self._levels(status.levels)
-        head = Text("pending per delay level", style="bold")
+        head = Text("pending per delay level, and timers", style="bold")
         return Group(title, Text(), counts, Text(), head, levels, Text(), recent)
 
     def _levels(self, levels: Sequence[LevelStatus]) -> Table:
@@ -98,7 +98,8 @@ class View:
 
     def _level(self, level: LevelStatus) -> Text:
         filled = -(-level.pending * BAR_WIDTH // self._peak)
-        text = Text(f"{level.level:>2} ({level.delay})".ljust(9), style="dim")
+        name = f"{level.level:>2} ({level.delay})" if level.level > 0 else level.delay
+        text = Text(name.ljust(9), style="dim")
         text.append(f"{level.pending or '':>4} ", style="yellow")
         return text.append("█" * filled + " " * (BAR_WIDTH - filled), style="yellow")
 
@@ -111,9 +112,8 @@ def print_levels(console: Console, levels: Sequence[LevelStatus]) -> None:
     for level in levels:
         numbers = (level.lateness_p50_ms, level.lateness_p99_ms, level.lateness_max_ms)
         if level.delivered:
-            table.add_row(
-                str(level.level), level.delay, str(level.delivered), *[str(n) for n in numbers]
-            )
+            name = str(level.level) if level.level > 0 else ""
+            table.add_row(name, level.delay, str(level.delivered), *[str(n) for n in numbers])
     console.print(table)
 
 

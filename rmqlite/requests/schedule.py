@@ -162,6 +162,7 @@ class ChangeOutcome(enum.IntEnum):
 class ChangeByIds:
     """Change the pending messages with these message ids, at most 1,000.
 
+    message_ids: the producers' ids, or offset message ids of the records that wait.
     topic: only messages that will be delivered there; empty means any topic.  A RESCHEDULE has
     exactly one of delay_level, deliver_at_ms and deliver_after_ms, which counts from now on; other
     actions have none, which is 0.  An instant that is past is due at once.  dry_run: only answer

@@ -355,9 +355,7 @@ class Redo:
         for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
             entry = queue.entry(queue_offset)
             if entry is not None and entry.physical_offset + entry.size == head.completes:
-                if completed.next_open(queue_offset) == queue_offset:
-                    topic = waited_for(head.topic, walked.properties)
-                    progress.complete(left, queue_offset, queue_offset + 1, {topic: 1})
+                progress.complete_one(left, queue_offset, waited_for(head.topic, walked.properties))
                 return
 
 

@@ -22,12 +22,13 @@ from rmqlite.message import StoredMessage
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.deletions import Deletions
-from rmqlite.store.disk.files import SIGNATURE, Files, Lock
+from rmqlite.store.disk.files import Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.raw_records import raw_records, records_behind
 from rmqlite.store.log.repaired_place import is_repaired
+from rmqlite.store.opening.adoption import is_foreign_store
 from rmqlite.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.store.opening.recovery import (
     CHECKPOINT,
@@ -78,7 +79,7 @@ class MessageStore:
         files.make_folder(self._root / "config")
         keep_names(files, self._root)
         # Read before locking: closing the file would release the lock of this process.
-        signature = files.read_all(self._root / "lock") or SIGNATURE
+        is_foreign = is_foreign_store(files, self._root)
         self._lock: Lock = files.lock(self._root / "lock")
         try:
             sizes = sizes_of(files, self._root, config)
@@ -98,7 +99,7 @@ class MessageStore:
             )
             self.timers = TimerIndex(files, self._root / "timers")
             self.recovered = recover(
-                files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
+                files, self._root, self._log, self._dispatch, is_foreign=is_foreign
             )
             """The number of records that the recovery walk dispatched."""
             with suppress(StoreUnavailable):

@@ -242,6 +242,13 @@ class ScheduleProgress:
             else:
                 del counts[topic]
 
+    def complete_one(self, wait_queue: int, queue_offset: int, topic: str) -> bool:
+        """Complete a message for this destination; False if it is completed already."""
+        if not self.of(wait_queue).is_open(queue_offset):
+            return False
+        self.complete(wait_queue, queue_offset, queue_offset + 1, {topic: 1})
+        return True
+
     def delay_offsets(self) -> dict[int, int]:
         """The content of RocketMQ's delayOffset.json: level -> next queue offset to deliver."""
         levels = sorted(self._queues.items())

@@ -40,6 +40,7 @@ from rmqlite.store.reading.overview import (
 from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.time_offsets import offsets_at
+from rmqlite.store.reading.timers import Told
 from rmqlite.store.wait_queues import wait_queue_of
 
 __all__ = [
@@ -106,6 +107,14 @@ class StoreReader:
 
     def close(self) -> None:
         self._files.close()
+
+    def settle_timers(self, told: Told | None = None) -> None:
+        """Find out which timers are pending; otherwise the first question for timers does it.
+
+        This takes long if RocketMQ had the store last, and has timers in a long log.  told: is
+        called with its progress, without a unit, and the total.
+        """
+        self._snapshot.settle_timers(told)
 
     # ---- messages
 

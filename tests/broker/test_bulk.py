@@ -30,6 +30,7 @@ from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
 from tests.support.files import FaultyFiles
 from tests.support.messages import bodies
+from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 
 
@@ -206,6 +207,36 @@ def test_what_became_of_a_message_does_not_matter(
     under_test.clock.forward(10_000)
     under_test.deliver()
     assert outcomes(schedule(under_test, ["a"]), 1) == "d"
+
+
+@pytest.mark.parametrize("restart", [*WAYS, None])
+@pytest.mark.parametrize("ended", ["waits", "delivered", "cancelled", "moved"])
+def test_a_timer_is_scheduled_once(
+    under_test: BrokerUnderTest, ended: str, restart: Restart | None
+) -> None:
+    """A job that is sent twice: while its timers wait, and whatever became of them."""
+    now_ms = under_test.clock.now_ms()
+    columns = {"deliver_at_ms": (now_ms + 5_001,)}
+    assert outcomes(schedule(under_test, ["a", "b", "a"], **columns), 3) == "aad"
+    if ended == "delivered":
+        under_test.clock.forward(5_001)
+        assert under_test.deliver() == 2
+    elif ended == "cancelled":
+        done(under_test.broker.changes.by_ids(ChangeByIds(ScheduleAction.CANCEL, ("a", "b"))))
+    elif ended == "moved":
+        moved = ChangeByIds(ScheduleAction.RESCHEDULE, ("a", "b"), delay_level=2)
+        done(under_test.broker.changes.by_ids(moved))
+    under_test.sync()
+    if restart:
+        restart(under_test)
+    assert outcomes(schedule(under_test, ["b", "c", "a"], **columns), 3) == "dad"
+    later = schedule(under_test, ["a", "b"], deliver_at_ms=(now_ms + 9_000,))
+    assert outcomes(later, 2) == "dd", "another instant is no other message"
+    assert outcomes(schedule(under_test, ["a", "b"], delay_levels=(3,)), 2) == "dd"
+    under_test.clock.forward(20_000)
+    while under_test.deliver():
+        pass
+    assert all_bodies(under_test) == (["c"] if ended == "cancelled" else ["a", "b", "c"])
 
 
 def test_a_refused_message_is_not_sent_before_the_next_one(under_test: BrokerUnderTest) -> None:

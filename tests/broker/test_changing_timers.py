@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.schedule.pending import ID_RECORDS_STEP
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.message import (
     DELAY,
@@ -23,6 +24,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
 from rmqlite.requests.schedule import (
+    ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
@@ -348,6 +350,99 @@ def test_a_timer_is_rescheduled_as_often_as_one_likes(under_test: BrokerUnderTes
     assert counts(under_test) == true_counts(under_test) == {(16, TOPIC): 1}
     deliver_all(under_test)
     assert bodies(under_test) == ["a"]
+
+
+MOVES: list[list[dict[str, int]]] = [
+    [{"delay_level": 5}],
+    [{"deliver_after_ms": 5_000}],
+    [{"deliver_after_ms": 5_000}, {"delay_level": 5}],
+    [{"delay_level": 5}, {"deliver_after_ms": 5_000}],
+    [{"deliver_after_ms": 5_000}, {"deliver_after_ms": 9_000}, {"delay_level": 3}],
+]
+
+
+@pytest.mark.parametrize("restart", [nothing, crash, *WAYS[3:]])
+@pytest.mark.parametrize("message_id", ["a", "b"])
+@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (CANCEL, ChangeOutcome.ALREADY_CANCELLED),
+        (FIRE, ChangeOutcome.ALREADY_DELIVERED),
+        (None, ChangeOutcome.ALREADY_DELIVERED),
+    ],
+)
+def test_a_moved_message_says_how_its_last_wait_ended(
+    under_test: BrokerUnderTest,
+    message_id: str,
+    moves: list[dict[str, int]],
+    ends: ScheduleAction | None,
+    expected: ChangeOutcome,
+    restart: Restart,
+) -> None:
+    """The records that it has left on its way say nothing about it any more."""
+    mixed(under_test)
+    for move in moves:
+        under_test.clock.forward(1)
+        assert outcome(under_test, RESCHEDULE, message_id, **move) is ChangeOutcome.DONE
+    if ends is None:
+        deliver_all(under_test)
+    else:
+        assert outcome(under_test, ends, message_id) is ChangeOutcome.DONE
+    restart(under_test)
+    assert outcome(under_test, CANCEL, message_id, topic=TOPIC) is expected
+    assert outcome(under_test, RESCHEDULE, message_id, delay_level=1) is expected
+    assert outcome(under_test, CANCEL, message_id, topic="mail") is ChangeOutcome.NOT_FOUND
+    deliver_all(under_test)
+    times = 0 if ends is CANCEL else 1
+    assert bodies(under_test).count(message_id) == times
+
+
+@pytest.mark.parametrize("restart", [nothing, *WAYS])
+@pytest.mark.parametrize("message_id", ["a", "b"])
+def test_an_offset_message_id_names_the_record_that_waits(
+    under_test: BrokerUnderTest, message_id: str, restart: Restart
+) -> None:
+    """As the answer to the send and every list have it; a move makes another record."""
+    mixed(under_test)
+    asked = PendingFilter(ids=(message_id,))
+
+    def offset_id() -> str:
+        (one,) = waiting(under_test, asked)
+        return one.offset_message_id
+
+    first = offset_id()
+    restart(under_test)
+    assert outcome(under_test, RESCHEDULE, first, deliver_after_ms=7_000) is ChangeOutcome.DONE
+    second = offset_id()
+    restart(under_test)
+    assert outcome(under_test, CANCEL, first) is ChangeOutcome.NOT_FOUND
+    assert outcome(under_test, CANCEL, second, topic="mail") is ChangeOutcome.NOT_FOUND
+    assert outcome(under_test, CANCEL, second) is ChangeOutcome.DONE
+    restart(under_test)
+    for each in (second, second.lower(), message_id):
+        assert outcome(under_test, FIRE, each) is ChangeOutcome.ALREADY_CANCELLED
+    (other,) = waiting(under_test, PendingFilter(ids=("d",)))
+    assert outcome(under_test, FIRE, other.offset_message_id) is ChangeOutcome.DONE
+    restart(under_test)
+    assert outcome(under_test, FIRE, other.offset_message_id) is ChangeOutcome.ALREADY_DELIVERED
+    deliver_all(under_test)
+    assert message_id not in bodies(under_test)
+    assert bodies(under_test).count("d") == 1
+
+
+def test_messages_that_were_moved_often_are_changed_in_more_steps(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Each move leaves a record; other calls wait for a few of them, however many ids are named."""
+    now_ms = under_test.clock.now_ms()
+    ids = [f"id-{number}" for number in range(20)]
+    under_test.send(*[timed(each, now_ms + 60_000) for each in ids])
+    for number in range(30):
+        by_ids(under_test, RESCHEDULE, *ids, deliver_after_ms=70_000 + number)
+    steps = under_test.broker.changes.by_ids(ChangeByIds(CANCEL, tuple(ids)))
+    assert sum(1 for _ in steps) > 20 * 31 // ID_RECORDS_STEP
+    assert waiting(under_test) == []
 
 
 @pytest.mark.parametrize("message_id", ["e", "d"])

@@ -56,7 +56,7 @@ def test_a_plan_says_what_where_and_what_is_lost(damaged: StoreUnderTest) -> Non
     assert lines[-4:] == [
         "lost: 1 message",
         "what can be read, before the repair -> after it:",
-        "  all topics  25 -> 25 messages  21 -> 21 pending  8,540 -> 8,540 bytes",
+        "  all topics  27 -> 27 messages  23 -> 23 pending  9,148 -> 9,148 bytes",
         "nothing was changed: --yes does this, and keeps the removed bytes",
     ]
     assert max(len(line) for line in lines) <= 80
@@ -85,12 +85,12 @@ def test_a_topic_that_changes_is_counted_before_and_after(closed: StoreUnderTest
     lines = run_store("repair", closed.root).stdout.splitlines()
     at = lines.index("what can be read, before the repair -> after it:")
     assert [line.split()[:4] for line in lines[at + 1 : at + 3]] == [
-        ["orders", "25", "->", "26"],
-        ["all", "topics", "25", "->"],
+        ["orders", "27", "->", "28"],
+        ["all", "topics", "27", "->"],
     ]
     tree = json.loads(run_store("repair", closed.root, "--json").stdout)
     before, after = tree["before"]["orders"], tree["after"]["orders"]
-    assert before["pending"] == after["pending"] == 21
+    assert before["pending"] == after["pending"] == 23
     assert after["bytes"] - before["bytes"] == 258
     assert run_store("repair", closed.root, "--yes").exit_code == 0
     closed.open()

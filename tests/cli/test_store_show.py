@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.store.reader import StoreReader
+from tests.support.golden import unpack_timers
 from tests.support.looking import run_store, untouched
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled
 
@@ -52,6 +53,15 @@ def test_every_command_explains_itself(command: str) -> None:
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_timers_of_rocketmqs_are_counted_as_the_next_broker_will(tmp_path: Path) -> None:
+    """Not those that RocketMQ has delivered, rolled or cancelled."""
+    lines = shown(unpack_timers(tmp_path, "killed")[0])
+    assert [row[:3] for row in rows(lines, "delay levels")] == [
+        ["18", "2h", "1"],
+        ["timer", "any", "26"],
+    ]
 
 
 def test_a_store_of_rocketmqs_is_shown(golden: Path) -> None:

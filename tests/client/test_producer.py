@@ -22,6 +22,7 @@ from rmqlite.errors import (
     RmqliteError,
 )
 from rmqlite.requests.messages import SendRequest, SendResult
+from rmqlite.requests.schedule import read_handle
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000
@@ -165,6 +166,20 @@ def test_a_delay_that_a_new_table_lacks_is_refused_by_the_broker(
     broker.answers["Send"] = refuse
     with pytest.raises(DelayUnknown, match="1s 1h"):
         producer.send(message("b", delay="10s"))
+
+
+def test_only_what_waits_for_an_instant_has_a_recall_handle(broker: FakeBroker, make: Any) -> None:
+    """The answer has the instant of a level, too: a handle of that one would recall nothing."""
+    producer = make()
+    result = producer.send(message("a", message_id="mine"))._replace(deliver_at_ms=5_000)
+    handle = producer.recall_handle(message("a", deliver_after="5s"), result)
+    assert read_handle(handle) == ("orders", "fake", 5_000, "mine")
+    asked = len(broker.asked["GetRoute"])
+    assert not producer.recall_handle(message("a", delay="5s"), result)
+    assert not producer.recall_handle(message("a", delay_level=2), result)
+    past = result._replace(deliver_at_ms=0)
+    assert not producer.recall_handle(message("a", deliver_at=1_000_000_000_000), past)
+    assert len(broker.asked["GetRoute"]) == asked
 
 
 def test_the_level_table_is_asked_for_once(broker: FakeBroker, make: Any) -> None:

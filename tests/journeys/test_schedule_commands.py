@@ -11,11 +11,20 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.main import app
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.requests.schedule import ChangeOutcome
-from tests.support.broker_processes import StartBroker
+from rmqlite.wire.remoting.codes.sending import RECALL_MESSAGE, Recall
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
+from tests.support.remoting import RawClient
 
 LEVELS = "1s 30m 1h 2h"
 MANY = 3_000
+WAITS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("dropped", {"delay_level": 2}, {"deliver_after": "30m"}),
+    ("wanted", {"delay_level": 3}, {"deliver_after": "400d"}),
+    ("later", {"delay_level": 2}, {"deliver_after": "30m1s"}),
+    ("soon", {"delay_level": 1}, {"deliver_after": "1s"}),
+]
+"""Names, and for what they wait: a level or an instant."""
 
 
 class Shell:
@@ -44,25 +53,31 @@ def bodies(endpoint: str, topic: str) -> list[bytes]:
         return [each.body for each in consumer.pull(topic, 0, 0).messages]
 
 
-@pytest.mark.parametrize("by", ["id", "key"])
+@pytest.mark.parametrize("timers", [False, True], ids=["levels", "timers"])
+@pytest.mark.parametrize("by", ["id", "offset id", "key"])
 def test_each_message_says_what_became_of_it_also_after_a_kill(
-    start_broker: StartBroker, by: str
+    start_broker: StartBroker, by: str, timers: bool
 ) -> None:
     """One cancelled, one fired, one delayed anew, one that came by itself; each exactly that."""
     broker = start_broker(messageDelayLevel=LEVELS)
     shell = Shell(broker.endpoint)
     with Producer(broker.endpoint, "senders") as producer:
-        sent = {
+        results = {
             name: producer.send(
-                Message("orders", name.encode(), keys=name, delay_level=level), queue_id=0
-            ).message_id
-            for name, level in (("dropped", 2), ("wanted", 3), ("later", 2), ("soon", 1))
+                Message("orders", name.encode(), keys=name, **(wait if timers else level)),
+                queue_id=0,
+            )
+            for name, level, wait in WAITS
+        }
+        sent = {
+            name: each.offset_message_id if by == "offset id" else each.message_id
+            for name, each in results.items()
         }
         eventually(lambda: bodies(broker.endpoint, "orders") == [b"soon"], "it is delivered")
 
         def change(action: str, name: str, exit_code: int = 0) -> str:
             """Do it, and give what was said behind the id."""
-            which = sent[name] if by == "id" else f"--key {name} --topic orders --yes"
+            which = f"--key {name} --topic orders --yes" if by == "key" else sent[name]
             said = shell(f"{action} {which}", exit_code=exit_code).stdout
             assert said.startswith(f"{sent[name]}  ")
             return said.removeprefix(f"{sent[name]}  ").strip()
@@ -78,7 +93,7 @@ def test_each_message_says_what_became_of_it_also_after_a_kill(
         assert change("reschedule --to 2h", "soon", 1) == "already delivered"
     assert bodies(broker.endpoint, "orders") == [b"soon", b"wanted"]
     (waiting,) = shell.tree("list")["messages"]
-    assert (waiting["message_id"], waiting["level"]) == (sent["later"], 4)
+    assert (waiting["message_id"], waiting["level"]) == (results["later"].message_id, 4)
 
 
 def test_thousands_are_listed_counted_and_changed_by_a_filter(start_broker: StartBroker) -> None:
@@ -126,4 +141,24 @@ def test_a_producer_takes_its_message_back(start_broker: StartBroker) -> None:
         ChangeOutcome.DONE,
         ChangeOutcome.ALREADY_CANCELLED,
     ]
+    assert Shell(broker.endpoint)("list").stdout == ""
+
+
+def test_a_client_of_rocketmq_recalls_by_the_handle_of_ours(start_broker: StartBroker) -> None:
+    """Who sends and who recalls may be two services, in two languages."""
+    port = free_port()
+    broker = start_broker(listenPort=port)
+    timer = Message("orders", b"x", deliver_after="1d12h")
+    past = Message("orders", b"past", deliver_at=1_000_000_000_000)
+    with Producer(broker.endpoint, "senders") as producer:
+        sent = producer.send(timer)
+        handle = producer.recall_handle(timer, sent)
+        assert not producer.recall_handle(past, producer.send(past))
+        with RawClient(f"127.0.0.1:{port}") as client:
+            asked = Recall("orders", handle, "others")
+            answers = [client.ask(RECALL_MESSAGE, asked) for _ in range(2)]
+        assert [answer.code for answer in answers] == [0, 604]
+        assert answers[0].ext["msgId"] == sent.message_id
+        assert "is cancelled already" in answers[1].remark
+        assert producer.cancel(sent.message_id).outcome is ChangeOutcome.ALREADY_CANCELLED
     assert Shell(broker.endpoint)("list").stdout == ""

@@ -7,6 +7,7 @@ full.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
 from rmqlite import limits
@@ -59,6 +60,7 @@ READERS: Final = "readers"
 WIDE: Final = "wide"
 TOPIC: Final = "orders"
 BODY: Final = bytes(4_000)
+DAY_MS: Final = 86_400_000
 LETTERS: Final = 1_500
 PENDING: Final = 4_000
 JOBS: Final = 1_000
@@ -85,6 +87,13 @@ def filled(broker: BrokerUnderTest) -> None:
     broker.sync()
 
 
+def wait(number: int) -> dict[str, Any]:
+    """Half of the messages wait at a level, the other half for instants, in no order."""
+    if number % 2:
+        return {"deliver_after": timedelta(milliseconds=DAY_MS + number * 7_919_317 % DAY_MS)}
+    return {"delay_level": 18}
+
+
 def _messages(broker: BrokerUnderTest) -> None:
     for begin in range(0, USED, limits.NEW_QUEUES_MAX):
         names = [f"used-{number:05}" for number in range(begin, begin + limits.NEW_QUEUES_MAX)]
@@ -92,7 +101,7 @@ def _messages(broker: BrokerUnderTest) -> None:
     for begin in range(0, PENDING, 500):
         broker.send(
             *[
-                Message(TOPIC, b"x" * 100, message_id=f"id-{number}", delay_level=18, keys=("k",))
+                Message(TOPIC, b"x" * 100, message_id=f"id-{number}", keys=("k",), **wait(number))
                 for number in range(begin, begin + 500)
             ]
         )
@@ -154,7 +163,10 @@ class Largest:
         return f"{self._rpc.name}-{self._number:05}"
 
     def send(self) -> SendRequest:
-        """As many messages, bytes, keys and properties as one call may have, all scheduled."""
+        """As many messages, bytes, keys and properties as one call may have, all scheduled.
+
+        In every second call they wait for instants.
+        """
         count, config = self._broker.config.send_messages_max, self._broker.config
         message = Message(
             TOPIC,
@@ -162,7 +174,7 @@ class Largest:
             tags="t" * 100,
             keys=tuple(KEY_TEXT + str(number) for number in range(limits.KEYS_MAX // count)),
             properties={str(number): "v" * 20 for number in range(limits.PROPERTIES_MAX // count)},
-            delay_level=18,
+            **wait(self._number),
         )
         ids = (f"{self.name}-{number}".ljust(200, "i") for number in range(count))
         return SendRequest(tuple(message.named(each) for each in ids), queue_id=-1)
@@ -179,9 +191,19 @@ class Largest:
             ("t" * 100,) * count,
             (keys,) * count,
             ("\x02".join(pairs),) * count,
-            (18,) * count,
+            (0,) * count if self.is_first else (18,) * count,
+            deliver_at_ms=self.instants(count) if self.is_first else (),
             job_id="largest",
         )
+
+    def instants(self, count: int) -> tuple[int, ...]:
+        """In no order."""
+        begin_ms = self._broker.clock.now_ms() + DAY_MS
+        return tuple([begin_ms + number * 7_919_317 % DAY_MS for number in range(count)])
+
+    def new_time(self) -> dict[str, Any]:
+        """Of a reschedule: an instant, then a level."""
+        return {"deliver_after_ms": DAY_MS} if self.is_first else {"delay_level": 18}
 
     def new_topics(self) -> BulkRequest:
         count = limits.NEW_QUEUES_MAX
@@ -249,13 +271,13 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.GET_TIMELINE: lambda at: TimelineRequest(
         tuple(at._broker.clock.now_ms() + 36_000 * number for number in range(BOUNDS_MAX))
     ),
-    rpcs.CHANGE_BY_IDS: lambda _: ChangeByIds(
+    rpcs.CHANGE_BY_IDS: lambda at: ChangeByIds(
         ScheduleAction.RESCHEDULE,
         tuple(f"id-{number}" for number in range(IDS_MAX)),
-        delay_level=18,
+        **at.new_time(),
     ),
-    rpcs.CHANGE_BY_FILTER: lambda _: ChangeByFilter(
-        ScheduleAction.RESCHEDULE, PendingFilter(topic=TOPIC), delay_level=18, max_messages=2_000
+    rpcs.CHANGE_BY_FILTER: lambda at: ChangeByFilter(
+        ScheduleAction.RESCHEDULE, PendingFilter(topic=TOPIC), max_messages=2_000, **at.new_time()
     ),
     rpcs.GET_LEVELS: lambda _: None,
     rpcs.CHANGE_LEVELS: lambda at: LevelsChange(

@@ -6,6 +6,7 @@ Without a C compiler there is only the plain form, and nothing to compare.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any, cast
 
@@ -16,9 +17,11 @@ from hypothesis import strategies as some
 from rmqlite import compiled
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.config import BrokerConfig
+from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN
 from rmqlite.errors import RmqliteError
+from rmqlite.levels import DELAY_MS_MAX
 from rmqlite.message import Message, decode_properties, message_properties
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest
 from rmqlite.server.faces.native.calls import handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
@@ -32,6 +35,7 @@ from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, PackedSends, e
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import FakeContext, ask
+from tests.support.clock import START_MS
 from tests.support.forms import OTHER, damaged, needs_compiled, same_in_both
 from tests.support.fronts import Served, served
 from tests.support.messages import TOPIC, create_topic
@@ -45,13 +49,39 @@ TOPICS = (TOPIC,) * 12 + (OTHER, "made-on-demand", SCHEDULE_TOPIC, "")
 ODD_TEXTS = ("", "a b", "\t", "Größe", "\x01", "x" * 300)
 
 
+FAR_MS = START_MS + 3_000_000_001
+TIMER_MAX_MS = CONFIG.timer_max_delay_s * 1_000
+WAITS: tuple[tuple[dict[str, int], ...], ...] = (
+    *[({},)] * 5,
+    *[({"delay_level": 3},)] * 3,
+    ({"delay_level": 99},),
+    ({"delay_level": -1},),
+    ({}, {"delay_level": 3}),
+    *[({"deliver_at_ms": FAR_MS},)] * 2,
+    *[({"deliver_after_ms": 5_000}, {"deliver_after_ms": 1}, {"deliver_after_ms": 9_000})] * 2,
+    ({"deliver_at_ms": START_MS + 1}, {"deliver_at_ms": START_MS}, {"deliver_at_ms": 10**12}),
+    ({"deliver_at_ms": FAR_MS}, {"deliver_after_ms": 5_000}),
+    ({"deliver_after_ms": 5_000}, {}),
+    ({}, {}, {"deliver_at_ms": FAR_MS}),
+    ({"deliver_at_ms": FAR_MS}, {"delay_level": 3}),
+    ({"deliver_at_ms": FAR_MS, "deliver_after_ms": 5_000},),
+    ({"deliver_at_ms": FAR_MS, "delay_level": 3},),
+    ({"deliver_at_ms": FAR_MS}, {"deliver_at_ms": INSTANT_MS_MAX}),
+    ({"deliver_after_ms": TIMER_MAX_MS}, {"deliver_after_ms": TIMER_MAX_MS + 1}),
+    *[({"deliver_at_ms": odd},) for odd in (-1, 1, INSTANT_MS_MIN - 1, INSTANT_MS_MAX + 1)],
+    *[({"deliver_after_ms": odd},) for odd in (-1, DELAY_MS_MAX + 1, 2**63 - 1)],
+)
+"""For what the messages of a request wait, in turn; most are ordinary."""
+
+
 def some_text(*usual: str) -> some.SearchStrategy[str]:
     return some.sampled_from(usual * 4 + ODD_TEXTS)
 
 
 def sends(pairs_max: int) -> some.SearchStrategy[pb.SendRequest]:
     """Requests, most of which are ordinary."""
-    names, values = some_text("colour", "DELAY", "Farbe"), some_text("red", "rot ", "größer")
+    names = some_text("colour", "DELAY", "Farbe", "TIMER_DELAY_MS")
+    values = some_text("red", "rot ", "größer", "7000")
     message = some.fixed_dictionaries(
         {
             "topic": some.sampled_from(TOPICS),
@@ -69,15 +99,15 @@ def sends(pairs_max: int) -> some.SearchStrategy[pb.SendRequest]:
         },
     )
     return some.builds(
-        lambda messages, levels, **fields: pb.SendRequest(
+        lambda messages, waits, **fields: pb.SendRequest(
             messages=[
-                pb.OutgoingMessage(**each, delay_level=levels[at % len(levels)])
+                pb.OutgoingMessage(**each, **waits[at % len(waits)])
                 for at, each in enumerate(messages)
             ],
             **fields,
         ),
         messages=some.lists(message, max_size=4),
-        levels=some.sampled_from(((0,), (0,), (3,), (3,), (99,), (-1,), (0, 3))),
+        waits=some.sampled_from(WAITS),
         producer_group=some_text("", "order-service"),
         queue_id=some.sampled_from((-1, -1, 0, 3, 99, -2)),
         born_at_ms=some.sampled_from((1_795_317_592_790, 17, 17, 0, -1)),
@@ -92,6 +122,15 @@ def ordinary(count: int = 3, **changes: Any) -> pb.SendRequest:
     request = native.send_to_pb(SendRequest(tuple(messages), "order-service", -1, 17))
     for message in request.messages:
         for name, value in changes.items():
+            setattr(message, name, value)
+    return request
+
+
+def in_turn(*waits: dict[str, int]) -> pb.SendRequest:
+    """An ordinary request whose messages wait for these."""
+    request = ordinary()
+    for at, message in enumerate(request.messages):
+        for name, value in waits[at % len(waits)].items():
             setattr(message, name, value)
     return request
 
@@ -113,7 +152,7 @@ def answers(under_test: BrokerUnderTest, requests: Sequence[bytes]) -> list[obje
 
         for request in requests:
             await tell(rpcs.SEND.path, pb.SendResponse, request)
-        for topic in (TOPIC, SCHEDULE_TOPIC):
+        for topic in (TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC):
             for queue_id in range(QUEUES):
                 pull = rpcs.PULL.encode_request(PullRequest("g", topic, queue_id, 0))
                 await tell(rpcs.PULL.path, pb.PullResponse, pull)
@@ -129,6 +168,7 @@ def answers(under_test: BrokerUnderTest, requests: Sequence[bytes]) -> list[obje
 @example([ordinary()])
 @example([ordinary(delay_level=3), ordinary(delay_level=99)])
 @example([ordinary(delay="10s", delay_level=1), ordinary(delay="11s")])
+@example([in_turn(*waits) for waits in WAITS])
 def test_both_forms_answer_alike_and_store_the_same_bytes(requests: list[pb.SendRequest]) -> None:
     """Whatever a client sends: results, refusals, the files, and what a pull returns."""
     data = [each.SerializeToString() for each in requests]
@@ -141,6 +181,9 @@ def test_what_is_ordinary_is_packed() -> None:
         batch = PackedSends(CONFIG).read(ordinary(**changes).SerializeToString())
         assert batch is not None
         assert len(batch.message_ids) == 3
+    read = [PackedSends(CONFIG).read(in_turn(*each).SerializeToString()) for each in WAITS]
+    timers = [each for each in read if each and b"TIMER_D" in each.buffer]
+    assert len(timers) == 8, "past instants and both kinds in one call are ordinary, too"
 
 
 def test_a_call_of_the_face_is_packed(under_test: BrokerUnderTest) -> None:
@@ -150,7 +193,10 @@ def test_a_call_of_the_face_is_packed(under_test: BrokerUnderTest) -> None:
     async def scenario(server: Served, _: object) -> None:
         methods, conversion = methods_of(server.front), Conversion(server.config)
         context: Any = FakeContext()
-        for request in (ordinary(), ordinary(delay_level=3)):
+        instants = in_turn(
+            {"deliver_at_ms": FAR_MS}, {"deliver_after_ms": 7}, {"deliver_at_ms": FAR_MS}
+        )
+        for request in (ordinary(), ordinary(delay_level=3), instants):
             batch = await conversion.read(rpcs.SEND, request.SerializeToString())
             assert isinstance(batch, SendBatch)
             assert isinstance(await methods[rpcs.SEND](batch, context), Encoded)
@@ -159,7 +205,7 @@ def test_a_call_of_the_face_is_packed(under_test: BrokerUnderTest) -> None:
             assert isinstance(pulled, Encoded)
 
     served(under_test, scenario)
-    assert under_test.broker.counts.sent == 6
+    assert under_test.broker.counts.sent == 9
 
 
 # ---- requests
@@ -173,7 +219,11 @@ MESSAGES = some.builds(
     keys=some.lists(TOKENS.filter(bool), max_size=3),
     properties=some.dictionaries(TOKENS.filter(bool), TOKENS.filter(bool)),
     delayed=some.sampled_from(
-        ({}, {"delay": "10m"}, {"delay_level": 3}, {"delay_level": -(2**31)})
+        (
+            *({}, {"delay": "10m"}, {"delay_level": 3}, {"delay_level": -(2**31)}),
+            *({"deliver_at": INSTANT_MS_MIN}, {"deliver_at": INSTANT_MS_MAX}),
+            *({"deliver_after": "1ms"}, {"deliver_after": timedelta(milliseconds=DELAY_MS_MAX)}),
+        )
     ),
     flag=some.sampled_from((0, 1, -1, 2**31 - 1)),
     message_id=TOKENS,
@@ -261,13 +311,15 @@ def test_a_request_is_read_alike(request: pb.SendRequest) -> None:
 def test_damaged_requests_are_left_to_the_plain_form() -> None:
     """Or they are requests still, and read alike."""
     random = Random(1)
-    data = ordinary(delay_level=3).SerializeToString()
-    read = 0
-    for _ in range(4_000):
-        read += check_read(damaged(data, random)) is not None
-    for end in range(len(data)):
-        check_read(data[:end])
-    assert read
+    instants = in_turn({"deliver_at_ms": FAR_MS}, {"deliver_after_ms": 5_000})
+    for request in (ordinary(delay_level=3), instants):
+        data = request.SerializeToString()
+        read = 0
+        for _ in range(4_000):
+            read += check_read(damaged(data, random)) is not None
+        for end in range(len(data)):
+            check_read(data[:end])
+        assert read
 
 
 @pytest.mark.parametrize(

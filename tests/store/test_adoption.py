@@ -1,4 +1,7 @@
-"""Which timers of RocketMQ 5 are pending here: those that it still would deliver, each once."""
+"""Which timers of RocketMQ 5 are pending here: those that it still would deliver, each once.
+
+Whoever opens the store finds them, and whoever only looks at it finds the same ones.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,16 @@ from rmqlite.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.opening import recovery
+from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.store.reading import snapshot
+from rmqlite.store.reading.timers import complete_timers
 from rmqlite.store.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
 from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.golden import INDEX, pending_timers, unpack_timers
+from tests.support.looking import untouched
 from tests.support.stores import StoreUnderTest, new_record
 
 BOTH = pytest.mark.parametrize("which", ["clean", "killed"])
@@ -37,12 +44,26 @@ def due_times(store: MessageStore) -> dict[int, int]:
     return {offset: queue.read(offset, 1)[0].tags_code for offset in waiting}
 
 
+def seen(root: Path) -> dict[int, int]:
+    """The same, without opening it."""
+    with untouched(root), StoreReader(root) as reader:
+        messages = list(reader.messages(MessageFilter(topic=TIMER_TOPIC)))
+        waits = {each.queue_offset: reader.waiting(each) for each in messages}
+        counted = [each.pending for each in reader.overview().levels() if each.level == TIMERS]
+    found = {
+        offset: wait.deliver_at_ms for offset, wait in waits.items() if wait and wait.is_pending
+    }
+    assert counted == [len(found)]
+    return found
+
+
 @BOTH
 def test_what_rocketmq_has_not_delivered_is_pending(tmp_path: Path, which: str) -> None:
     """Every line of the golden files; a half message is no timer of anybody."""
     root, rows = unpack_timers(tmp_path, which)
     expected = {row["queueOffset"]: due_ms for row, due_ms in pending_timers(rows)}
     assert len(expected) == {"clean": 9, "killed": 26}[which]
+    assert seen(root) == expected
     store = opened(root)
     assert due_times(store) == expected
     assert sum(store.progress.pending[TIMERS].values()) == len(expected)
@@ -61,6 +82,7 @@ def test_what_has_been_found_is_kept(tmp_path: Path, which: str) -> None:
         if is_lost:
             for path in (root / "config").glob("storeProgress.json*"):
                 path.unlink()
+        assert seen(root) == first
         store = opened(root)
         assert due_times(store) == first
         store.close({})
@@ -90,6 +112,38 @@ def test_a_long_opening_says_how_far_it_is(
     told = [each.getMessage() for each in caplog.records if "the log is read" in each.message]
     assert len(told) == 1
     assert told[0].endswith("of=1048576")
+
+
+@BOTH
+def test_who_does_not_ask_for_timers_does_not_wait_for_them(
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a store may be long; it is read once, when the first one asks."""
+    root, _ = unpack_timers(tmp_path, which)
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(snapshot, "complete_timers", pytest.fail)
+    with StoreReader(root) as reader:
+        assert list(reader.messages(MessageFilter()))
+        reader.layout()
+        overview = reader.overview()
+        assert overview.queues()
+        monkeypatch.setattr(snapshot, "complete_timers", complete_timers)
+        reader.settle_timers(lambda *told: calls.append(told))
+        monkeypatch.setattr(snapshot, "complete_timers", pytest.fail)
+        reader.settle_timers()
+        assert overview.levels()[-1].pending == {"clean": 9, "killed": 26}[which]
+    assert calls == sorted(calls)
+    assert calls[-1][0] == calls[-1][1] > 0
+
+
+def test_our_own_store_is_not_read_for_its_timers(
+    under_test: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our progress says which are pending."""
+    under_test.fill()
+    under_test.close()
+    monkeypatch.setattr(snapshot, "complete_timers", pytest.fail)
+    assert seen(under_test.root)
 
 
 # ---- what the golden stores have not
@@ -134,8 +188,10 @@ class Foreign:
         self.under_test.sync()
         self.under_test.crash()
         (self.under_test.root / "lock").write_bytes(b"lock")
+        looked = seen(self.under_test.root)
         self.under_test.open()
-        return sorted(due_times(self.under_test.store))
+        assert looked == due_times(self.under_test.store)
+        return sorted(looked)
 
 
 @pytest.fixture
@@ -223,3 +279,12 @@ def test_it_does_not_matter_when_we_looked_in_between(foreign: Foreign, case: st
         # RocketMQ went on with a timer of which we knew that it was delivered.
         expected = [2]
     assert found == expected
+
+
+@pytest.mark.parametrize("case", ["rolled", "sent-twice-and-rolled", "cancelled"])
+def test_it_does_not_matter_how_long_rocketmq_ran(
+    foreign: Foreign, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look then believes its queues, and not ours; but what was pending is what we know."""
+    monkeypatch.setattr(snapshot, "FOREIGN_BYTES", -(1 << 40))
+    test_it_does_not_matter_when_we_looked_in_between(foreign, case)

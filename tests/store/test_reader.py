@@ -27,6 +27,7 @@ from rmqlite.store.records.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
+from tests.support.golden import INDEX, unpack_timers
 from tests.support.looking import untouched
 from tests.support.stores import (
     LOG_FILE_BYTES,
@@ -350,6 +351,14 @@ def test_a_repaired_place_is_seen_as_opened(
 def test_a_store_of_rocketmqs_is_seen_as_opened(golden: Path, which: str) -> None:
     """Without any table of ours; and again with ours, when we have crashed on it."""
     config = small_config(golden / which)
+    assert_seen_as_opened(config)
+    assert_seen_as_opened(config)
+
+
+@pytest.mark.parametrize("which", ["clean", "killed"])
+def test_a_store_with_timers_of_rocketmqs_is_seen_as_opened(tmp_path: Path, which: str) -> None:
+    """Also by whoever looks before the first broker of ours opens it."""
+    config = small_config(unpack_timers(tmp_path, which)[0], **INDEX)
     assert_seen_as_opened(config)
     assert_seen_as_opened(config)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.broker.admission import TimerRules
+from rmqlite.broker.finding.matching import unique_key_of
 from rmqlite.broker.finding.outcome import how_it_ended
 from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
@@ -202,7 +203,8 @@ class Changes:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
         topic = topic_ahead(PropertyString(scheduled.properties))
-        return _OUTCOMES[how_it_ended(self._store, end, message_id, topic)]
+        own_id = unique_key_of(scheduled) or message_id
+        return _OUTCOMES[how_it_ended(self._store, end, own_id, topic)]
 
     def _change(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]

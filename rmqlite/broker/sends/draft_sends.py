@@ -7,7 +7,7 @@ of it becomes one append, and a call that is refused refuses none of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -38,7 +38,7 @@ from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
 from rmqlite.names import check_sendable, group_of, is_retry
-from rmqlite.requests.messages import SendBatch, SentBatch
+from rmqlite.requests.messages import SendBatch, SendRequest, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Packed
@@ -265,14 +265,14 @@ class DraftSends:
         part.packed.append((number, queue_id, packed))
         part.work += _work_of(packed) + is_new * NEW_QUEUE_WORK
 
-    def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
-        """What Broker.send() does, by the compiled form; None if that has to do it.
+    def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | SendRequest:
+        """What Broker.send() does, by the compiled form; the request for it if that has to do it.
 
         Raises what Broker.send() raises.
         """
         topic, table = batch.topic, self._store.levels.current
         if is_retry(topic):
-            return None
+            return batch.plain()
         self._retention.check_room()
         check_sendable(topic)
         shared = Draft(topic, batch.queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
@@ -287,7 +287,8 @@ class DraftSends:
         )
         packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:
-            return None
+            # The call has had its turn.
+            return replace(batch.plain(), queue_id=queue_id)
         key = (place.topic, place.queue_id)
         packed.queues = (key,)
         packed.waiting = {key: {topic: len(packed)}} if level or are_timers else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,8 @@ class Bench:
     progress: Progress
     repeat: int = 1
     """How many times a scenario runs whose figures become medians."""
+    pending: int = 0
+    """How many timers wait beside those whose lateness is measured, at any scale."""
 
     def size(self, full: int) -> int:
         """A number of messages at this scale."""
@@ -89,8 +91,10 @@ class Bench:
             self.progress.remove_task(task)
 
     @contextmanager
-    def overdue(self, name: str, messages: int, **settings: int | str) -> Iterator[BrokerProcess]:
-        """A stopped broker with messages that are all due when it starts.
+    def overdue(
+        self, name: str, messages: int, *, are_timers: bool = False, **settings: int | str
+    ) -> Iterator[BrokerProcess]:
+        """A stopped broker with messages of a level, or timers, that are all due when it starts.
 
         Messages of one level are due in the order and at the pace in which they were sent, so a
         running broker would only show the sender's rate.  So the broker stops before the first
@@ -98,7 +102,10 @@ class Bench:
         """
         delay_s = max(2, -(-messages // FILL_PER_S_MIN))
         with self.broker(name, f"{delay_s}s", None, **settings) as broker:
-            sent = self.load(f"{name}: send {messages:,}", fill(broker, messages, level=1))
+            load = fill(broker, messages, level=1)
+            if are_timers:
+                load = replace(load, after_s=delay_s)
+            sent = self.load(f"{name}: send {messages:,}", load)
             broker.stop()
             began_ms, until_ms = wall_ms(), sent.last_deliver_at_ms + 100
             with self.phase(f"{name}: until all are due") as on_tick:

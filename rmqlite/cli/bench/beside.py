@@ -26,6 +26,8 @@ SENDS_PER_S: Final = 200
 PULLERS: Final = 5
 PULLS_PER_S: Final = 50
 BODY_BYTES: Final = 1024
+LATENESS_SECONDS: Final = 20.0
+LATENESS_PER_S: Final = 50
 RECEIPT_SECONDS_MAX: Final = 30.0
 
 
@@ -100,8 +102,8 @@ class Lateness:
     received_ms: tuple[int, ...]
 
 
-def lateness(endpoint: str, *, level: int, per_second: int, seconds: float) -> Lateness:
-    """Send at an even pace, and measure how late each message comes."""
+def lateness(endpoint: str, message: Message, *, per_second: int, seconds: float) -> Lateness:
+    """Send a message to TOPIC at an even pace, and measure how late it comes each time."""
     seen: dict[str, tuple[int, int]] = {}
 
     def listener(message: StoredMessage) -> Any:
@@ -122,7 +124,6 @@ def lateness(endpoint: str, *, level: int, per_second: int, seconds: float) -> L
         consumer.listen(listener)
         consumer.start()
         wait_for({first.message_id})
-        message = Message(TOPIC, bytes(BODY_BYTES), delay_level=level)
         paced = islice(turns(elapsed_s(), 1 / per_second), int(per_second * seconds))
         sent = [producer.send(message) for _ in paced]
         wait_for({each.message_id for each in sent})
@@ -132,3 +133,12 @@ def lateness(endpoint: str, *, level: int, per_second: int, seconds: float) -> L
         tuple([stored_ms - due_ms for stored_ms, _, due_ms in pairs]),
         tuple([received_ms - due_ms for _, received_ms, due_ms in pairs]),
     )
+
+
+def lateness_figures(scenario: str, case: str, result: Lateness) -> Iterator[Figure]:
+    """Its spreads, and how many messages did not come."""
+    yield from spread(scenario, f"{case}, stored", result.stored_ms)
+    yield from spread(scenario, f"{case}, received", result.received_ms)
+    missing = result.sent - len(result.received_ms)
+    if missing:
+        yield Figure(scenario, f"{case}, received", "missing", missing, "msg")

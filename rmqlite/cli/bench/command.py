@@ -26,8 +26,8 @@ Scenarios = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SCENARIO...",
-        help="Any of send, batch, delayed-send, parked, idle, lateness, rates, drain, consume, "
-        "burst, cancel, pending, start, memory, recovery, check, growth; all by default.",
+        help="Any of send, batch, delayed-send, parked, idle, lateness, timers, rates, drain, "
+        "consume, burst, cancel, pending, start, memory, recovery, check, growth; all by default.",
     ),
 ]
 JsonFile = Annotated[
@@ -44,8 +44,14 @@ Repeat = Annotated[
         metavar="N",
         min=1,
         max=REPEAT_MAX,
-        help="Run send, batch, delayed-send, drain and consume N times, and print the median; "
-        "the others run once.",
+        help="Run send, batch, delayed-send, drain, consume and timers N times, and print the "
+        "median; the others run once.",
+    ),
+]
+Pending = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="timers: also measure beside N timers spread over two years."
     ),
 ]
 Compare = Annotated[
@@ -74,6 +80,7 @@ def bench(
     flush: Flush = "SYNC_FLUSH",
     scale: Scale = 1.0,
     repeat: Repeat = 5,
+    pending: Pending = 0,
     compare: Compare = None,
     plot: Plot = None,
     folder: Folder = None,
@@ -94,7 +101,7 @@ def bench(
         tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,
         progress_bar(BarColumn(), TimeElapsedColumn()) as progress,
     ):
-        measured = Bench(Path(temporary), flush, scale, progress, repeat)
+        measured = Bench(Path(temporary), flush, scale, progress, repeat, pending)
         figures = list(measure(measured, wanted))
     now = document(figures, flush=flush, scale=scale, repeat=repeat)
     for each in differences(now, earlier) if earlier else ():

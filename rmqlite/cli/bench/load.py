@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from threading import Barrier, BrokenBarrierError
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ GROUP: Final = "rmqlite-bench"
 WARM_UP_CALLS: Final = 20
 ENDLESS: Final = 10**9
 """Messages of a load that ends by time."""
+SPREAD_MESSAGES: Final = 8_192
 READY_SECONDS_MAX: Final = 120.0
 POLL_MS: Final = 60_000
 _TELL_S: Final = 0.2
@@ -45,6 +47,8 @@ class Load:
     topics: each call of a thread sends to the next of so many topics, see topic_names().
     warm_up_s: how long the threads send to another topic before they are measured.
     in_flight: a thread waits for an answer only when so many are missing; 0: for each.
+    after_s: instead of a level, a timer so long after the send.  spread_s: each message of a call
+    is due at another moment of so many seconds behind that.
     """
 
     endpoint: str
@@ -60,6 +64,8 @@ class Load:
     topics: int = 1
     warm_up_s: float = 0.0
     in_flight: int = 0
+    after_s: int = 0
+    spread_s: int = 0
 
     def share(self, parts: int, index: int) -> Load:
         """The load of one process of several."""
@@ -73,6 +79,19 @@ class Load:
 
     def topic_names(self) -> list[str]:
         return [self.topic, *[f"{self.topic}-{number}" for number in range(1, self.topics)]]
+
+    def examples(self) -> list[Message]:
+        """A message for each topic, or for many of the moments at which they are due."""
+        body = bytes(range(256)) * (self.body_bytes // 256) + bytes(self.body_bytes % 256)
+        if not self.after_s:
+            return [Message(name, body, delay_level=self.level) for name in self.topic_names()]
+        steps = [self.spread_s * n // SPREAD_MESSAGES for n in range(SPREAD_MESSAGES)]
+        waits = [f"{self.after_s + step_s}s" for step_s in steps]
+        return [
+            Message(name, body, deliver_after=wait)
+            for name in self.topic_names()
+            for wait in (waits if self.spread_s else waits[:1])
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +182,7 @@ def _work(load: Load, barrier: Barrier, sent: MutableMapping[int, int], index: i
 
 
 def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> LoadResult:
-    body = bytes(range(256)) * (load.body_bytes // 256) + bytes(load.body_bytes % 256)
-    messages = [Message(topic, body, delay_level=load.level) for topic in load.topic_names()]
+    messages = load.examples()
     rare = replace(messages[0], topic=RARE_TOPIC)
     began_s = elapsed_s()
 
@@ -176,6 +194,7 @@ def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> Lo
         ahead = load.rare_every * thread // load.threads
         told_s = now_s = began_s
         planned = turns(began_s, load.interval_s)
+        random = Random(thread)
         topic = load.topics * thread // load.threads
         while sent < left and now_s - began_s < load.seconds:
             if load.interval_s:
@@ -186,6 +205,8 @@ def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> Lo
                 result = producer.send(message)
             else:
                 together = [message] * size
+                if load.spread_s:
+                    together = random.choices(messages, k=size)
                 if load.rare_every and (sent + ahead) % load.rare_every + size >= load.rare_every:
                     together[0] = rare
                 result = producer.send_batch(together)[-1]

@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rmqlite.cli.bench.bench import FAR_LEVEL, FAR_LEVEL_MS, SECONDS_MAX, Bench, fill, log_bytes
-from rmqlite.cli.bench.beside import calls_beside, lateness
+from rmqlite.cli.bench.beside import (
+    BODY_BYTES,
+    LATENESS_PER_S,
+    LATENESS_SECONDS,
+    calls_beside,
+    lateness,
+    lateness_figures,
+)
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.figures import Figure, medians, spread
 from rmqlite.cli.bench.growth import growth
 from rmqlite.cli.bench.load import ENDLESS, GROUP, RARE_TOPIC, TOPIC, Load, parked_polls
 from rmqlite.cli.bench.throughput import SEND_SECONDS, consume, drain, sends
+from rmqlite.cli.bench.timers import timers
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable
@@ -26,8 +34,6 @@ from rmqlite.requests.status import LevelStatus
 from rmqlite.store.check import check
 
 PARKED_POLLS: Final = 5_000
-LATENESS_SECONDS: Final = 20.0
-LATENESS_PER_S: Final = 50
 RATES: Final = ((1, 1), (100, 1), (1_000, 10), (10_000, 100))
 """Messages per second, and messages per call, which are due in the same millisecond."""
 RATES_SECONDS: Final = 15.0
@@ -96,13 +102,10 @@ def _lateness(bench: Bench) -> Iterator[Figure]:
     """The time from a message's deliver time to its topic, and to a listener."""
     seconds = max(0.5, LATENESS_SECONDS * bench.scale)
     case = f"{LATENESS_PER_S}/s level 1"
+    message = Message(TOPIC, bytes(BODY_BYTES), delay_level=1)
     with bench.broker("lateness") as broker, bench.phase("lateness"):
-        result = lateness(broker.endpoint, level=1, per_second=LATENESS_PER_S, seconds=seconds)
-    yield from spread("lateness", f"{case}, stored", result.stored_ms)
-    yield from spread("lateness", f"{case}, received", result.received_ms)
-    missing = result.sent - len(result.received_ms)
-    if missing:
-        yield Figure("lateness", f"{case}, received", "missing", missing, "msg")
+        result = lateness(broker.endpoint, message, per_second=LATENESS_PER_S, seconds=seconds)
+    yield from lateness_figures("lateness", case, result)
 
 
 def _rates(bench: Bench) -> Iterator[Figure]:
@@ -266,6 +269,7 @@ SCENARIOS: Final[dict[tuple[str, ...], Callable[[Bench], Iterator[Figure]]]] = {
     ("parked",): _parked,
     ("idle",): _idle,
     ("lateness",): _lateness,
+    ("timers",): timers,
     ("rates",): _rates,
     ("drain",): drain,
     ("consume",): consume,
@@ -277,7 +281,7 @@ SCENARIOS: Final[dict[tuple[str, ...], Callable[[Bench], Iterator[Figure]]]] = {
     ("growth",): growth,
 }
 """In the order in which they run; those of one line share a store, which is filled once."""
-REPEATED: Final = frozenset({"send", "batch", "delayed-send", "drain", "consume"})
+REPEATED: Final = frozenset({"send", "batch", "delayed-send", "drain", "consume", "timers"})
 NAMES: Final = tuple([name for names in SCENARIOS for name in names])
 
 

@@ -55,22 +55,20 @@ def sends(
 
     def measure(bench: Bench) -> Iterator[Figure]:
         for case, count, in_flight in cases:
-            with bench.broker(scenario) as broker:
-                load = Load(
-                    broker.endpoint,
-                    count,
-                    ENDLESS,
-                    bench.seconds(SEND_SECONDS),
-                    size,
-                    level=level,
-                    warm_up_s=bench.seconds(WARM_UP_SECONDS),
-                    in_flight=in_flight,
-                )
-                result = bench.load(f"{scenario}: {case}", load)
+            load = Load("", count, ENDLESS, 0.0, size, level=level, in_flight=in_flight)
+            result = sent(bench, scenario, case, load)
             yield Figure(scenario, case, "rate", result.per_second, "msg/s")
             yield from spread(scenario, case, result.calls_ms)
 
     return measure
+
+
+def sent(bench: Bench, scenario: str, case: str, load: Load) -> LoadResult:
+    """Run a load on a broker of its own, for SEND_SECONDS after a warm-up."""
+    with bench.broker(scenario) as broker:
+        seconds, warm_up_s = bench.seconds(SEND_SECONDS), bench.seconds(WARM_UP_SECONDS)
+        load = replace(load, endpoint=broker.endpoint, seconds=seconds, warm_up_s=warm_up_s)
+        return bench.load(f"{scenario}: {case}", load)
 
 
 def drain(bench: Bench) -> Iterator[Figure]:
@@ -79,10 +77,15 @@ def drain(bench: Bench) -> Iterator[Figure]:
     The time counts from the first store timestamp in the topic to the last.
     """
     messages = bench.size(DRAIN_MESSAGES)
-    with bench.overdue("drain", messages) as broker:
+    rate = drained_per_s(bench, "drain", messages)
+    yield Figure("drain", f"{messages:,} x 1 KiB", "rate", rate, "msg/s")
+
+
+def drained_per_s(bench: Bench, name: str, messages: int, *, are_timers: bool = False) -> float:
+    """How many of a backlog are delivered in a second."""
+    with bench.overdue(name, messages, are_timers=are_timers) as broker:
         broker.start()
-        took_s = bench.drained("drain: deliver", broker, messages)
-    yield Figure("drain", f"{messages:,} x 1 KiB", "rate", messages / took_s, "msg/s")
+        return messages / bench.drained(f"{name}: deliver", broker, messages)
 
 
 def consume(bench: Bench) -> Iterator[Figure]:

@@ -37,7 +37,13 @@ from rmqlite.cli.store.export_arrow import (
     export_table,
     format_of,
 )
-from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, store_location
+from rmqlite.cli.store.location import (
+    ConfigFile,
+    StorePath,
+    open_store,
+    settle_timers,
+    store_location,
+)
 from rmqlite.cli.store.wanted import WantedOptions
 from rmqlite.clock import elapsed_s
 from rmqlite.compression import is_compressed, readable_message
@@ -156,11 +162,14 @@ class _Copying:
         self.record_bytes = 0
         self._reader = reader
         self._search = reader.search(wanted, skip_damaged=options.skip_damaged)
+        self._is_of_schedule = wanted.is_of_schedule
         self._shape = shape
         self._limit = options.limit
         self._failure: StoreDamaged | None = None
 
     def run(self, write: Write) -> None:
+        if self._is_of_schedule:
+            settle_timers(self._reader)
         is_seen = write is to_standard_output and sys.stdout.isatty()
         with _progress(self._search, is_hidden=is_seen) as advance:
             try:

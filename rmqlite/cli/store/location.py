@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import BarColumn, TimeRemainingColumn
+
+from rmqlite.cli.output.progress import progress_bar
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -39,3 +42,12 @@ def open_store(path: Path | None, config: Path | None) -> StoreReader:
     from rmqlite.store.reader import StoreReader
 
     return StoreReader(*store_location(path, config))
+
+
+def settle_timers(reader: StoreReader) -> None:
+    """Find out which timers are pending; shows a bar if the log must be read for that."""
+    with progress_bar(BarColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("finding pending timers", visible=False)
+        reader.settle_timers(
+            lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+        )

@@ -13,7 +13,7 @@ import typer
 from rmqlite.cli.options import AsJson
 from rmqlite.cli.output.spans import size_text, span_text
 from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text
-from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
+from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
 from rmqlite.views.levels import delay_text, level_text, waiting_text
@@ -68,6 +68,7 @@ def show(
 ) -> None:
     """Show state, log files, queues, levels, lag and disk; a broker may be running on it."""
     with open_store(path, config) as reader:
+        settle_timers(reader)
         figures = _count(reader.overview(), reader.levels_text, reader.old_before_ms())
     if as_json:
         tree = _tree(figures)

@@ -22,7 +22,8 @@ from rmqlite.declared_types.checks import check_public_arguments, check_type
 from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest, SendResult
-from rmqlite.requests.schedule import ChangeByIds, ChangedId, ScheduleAction
+from rmqlite.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
+from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
 
 
@@ -135,6 +136,23 @@ class Producer(Closing):
             rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
         )
         return changed[0]
+
+    def recall_handle(self, message: Message, result: SendResult) -> str:
+        """The handle by which a client of RocketMQ 5 recalls this message, over remoting.
+
+        message: as sent; result: of its send.  Only what waits for an instant of its own has a
+        handle; "" for any other message, and for a message id with blanks.  Asks the broker for
+        its name.  Raises the errors of send().
+        """
+        if not result.deliver_at_ms or message.delay is not None or message.delay_level > 0:
+            return ""
+        limits = self._limits
+        route = self._connection.call_repeatedly(
+            rpcs.GET_ROUTE, RouteRequest(result.topic), limits.timeout_s, retries=limits.retries
+        )
+        return RecallHandle(
+            result.topic, route.broker_name, result.deliver_at_ms, result.message_id
+        ).text()
 
     def flush(self) -> None:
         """Send at once what send_async gathered; return when every future is done."""

@@ -89,10 +89,10 @@ class MessageCalls(Part):
         self._check_open()
         if isinstance(request, SendBatch):
             sent = self._broker.drafts.send_batch(request, born_host)
-            if sent is not None:
+            if isinstance(sent, SentBatch):
                 await self._durable()
                 return sent
-            request = request.plain()
+            request = sent
         return await self._stored(self._broker.send(request, born_host))
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Which of RocketMQ's timers are pending: found in the log, by the walk that opens a store.
+"""Which of RocketMQ's timers are pending: found in the log, by a walk that sees all its records.
 
 RocketMQ 5 appends a timer to rmq_sys_wheel_timer, and completes it in one of three ways, none of
 which points back to it (timer reference §4-§6):
@@ -10,43 +10,51 @@ which points back to it (timer reference §4-§6):
 So the log alone says which timers are pending.  RocketMQ's wheel, its timer log and its check
 point are older than the log after a kill: RocketMQ itself delivers twice because of them, and
 they are not read here.  A timer that is not pending is completed in our progress; neither it
-nor any other byte of the log changes.
+nor any other byte of the log changes.  The walk that opens a store does this, and a reader when
+it is asked for timers of a store that has not been opened here since.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from rmqlite.message import TIMER_OUT_MS, UNIQ_KEY
 from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.dispatch import Dispatch
-from rmqlite.store.opening.pending_counts import open_records
+from rmqlite.store.disk.files import SIGNATURE, Files
+from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.completion import topic_ahead
 from rmqlite.store.records.record import Head
 from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
+from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 _NAMED: Final = "TIMER_DEL_UNIQKEY"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 """How the topics of check points begin, which RocketMQ's POP consumers leave as timers."""
-_OUT_MS: Final = TIMER_OUT_MS.encode()
+NEEDLE: Final = TIMER_OUT_MS.encode()
+"""Bytes of every record that says something about a timer."""
 
 logger = logging.getLogger(__name__)
+
+
+def is_foreign_store(files: Files, root: Path) -> bool:
+    """Had RocketMQ the store open last?  It overwrites the lock's file when it starts."""
+    return (files.read_all(root / "lock") or SIGNATURE) != SIGNATURE
 
 
 class TimerAdoption:
     """Sees the records of a walk in the order of the log, and completes what is not pending.
 
-    It has about 300 bytes of memory for each pending timer, until the store is open.
+    It has about 300 bytes of memory for each pending timer, until the walk is over.
     """
 
-    def __init__(self, dispatch: Dispatch) -> None:
-        self._dispatch = dispatch
+    def __init__(self, progress: ScheduleProgress) -> None:
+        self._progress = progress
         self._pending: dict[int, tuple[int, ...]] = {}
         """Timer -> its queue offsets that may be pending, oldest first: one, or more if its
         producer has sent the message more than once."""
@@ -54,13 +62,9 @@ class TimerAdoption:
         """Timers of which a copy may follow that is not pending."""
         self._counts: Counter[str] = Counter()
 
-    def load(self, log: CommitLog) -> None:
-        """Take over what is pending where the walk begins."""
-        queue = self._dispatch.queues.get(queue_of(TIMERS))
-        if queue is None:
-            return
-        completed = self._dispatch.progress.of(TIMERS)
-        for queue_offset, found in open_records(log, queue, completed):
+    def load(self, pending: Iterable[tuple[int, Record | None]]) -> None:
+        """Take over what is pending where the walk begins: queue offsets and records."""
+        for queue_offset, found in pending:
             if found is not None:
                 timer = _timer(topic_ahead(found.properties), found.head, found.properties)
                 self._add(timer, queue_offset)
@@ -68,7 +72,7 @@ class TimerAdoption:
     def see(self, walked: Record) -> None:
         """A record that has its queue entry, and is counted as pending if it is a timer."""
         head = walked.head
-        if _OUT_MS not in head.properties or walked.properties.get(TIMER_OUT_MS) is None:
+        if NEEDLE not in head.properties or walked.properties.get(TIMER_OUT_MS) is None:
             return
         is_copy = walked.properties.get(_ROLL_TIMES) is not None
         if wait_queue_of(head.topic, head.queue_id) == TIMERS:
@@ -109,7 +113,7 @@ class TimerAdoption:
     def tell(self) -> None:
         """Write to the log how many timers have been found, if RocketMQ has written any."""
         if self._counts:
-            pending = sum(self._dispatch.progress.pending.get(TIMERS, {}).values())
+            pending = sum(self._progress.pending.get(TIMERS, {}).values())
             counts = " ".join([f"{kind}={count}" for kind, count in sorted(self._counts.items())])
             logger.info("timers of RocketMQ are taken over pending=%d %s", pending, counts)
 
@@ -127,12 +131,10 @@ class TimerAdoption:
 
     def _end(self, queue_offset: int, topic: str, how: str) -> bool:
         """Complete a timer; False if it is completed already: our own records point back."""
-        progress = self._dispatch.progress
-        if progress.of(TIMERS).next_open(queue_offset) != queue_offset:
-            return False
-        progress.complete(TIMERS, queue_offset, queue_offset + 1, {topic: 1})
-        self._counts[how] += 1
-        return True
+        is_ended = self._progress.complete_one(TIMERS, queue_offset, topic)
+        if is_ended:
+            self._counts[how] += 1
+        return is_ended
 
 
 def _timer(topic: str, head: Head, properties: PropertyString) -> int:

@@ -22,13 +22,13 @@ from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.opening.adoption import TimerAdoption
-from rmqlite.store.opening.pending_counts import count_pending
+from rmqlite.store.opening.pending_counts import count_pending, open_records
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
-from rmqlite.store.wait_queues import HASH_END, queue_of, wait_queue_of
+from rmqlite.store.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_of
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
@@ -106,14 +106,15 @@ def recover(
     """
     was_closed = not is_foreign and not files.kind(root / "abort")
     is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
-    adoption = TimerAdoption(dispatch) if is_foreign or not is_known else None
+    adoption = TimerAdoption(dispatch.progress) if is_foreign or not is_known else None
     kept_before_ms = _kept_before_ms(files, root, dispatch, is_foreign)
     redo = Redo(dispatch, log, kept_before_ms, adoption.see if adoption else None)
     for key in queue_keys(files, root):
         dispatch.queue(*key)
     begin = log.end
-    if adoption is not None:
-        adoption.load(log)
+    timers = dispatch.queues.get(queue_of(TIMERS))
+    if adoption is not None and timers is not None:
+        adoption.load(open_records(log, timers, dispatch.progress.of(TIMERS)))
     mark = log.log_end.mark_over(log.min_offset)
     is_ours = is_known or not log.persisted_end
     log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))

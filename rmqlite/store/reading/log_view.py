@@ -152,6 +152,15 @@ class LogView:
     def damage(self, position: int, expected: str = "a record") -> StoreDamaged:
         return damage_at(self.segments, position, expected)
 
+    def has_record_before(self, position: int) -> bool:
+        """Does a sound record end at a position, or the log begin there?"""
+        if position == self.begin:
+            return True
+        if not self.begin < position <= self.end_of_files:
+            return False
+        last = self.last_record_before(position)
+        return last is not None and last.physical_offset + last.size == position
+
     def last_record_before(self, end: int) -> Head | None:
         """The last sound record that ends there or before, if it is in the same file."""
         start = (end - 1) - (end - 1) % self.segment_bytes
@@ -168,6 +177,21 @@ class LogView:
                 at = data.rfind(record.MAGIC_BYTES, 0, at + 3)
             upper, step = lower, min(step * 4, WINDOW_BYTES)
         return None
+
+
+def windows(
+    log: LogView, begin: int, end: int, *, needle: bytes = b""
+) -> Iterator[tuple[int, Window]]:
+    """The sound records between two positions, also behind damage, and how far the walk is.
+
+    With a needle only those that contain these bytes, and their bodies are not checked.
+    """
+    position: int | None = begin
+    while position is not None and position < end:
+        walk = LogWalk(log, position, end, needle=needle, check_bodies=True)
+        for window in walk:
+            yield walk.position, window
+        position = log.log_end.next_sound(walk.position, 0) if walk.is_stuck else None
 
 
 class LogWalk:

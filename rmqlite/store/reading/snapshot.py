@@ -21,6 +21,7 @@ from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
+from rmqlite.store.opening.adoption import is_foreign_store
 from rmqlite.store.opening.file_sizes import Sizes
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.progress import ScheduleProgress
@@ -28,13 +29,14 @@ from rmqlite.store.reading.chain_view import ChainView
 from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
+from rmqlite.store.reading.timers import Told, complete_timers
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import completed_queue
 from rmqlite.store.records.record import Head
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import load_deleted
 from rmqlite.store.tables.levels_table import load_levels
-from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
+from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
@@ -65,9 +67,14 @@ class Snapshot:
         self._root = root
         self._sizes = sizes
         self._skips_damaged = skip_damaged
+        # Before the tables: a broker that opens the store now saves its progress first.
+        self._is_foreign = is_foreign_store(files, root)
         # Tables before the log: then the log has every record that they count.
         self.levels = load_levels(files, root, levels)
         self._progress = ScheduleProgress()
+        self._taken_at: int | None = None
+        """Where the progress was taken; None if it is only that of the records walked over."""
+        self._is_settled = False
         delivered = self._load_delay_offsets()
         persisted = self._load_progress()
         self._persisted = persisted
@@ -100,8 +107,21 @@ class Snapshot:
         return last.store_timestamp_ms if last else self.newest_timestamp_ms
 
     def wait_view(self, wait_queue: int) -> WaitView | None:
-        """The view of a wait queue; None if it never had messages."""
+        """The view of a wait queue; None if it never had messages.  See settle_timers()."""
+        if wait_queue == TIMERS:
+            self.settle_timers()
         return self._wait_views.get(wait_queue)
+
+    def settle_timers(self, told: Told | None = None) -> None:
+        """Find out which timers are pending, as the next opening will: once, if somebody asks.
+
+        It reads the log if the next opening will take over timers of RocketMQ's.
+        """
+        view = None if self._is_settled else self._wait_views.get(TIMERS)
+        self._is_settled = True
+        if view is not None and (self._is_foreign or self._taken_at is None):
+            begin = self.begin if self._taken_at is None else self._taken_at
+            complete_timers(view, self._progress, self.log, begin, self.end, told)
 
     def wait_queues_used(self) -> list[int]:
         return sorted(self._wait_views)
@@ -135,6 +155,7 @@ class Snapshot:
         self.queues.clear()
         self._wait_views.clear()
         self._progress = ScheduleProgress()
+        self._taken_at = None
         self._place = self.damage = None
         self.begin = self.log.begin
         return self.begin
@@ -146,9 +167,10 @@ class Snapshot:
             is_walked = is_ours or self._skips_damaged
             return self.begin if is_walked else self._take_files(is_crashed=is_crashed)
         position = persisted.physical_offset
-        if not self._has_record_before(position):
+        if not self.log.has_record_before(position):
             return self.begin
         self._progress = ScheduleProgress.from_json(persisted.completed)
+        self._taken_at = position
         behind = self.log.end_of_files - self.log.segment_bytes - position
         if behind > FOREIGN_BYTES and not self._skips_damaged:
             return self._take_files(is_crashed=is_crashed)
@@ -187,15 +209,6 @@ class Snapshot:
             for key, (low, high) in ends.items():
                 self._add_queue(key, low, high).clip(position)
         return position
-
-    def _has_record_before(self, position: int) -> bool:
-        """Does a sound record end at a position, or the log begin there?"""
-        if position == self.begin:
-            return True
-        if not self.begin < position <= self.log.end_of_files:
-            return False
-        last = self.log.last_record_before(position)
-        return last is not None and last.physical_offset + last.size == position
 
     def _is_filed(self, queue: QueueView) -> bool:
         """Do a queue's files fit the log?  Only the last entry is compared."""

@@ -7,12 +7,13 @@ its topic.  A repaired place does not count.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from rmqlite.property_string import PropertyString
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.reading.log_view import LogWalk
+from rmqlite.store.reading.log_view import windows
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import topic_ahead
@@ -49,7 +50,8 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
     """The counts of each topic, by name; takes about 2 µs for each record of the log."""
     queues = {key: _Queue() for key in snapshot.queues}
     pending = defaultdict[str, list[int]](lambda: [0, 0])
-    for head in _sound_heads(snapshot):
+    walk = windows(snapshot.log, snapshot.begin, snapshot.end)
+    for head in chain.from_iterable(window.heads for _, window in walk):
         key = (head.topic, head.queue_id)
         view, offset = snapshot.queues.get(key), head.queue_offset
         if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY or view is None:
@@ -93,15 +95,3 @@ def _by_topic(queues: dict[QueueKey, _Queue], pending: dict[str, list[int]]) -> 
     for topic, (count, size) in sorted(pending.items()):
         found[topic] = found[topic].plus(TopicCount(0, count, size))
     return dict(sorted(found.items()))
-
-
-def _sound_heads(snapshot: Snapshot) -> Iterator[Head]:
-    """Every sound record up to the snapshot's end, also behind damage."""
-    position: int | None = snapshot.begin
-    while position is not None and position < snapshot.end:
-        walk = LogWalk(snapshot.log, position, snapshot.end, check_bodies=True)
-        for window in walk:
-            yield from window.heads
-        position = None
-        if walk.is_stuck:
-            position = snapshot.log.log_end.next_sound(walk.position, 0)
