@@ -43,9 +43,9 @@ OPTIONS_OF_OTHERS = {
     "--messages",
     "--only-rmqlite",
     "--parked",
-    "--timers",
     "--seconds",
     "--seed",
+    "--timers",
     "--turns",
 }
 """Of tests/run.py and the benchmarks."""
