@@ -11,8 +11,9 @@ import pytest
 
 from rmqlite.broker.waits import unindexed
 from rmqlite.errors import Overloaded, StoreUnavailable
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.timers import index
-from rmqlite.store.timers.index import check_sqlite
+from rmqlite.store.timers.index import IndexWrite, Mark, TimerIndex, check_sqlite
 from tests.support.timer_queues import TimersUnderTest
 
 COUNT = 3_000
@@ -155,6 +156,17 @@ def test_a_full_disk_costs_no_timer(timers: TimersUnderTest) -> None:
     timers.kill()
     timers.check()
     assert timers.rows() == len(timers.waiting())
+
+
+def test_only_the_brokers_user_may_read_the_table(tmp_path: Path) -> None:
+    """As every file of a store; SQLite itself would let others read it."""
+    table = TimerIndex(SystemFiles(), tmp_path / "timers")
+    table.make_folder()
+    table.write(IndexWrite(table, 0, (), (), Mark(0, -1, -1, 0)))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "timers").iterdir()}
+    assert modes.keys() == {"timers.db", "timers.db-wal", "timers.db-shm"}
+    assert set(modes.values()) == {0o600}
+    table.close()
 
 
 def test_too_many_timers_in_memory_are_refused(

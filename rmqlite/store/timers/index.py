@@ -195,6 +195,9 @@ class TimerIndex:
     # ---- by the thread that writes
 
     def write(self, batch: IndexWrite) -> None:
+        if not self._is_there:
+            # SQLite would make a file that others may read.
+            self._files.replace(self._path, b"")
         with self._translated():
             if self._writer is None:
                 self._writer = self._connected(WRITER_CACHE_KIB, is_new=not self._is_there)
