@@ -590,11 +590,6 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                     queue.topic,
                     (key + " " * size).encode(),
                     keys=(_message_key(key),),
-                    delay_level=max(0, level),
-                    deliver_at=self._due_ms(level) if level < 0 and level % 2 else None,
-                    deliver_after=timedelta(milliseconds=-level)
-                    if level % 2 == 0 > level
-                    else None,
                     message_id=key,
                     max_reconsume_times=_senders_limit(key),
                     **self._asked(level),

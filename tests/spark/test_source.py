@@ -107,7 +107,7 @@ def test_a_delivery_is_joined_to_its_schedule(spark: SparkSession, filled: Store
     ended = log.where(F.col("completes").isNotNull()).alias("ended")
     joined = waited.join(ended, F.col("waited.end_offset") == F.col("ended.completes"))
     rows = joined.select("waited.body", F.col("ended.body").alias("given")).collect()
-    assert len(rows) == 5
+    assert len(rows) == 7
     assert all(row["body"] == row["given"] for row in rows)
 
 
@@ -134,7 +134,7 @@ def test_options_and_schemas_as_users_write_them(
         (
             {"startingOffsets": '{"orders": {"0": 999}}'},
             "startingOffsets='orders queue 0: 999' is not allowed:"
-            " at most 11, where that queue ends now",
+            " at most 13, where that queue ends now",
         ),
     ],
 )
