@@ -34,7 +34,8 @@ _EXACT: Final = TIMER_EXACT.encode()
 HASH_END: Final = 1 << 31
 """A smaller tags code is a hash of 32 bits, as RocketMQ may write it; a time has 41 bits."""
 SLOT_MS: Final = 1_000
-"""RocketMQ delivers a timer this long after the time that its record names, at the latest."""
+"""RocketMQ's timerPrecisionMs: it delivers a timer at most this long after the time that its record
+names."""
 
 
 def wait_queue_of(topic: str, queue_id: int) -> int:

@@ -19,6 +19,7 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.store.consume_queue import Entry
 from rmqlite.store.records.completion import Completion, completion_of
 from rmqlite.store.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
 from rmqlite.store.records.stored import Record
@@ -243,8 +244,8 @@ def test_a_record_that_cannot_be_read_keeps_its_file(
     read = broker.store.read_records
     lost = timers(broker)[0].head.physical_offset
 
-    def read_others(entries: list[object], *, check_bodies: bool = True) -> list[Record | None]:
-        found = read(entries, check_bodies=check_bodies)  # type: ignore[arg-type]
+    def read_others(entries: list[Entry], *, check_bodies: bool = True) -> list[Record | None]:
+        found = read(entries, check_bodies=check_bodies)
         return [each if each and each.head.physical_offset != lost else None for each in found]
 
     monkeypatch.setattr(broker.store, "read_records", read_others)

@@ -19,9 +19,8 @@ from typing import Final, NamedTuple
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments, is_numbered
 from rmqlite.store.records.record import BLANK_MAGIC
+from rmqlite.store.wait_queues import SLOT_MS
 
-SLOT_MS: Final = 1_000
-"""timerPrecisionMs, of which RocketMQ's default is kept."""
 LOG_FILE_BYTES: Final = 104_857_600
 """mappedFileSizeTimerLog, for a store that has no timer log."""
 UNIT: Final = Struct(">iqiqiqiiq")

@@ -13,7 +13,7 @@ from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.faces.remoting.administration.large_bodies import large_body
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.front.front import Front
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.store.wait_queues import SLOT_MS, TIMERS
 from rmqlite.wire.remoting.bodies.stats import (
     BrokerStats,
     StatsItem,
@@ -29,7 +29,6 @@ from rmqlite.wire.remoting.shapes import write_body
 _CHECK_POINT: Final = Struct(">7q")
 """Of RocketMQ's timers: time of the next slot, end of the timer log, queue offsets of the next
 record for this broker and for its master, and a data version (state, time, counter)."""
-_SLOT_MS: Final = 1_000
 _GIB: Final = 1 << 30
 _BOUNDS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
 _BOUND_NAMES: Final = (
@@ -91,7 +90,7 @@ class Figures:
         """How far the timers are.  Here each one is indexed when it is stored, by no log."""
         status = await self._front.status()
         _, end = (await self._front.schedule.positions()).get(TIMERS, (0, 0))
-        slot_ms = _begun_ms(status) // _SLOT_MS * _SLOT_MS
+        slot_ms = _begun_ms(status) // SLOT_MS * SLOT_MS
         body = _CHECK_POINT.pack(slot_ms, 0, end, end, 0, status.now_ms, end)
         return call.command.answer(ResponseCode.SUCCESS, body=body)
 
