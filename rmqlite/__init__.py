@@ -1,8 +1,8 @@
 """rmqlite: a RocketMQ 4.x compatible delay, retry and dead-letter broker in one Python process.
 
-The map, from the ground up; each room imports only rooms above it in this list:
+The map, from the ground up; each package imports only those above it in this list:
 
-    hall      words that every room uses: errors, limits, message, property_string, names,
+    base      words that every package uses: errors, limits, message, property_string, names,
               levels, config, config_keys/, clock, retry_policy, visible, json_tree,
               table_shapes, compression, extras; the accounts, their file and the decision who
               may do what: access/; the broker's requests and answers as plain values: requests/;
@@ -14,8 +14,8 @@ The map, from the ground up; each room imports only rooms above it in this list:
               changed, and what a failed message becomes
     wire/     values <-> bytes of a protocol: our protobuf, and RocketMQ 4.x's remoting protocol
     views/    what an operator sees: figures of a group, what is wrong, lengths of time as text
-    server/   joins broker and wire; the only room that waits.  front/ is what can be asked, for
-              every face; faces/ are gRPC, remoting and the metrics, web/ is the web page
+    server/   joins broker and wire; the only package that waits.  service/ is what can be asked,
+              protocols/ are gRPC, remoting and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
               BulkScheduler, RawReader
     cli/      the command rmqlite: a module or a package for each noun

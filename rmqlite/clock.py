@@ -33,7 +33,7 @@ class Basis:
 
 
 class Clock(Protocol):
-    """The clock that all other rooms use."""
+    """The clock that all other packages use."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, never less than the previous call returned."""

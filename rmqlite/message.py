@@ -30,7 +30,7 @@ from rmqlite.property_string import encode_properties as encode_properties
 from rmqlite.property_string import find_property as find_property
 from rmqlite.property_string import property_marker as property_marker
 
-# Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
+# Names of RocketMQ 4.9 (reference §5.2) that this project reads or writes.
 KEYS: Final = "KEYS"
 KEY_SEPARATOR: Final = " "
 """The separator of the tokens in KEYS: a space, and no other blank."""

@@ -1,1 +1,1 @@
-"""The tests, in the order of the rooms; tests/run.py runs them all."""
+"""The tests, in the order of the packages; tests/run.py runs them all."""

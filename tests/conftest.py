@@ -1,4 +1,4 @@
-"""Fixtures and options of all rooms."""
+"""Fixtures and options of all packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Only here: a room's own conftest is read too late for options."""
+    """Only here: a package's own conftest is read too late for options."""
     parser.addoption(
         "--long",
         type=int,

@@ -1,1 +1,1 @@
-"""The broker process: joins broker and wire.  Only this room waits."""
+"""The broker process: joins broker and wire.  Only this package waits."""

@@ -13,9 +13,9 @@ import logging
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.server.front.transactions import TransactionCalls
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.outage import Outage
+from rmqlite.server.service.transactions import TransactionCalls
 from rmqlite.server.turns import let_others
 
 log = logging.getLogger(__name__)

@@ -26,12 +26,6 @@ from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.event_loop import event_loop
-from rmqlite.server.faces.face import Face, Running
-from rmqlite.server.faces.metrics.face import MetricsFace
-from rmqlite.server.faces.native.face import NativeFace
-from rmqlite.server.faces.remoting.face import RemotingFace
-from rmqlite.server.front.access import Access
-from rmqlite.server.front.front import Front
 from rmqlite.server.gate.accounts import AccountsFile
 from rmqlite.server.gate.exposure import check_exposure
 from rmqlite.server.gate.open_files import connections_max
@@ -39,12 +33,18 @@ from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
+from rmqlite.server.protocols.metrics.server import MetricsServer
+from rmqlite.server.protocols.native.server import NativeServer
+from rmqlite.server.protocols.remoting.server import RemotingServer
+from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
+from rmqlite.server.service.access import Access
+from rmqlite.server.service.service import Service
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
-from rmqlite.server.web import web_face
+from rmqlite.server.web import web_server
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.opening.file_sizes import has_log
@@ -114,7 +114,7 @@ class _Server:
         watched: Sequence[WatchedFiles[Any]],
         connections: int,
     ) -> None:
-        """connections: how many of them each face accepts."""
+        """connections: how many of them each protocol accepts."""
         self._config = config
         self._access = access
         self._watched = watched
@@ -126,13 +126,13 @@ class _Server:
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
         bounded = config.model_copy(update={"connections_max": connections})
-        self._native = NativeFace(bounded, keys)
-        self._remoting = RemotingFace(bounded, keys)
-        self._faces: list[Face] = [self._native, self._remoting]
+        self._native = NativeServer(bounded, keys)
+        self._remoting = RemotingServer(bounded, keys)
+        self._protocols: list[ProtocolServer] = [self._native, self._remoting]
         if config.metrics_port:
-            self._faces.append(MetricsFace(config, keys))
+            self._protocols.append(MetricsServer(config, keys))
         if config.web_port:
-            self._faces.append(web_face(config, keys))
+            self._protocols.append(web_server(config, keys))
         self._commit: GroupCommit
         self._delivery: Delivery
         self._indexing: Indexing
@@ -149,8 +149,8 @@ class _Server:
         store = drained = None
         try:
             # If a port is taken, the store is not even opened.
-            for face in self._faces:
-                await face.bind()
+            for protocol in self._protocols:
+                await protocol.bind()
             config = self._config.model_copy(update={"listen_port": self._remoting.port})
             store = _opened_store(config, self._clock)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
@@ -180,7 +180,7 @@ class _Server:
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
         waiting = (self._pulls, self._heartbeats)
-        front = Front(
+        service = Service(
             config, broker, self._commit, *waiting, self._clock, self._access, self._watched
         )
         async with asyncio.TaskGroup() as tasks:
@@ -193,18 +193,18 @@ class _Server:
                 "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),
                 "transactions": CheckingBack(
-                    config, broker, self._commit, front.transactions
+                    config, broker, self._commit, service.transactions
                 ).run(),
             }
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.run() for files in self._watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
-            for sentence in front.open_ports:
+            for sentence in service.open_ports:
                 log.warning("%s", sentence)
-            for face in self._faces:
-                await face.open(
-                    Running(front, tasks, broker, self._commit, watch, self._native.port)
+            for protocol in self._protocols:
+                await protocol.open(
+                    Running(service, tasks, broker, self._commit, watch, self._native.port)
                 )
             # Objects that exist now live as long as the broker; reference counts free those of
             # a call at its end: a search for cycles would nearly always find none.
@@ -212,9 +212,9 @@ class _Server:
             gc.set_threshold(GC_OBJECTS, 20, 100)
             on_ready(self._endpoints())
             await stop.wait()
-            log.info("draining parked_calls=%d", front.parked)
-            front.close()
-            await asyncio.gather(*[face.drain() for face in self._faces])
+            log.info("draining parked_calls=%d", service.parked)
+            service.close()
+            await asyncio.gather(*[protocol.drain() for protocol in self._protocols])
             self._delivery.close()
             for task in running:
                 task.cancel()
@@ -230,8 +230,8 @@ class _Server:
 
         A late write must not replace the tables that are written last with older ones.
         """
-        for face in self._faces:
-            await face.close()
+        for protocol in self._protocols:
+            await protocol.close()
         self._syncer.close()
         self._persister.shutdown()
         self._indexer.shutdown()

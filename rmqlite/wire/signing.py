@@ -6,7 +6,7 @@
     rmqlite-signature    base64 of HMAC-SHA256(secret, access key \\n path \\n date \\n nonce)
 
 A right signature proves that somebody with the secret made this call at this time.  Date and
-nonce let the broker refuse a copy of the call (server/faces/native/replays.py).
+nonce let the broker refuse a copy of the call (server/protocols/native/replays.py).
 
 The signature covers neither the body of the request nor the broker's address.  Whoever can change
 what travels can put another body under a signature, or take a call to another broker with the

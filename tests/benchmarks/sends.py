@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.sends --messages 20000
 
-Frames, as RocketMQ's Java client writes them, go to a connection of the remoting face, and the
+Frames, as RocketMQ's Java client writes them, go to a connection of the remoting protocol, and the
 answers come back: all of the broker's own work, with the real store and the thread that syncs,
 but without sockets and on a disk in memory.  So the figures repeat, and two versions can be
 compared; the kernel adds its time for each read and write of a socket.  "32 together" means that
@@ -32,7 +32,7 @@ from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
 
 MEMORY: Final = Path("/dev/shm")
 TOPIC: Final = "orders"
@@ -130,9 +130,9 @@ def frames_of(case: Case, count: int) -> list[bytes]:
     return frames
 
 
-async def send_all(face: FaceUnderTest, reads: list[bytes], together: int) -> None:
+async def send_all(protocol: ProtocolUnderTest, reads: list[bytes], together: int) -> None:
     """Give each read to a connection, and wait until it is answered."""
-    connection, answers = face.connections.made(), Answers()
+    connection, answers = protocol.connections.made(), Answers()
     connection.connection_made(answers)
     for read in reads:
         answers.enough = answers.frames + together
@@ -149,18 +149,18 @@ def cpu_us(case: Case, count: int, profile: cProfile.Profile | None = None) -> f
     reads = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
     taken: list[float] = []
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         if case.is_signed:
-            face.server.access.accounts = accounts(ACCOUNT)
+            protocol.server.access.accounts = accounts(ACCOUNT)
         # The topic and its queues are made before.
-        await send_all(face, frames[:QUEUES], 1)
+        await send_all(protocol, frames[:QUEUES], 1)
         # As the broker does.
         gc.freeze()
         gc.set_threshold(GC_OBJECTS, 20, 100)
         if profile is not None:
             profile.enable()
         began_s = time.process_time()
-        await send_all(face, reads, together)
+        await send_all(protocol, reads, together)
         taken.append((time.process_time() - began_s) / count * 1e6)
         if profile is not None:
             profile.disable()
@@ -168,7 +168,7 @@ def cpu_us(case: Case, count: int, profile: cProfile.Profile | None = None) -> f
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         under_test = BrokerUnderTest(Path(folder), files=SystemFiles(), **FILES)
         under_test.broker.topics.ensure(TOPIC, QUEUES)
-        served_face(under_test, scenario)
+        served_protocol(under_test, scenario)
         under_test.close()
     return taken[0]
 

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.wire --frames 20000
 
 A frame is a send (310) as RocketMQ's Java client writes it, with a key, a tag and a body of 200
-bytes.  "all" is what a face does for each message apart from storing it: the frame is decoded,
+bytes.  "all" is what a protocol does for each message apart from storing it: the frame is decoded,
 its fields become a value, the answer is encoded.  Every figure is the best of some rounds,
 because other programs on the machine can only make a round slower.
 """

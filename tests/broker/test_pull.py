@@ -40,7 +40,7 @@ def tagged(under_test: BrokerUnderTest) -> BrokerUnderTest:
 
 
 def test_a_pull_answers_records_with_every_byte(under_test: BrokerUnderTest) -> None:
-    """A face whose protocol is RocketMQ's sends them as they are; only text loses bytes."""
+    """A protocol whose protocol is RocketMQ's sends them as they are; only text loses bytes."""
     create_topic(under_test, TOPIC)
     own = b"name\x01caf\xe9\x02TAGS\x01E"
     other = new_record("b", TOPIC, properties=b"TAGS\x01other")

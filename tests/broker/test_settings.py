@@ -185,7 +185,7 @@ def test_tools_may_measure_a_broker_without_topics_on_demand(make: Make) -> None
 
 
 def test_columns_of_a_group_that_only_tools_read_are_kept(under_test: BrokerUnderTest) -> None:
-    """A change by another face leaves them as they are."""
+    """A change by another protocol leaves them as they are."""
     extras = GroupExtras(3, may_broadcast=False, begins_at_min=False, broker_id_when_slow=7)
     groups = under_test.broker.groups
     groups.change(GroupChange(GROUP, 5, 2), extras)

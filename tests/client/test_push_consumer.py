@@ -474,7 +474,7 @@ def test_a_heartbeat_tells_group_member_and_subscriptions(broker: FakeBroker, ma
 
 
 def test_a_start_that_can_never_work_is_refused(broker: FakeBroker, make: Make) -> None:
-    """In the caller's face, not in a background log."""
+    """In the caller's protocol, not in a background log."""
     consumer = make(start=False)
     broker.answers["Heartbeat"] = raises(GroupUnknown("g"))
     with pytest.raises(GroupUnknown):

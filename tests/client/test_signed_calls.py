@@ -25,7 +25,7 @@ from rmqlite.client.channel import Connection
 from rmqlite.clock import wall_ms
 from rmqlite.errors import BrokerClosing, InvalidValue, Refused, RmqliteError
 from rmqlite.requests.topics import RouteRequest
-from rmqlite.server.faces.native.replays import Replays
+from rmqlite.server.protocols.native.replays import Replays
 from rmqlite.wire import rpcs
 from rmqlite.wire.signing import is_right, read_signed
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises

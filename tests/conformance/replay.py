@@ -1,4 +1,4 @@
-"""Replays a captured scenario, frame by frame, against a face in the test's own loop.
+"""Replays a captured scenario, frame by frame, against a protocol in the test's own loop.
 
 Requests go out in the captured order, on connections split as they were; an answer is awaited
 where the capture has it.  Time is that of the capture: the broker's clock is moved along.  What
@@ -31,7 +31,7 @@ from rmqlite.wire.remoting.odd_json import strict
 from rmqlite.wire.remoting.shapes import read_body
 from tests.conformance.captures import PULLS, SENDS, WITH_RECORDS, Before, Place, Step
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, LoopClient, records_of
+from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of
 from tests.support.steps import done
 
 WAIT_S: Final = 30.0
@@ -73,7 +73,7 @@ class Replay:
     RocketMQ 5's; none for captures of 4.9.  meant: our own code of answers, by their t_ms.
     """
 
-    face: FaceUnderTest
+    protocol: ProtocolUnderTest
     under_test: BrokerUnderTest
     not_yet: frozenset[int]
     only_there: frozenset[str] = frozenset()
@@ -130,11 +130,13 @@ class Replay:
         suspended = _suspended(steps)
         async with AsyncExitStack() as stack:
             for (namespace, key), value in before.values.items():
-                await self.face.server.front.key_values.put(namespace, key, value)
+                await self.protocol.server.service.key_values.put(namespace, key, value)
             for conn in dict.fromkeys([*[step.conn for step in steps], *before.live]):
                 is_names = conn.startswith("namesrv")
-                port = self.face.face.name_server_port if is_names else 0
-                self._clients[conn] = await stack.enter_async_context(self.face.client(port=port))
+                port = self.protocol.protocol.name_server_port if is_names else 0
+                self._clients[conn] = await stack.enter_async_context(
+                    self.protocol.client(port=port)
+                )
             for conn, live in before.live.items():
                 await self._go_live(conn, live)
             for step in steps:
@@ -165,10 +167,10 @@ class Replay:
 
     async def _check_back(self) -> None:
         """Ask producers about half messages, which are old enough now."""
-        under_test, server = self.under_test, self.face.server
+        under_test, server = self.under_test, self.protocol.server
         under_test.clock.forward(under_test.config.transaction_timeout_ms)
         await CheckingBack(
-            server.config, under_test.broker, server.commit, server.front.transactions
+            server.config, under_test.broker, server.commit, server.service.transactions
         ).round()
 
     def _forward(self, at_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Captured frames, damaged in many ways, against a running face.
+"""Captured frames, damaged in many ways, against a running protocol.
 
 A client that sends garbage gets an error or loses its connection.  It never gets a stack trace,
 a refused request stores nothing, and the broker neither grows nor logs an error of its own.
@@ -23,7 +23,7 @@ from tests.conformance.captures import OF_CLIENT
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.exchanges import command_of, frame_of, scenarios
-from tests.support.remoting import FaceUnderTest, Talk, served_face
+from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 
 FRAMES: Final = 5_000
 FRAMES_LONG: Final = 100_000
@@ -129,12 +129,12 @@ MUTATIONS: Final[tuple[Callable[[Random, Command], bytes], ...]] = (
 
 
 class Wire:
-    """A connection of the face without a socket: bytes in, answers out."""
+    """A connection of the protocol without a socket: bytes in, answers out."""
 
-    def __init__(self, face: FaceUnderTest) -> None:
+    def __init__(self, protocol: ProtocolUnderTest) -> None:
         self._talk = Talk()
         self._is_closing = False
-        self.connection = face.connections.made()
+        self.connection = protocol.connections.made()
         transport: Any = self
         self.connection.connection_made(transport)
 
@@ -186,12 +186,14 @@ def resident_mib() -> float:
     return pages * 4_096 / (1 << 20)
 
 
-async def fuzzed(face: FaceUnderTest, under_test: BrokerUnderTest, count: int, seed: int) -> None:
+async def fuzzed(
+    protocol: ProtocolUnderTest, under_test: BrokerUnderTest, count: int, seed: int
+) -> None:
     """Each code in turn, one damaged frame after the other."""
     random = Random(seed)
     frames = every_frame()
     codes = sorted(frames)
-    wire = Wire(face)
+    wire = Wire(protocol)
     before_mib = 0.0
     for number in range(count):
         if number == count // 4:
@@ -208,12 +210,12 @@ async def fuzzed(face: FaceUnderTest, under_test: BrokerUnderTest, count: int, s
             assert under_test.store.end == end, (frame, answers)
         if wire.is_over:
             wire.end()
-            wire = Wire(face)
+            wire = Wire(protocol)
     wire.end()
     gc.collect()
     assert resident_mib() - before_mib < MEMORY_MIB_MAX
-    assert face.connections.bytes == 0
-    assert face.connections.open == set()
+    assert protocol.connections.bytes == 0
+    assert protocol.connections.open == set()
 
 
 def test_damaged_frames_do_no_harm(
@@ -228,12 +230,12 @@ def test_damaged_frames_do_no_harm(
     under_test.broker.topics.create(TopicInfo("T_live", 4, 4))
     under_test.send(Message("T_live", b"x", keys=("k",)))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        await fuzzed(face, under_test, count, seed)
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        await fuzzed(protocol, under_test, count, seed)
+        async with protocol.client() as client:
             assert (await client.ask(105, {"topic": "T_live"})).code == 0
 
     with caplog.at_level(logging.ERROR):
-        served_face(under_test, scenario)
+        served_protocol(under_test, scenario)
     assert caplog.text == ""
     under_test.store.release()

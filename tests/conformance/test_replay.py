@@ -16,7 +16,7 @@ from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.exchanges import ROCKETMQ_5, Row, command_of, probes, scenarios
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
 
 CAPTURED_MS: Final = 1_795_300_000_000
 """A little before the captures were taken: messages are looked for by time."""
@@ -93,8 +93,8 @@ def test_a_request_of_timers_made_by_hand_gets_the_same_answer(
     there = command_of(bytes.fromhex(probe["answer"]["frame_hex"]))
     under_test.broker.topics.create(TopicInfo("T_recall", 4, 4))
 
-    async def run(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def run(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             client.write(bytes.fromhex(probe["sent_hex"]))
             found = await client.answer(there.opaque)
             is_recall = "msgId" in there.ext
@@ -102,7 +102,7 @@ def test_a_request_of_timers_made_by_hand_gets_the_same_answer(
             assert found.ext.keys() == there.ext.keys() - {"msgId"}
             assert len(found.body) == len(there.body) or b"timingCount" in found.body
 
-    served_face(under_test, run)
+    served_protocol(under_test, run)
 
 
 def began_ms(steps: list[Step]) -> int:
@@ -137,15 +137,15 @@ def replayed(
     )
     replays: list[Replay] = []
 
-    async def run(face: FaceUnderTest) -> None:
-        replay = Replay(face, under_test, frozenset(NOT_YET), only_there, meant or {})
+    async def run(protocol: ProtocolUnderTest) -> None:
+        replay = Replay(protocol, under_test, frozenset(NOT_YET), only_there, meant or {})
         replays.append(replay)
         replay.prepare(needed)
         if scenario == "acl":
-            face.server.access.accounts = ACCOUNTS
+            protocol.server.access.accounts = ACCOUNTS
         await replay.run(steps, needed)
 
-    served_face(under_test, run)
+    served_protocol(under_test, run)
     under_test.store.release()
     (replay,) = replays
     if scenario in SCENARIOS_NOT_YET:

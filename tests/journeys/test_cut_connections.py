@@ -15,8 +15,8 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials
-from rmqlite.server.faces.remoting.face import VIP_BELOW
-from rmqlite.server.faces.remoting.grpc_refusal import PREFACE
+from rmqlite.server.protocols.remoting.grpc_refusal import PREFACE
+from rmqlite.server.protocols.remoting.server import VIP_BELOW
 from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullMessage
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.frame import encode

@@ -1,4 +1,4 @@
-"""One broker, several faces: what one stores, every command, the page and the other faces see.
+"""One broker, several protocols: what one stores, every command, the page and the others see.
 
 A client of RocketMQ 4.x is played over the wire: it sends its own property string, compresses with
 LZ4, and fails messages with code 36.  tests/conformance has the official clients.
@@ -45,8 +45,8 @@ BORN_MS: Final = 1_700_000_000_000
 FLAG: Final = 7
 
 
-class Faces:
-    """A broker's 4.x face, its command line, and its page."""
+class ProtocolServers:
+    """A broker's 4.x protocol, its command line, and its page."""
 
     def __init__(self, broker: BrokerProcess, port: int, web_port: int) -> None:
         self.broker = broker
@@ -124,13 +124,13 @@ class Faces:
 
 
 @pytest.fixture
-def faces(start_broker: StartBroker) -> Iterator[Faces]:
+def protocols(start_broker: StartBroker) -> Iterator[ProtocolServers]:
     port, web_port = free_port(), free_port()
     settings = {"listenPort": port, "webPort": web_port, "messageDelayLevel": LEVELS}
-    faces = Faces(start_broker(**settings), port, web_port)
-    faces.shell(f"topic create {TOPIC} --queues 1")
-    with faces.client:
-        yield faces
+    protocols = ProtocolServers(start_broker(**settings), port, web_port)
+    protocols.shell(f"topic create {TOPIC} --queues 1")
+    with protocols.client:
+        yield protocols
 
 
 def is_as_sent(message: StoredMessage, **own: str) -> bool:
@@ -144,76 +144,80 @@ def is_as_sent(message: StoredMessage, **own: str) -> bool:
     )
 
 
-def test_a_waiting_message_of_a_4x_client_is_seen_and_changed(faces: Faces) -> None:
+def test_a_waiting_message_of_a_4x_client_is_seen_and_changed(protocols: ProtocolServers) -> None:
     """Listed, cancelled, rescheduled and fired by its key or id; and nothing of it changes."""
-    ids = {key: faces.send(key, DELAY=str(HOUR)) for key in ("gone", "moved", "left")}
-    listed = faces.tree(f"schedule list --topic {TOPIC}")["messages"]
+    ids = {key: protocols.send(key, DELAY=str(HOUR)) for key in ("gone", "moved", "left")}
+    listed = protocols.tree(f"schedule list --topic {TOPIC}")["messages"]
     assert {each["message_id"] for each in listed} == set(ids.values())
     assert {(each["level"], *each["keys"], each["tags"]) for each in listed} == {
         (HOUR, key, "TagA") for key in ids
     }
-    assert "3" in faces.shell("schedule count")
-    assert "3 messages wait" in faces.shell("schedule timeline")
-    assert all(key in faces.page("/schedule") for key in ids)
-    (found,) = faces.tree(f"message query {TOPIC} --id {ids['gone']}")["messages"]
+    assert "3" in protocols.shell("schedule count")
+    assert "3 messages wait" in protocols.shell("schedule timeline")
+    assert all(key in protocols.page("/schedule") for key in ids)
+    (found,) = protocols.tree(f"message query {TOPIC} --id {ids['gone']}")["messages"]
     assert (found["state"], found["is_pending"], found["body"]) == ("scheduled", True, TEXT)
     assert (found["born_timestamp_ms"], found["flag"]) == (BORN_MS, FLAG)
-    assert TEXT[:500] in faces.page(f"/record?id={found['offset_message_id']}&as=text")
-    assert "done" in faces.shell("schedule cancel --key gone --yes")
-    assert "done" in faces.shell(f"schedule reschedule {ids['moved']} --to 1m --yes")
-    (moved,) = faces.tree("schedule list --level 1m")["messages"]
+    assert TEXT[:500] in protocols.page(f"/record?id={found['offset_message_id']}&as=text")
+    assert "done" in protocols.shell("schedule cancel --key gone --yes")
+    assert "done" in protocols.shell(f"schedule reschedule {ids['moved']} --to 1m --yes")
+    (moved,) = protocols.tree("schedule list --level 1m")["messages"]
     assert (moved["message_id"], moved["level"]) == (ids["moved"], MINUTE)
-    assert "done" in faces.shell(f"schedule fire {ids['moved']} --yes")
-    got = faces.with_key(TOPIC, "moved")
+    assert "done" in protocols.shell(f"schedule fire {ids['moved']} --yes")
+    got = protocols.with_key(TOPIC, "moved")
     assert is_as_sent(got, **{UNIQ_KEY: ids["moved"], REAL_TOPIC: TOPIC})
-    assert [each.keys for each in faces.pulled(TOPIC)] == [("moved",)]
-    assert [each["message_id"] for each in faces.tree("schedule list")["messages"]] == [ids["left"]]
-    life = faces.tree(f"retry show {ids['gone']}")
+    assert [each.keys for each in protocols.pulled(TOPIC)] == [("moved",)]
+    assert [each["message_id"] for each in protocols.tree("schedule list")["messages"]] == [
+        ids["left"]
+    ]
+    life = protocols.tree(f"retry show {ids['gone']}")
     assert [hop["kind"] for hop in life["hops"]] == ["scheduled", "cancelled"]
     for kind in ("Rescheduled", "Delivered early"):
-        assert kind in faces.page(f"/message?id={ids['moved']}")
+        assert kind in protocols.page(f"/message?id={ids['moved']}")
 
 
-def test_a_failed_message_of_a_4x_client_is_retried_buried_and_sent_again(faces: Faces) -> None:
+def test_a_failed_message_of_a_4x_client_is_retried_buried_and_sent_again(
+    protocols: ProtocolServers,
+) -> None:
     """Python fails it with a reason, then a 4.x client without one: the letter still explains."""
-    message_id = faces.send("fails")
-    sent = faces.with_key(TOPIC, "fails")
+    message_id = protocols.send("fails")
+    sent = protocols.with_key(TOPIC, "fails")
     assert list(sent.properties)[:5] == ["KEYS", UNIQ_KEY, "TAGS", "color", "CLUSTER"]
-    assert faces.tree(f"consume {TOPIC} --peek")["body"] == TEXT
-    printed = faces.shell(
+    assert protocols.tree(f"consume {TOPIC} --peek")["body"] == TEXT
+    printed = protocols.shell(
         f"consume {TOPIC} --group {GROUP} --count 1 --fail-with KeyError --retry-level {HOUR}"
     )
     assert TEXT[:1_000] in printed
-    (retry,) = faces.tree(f"retry list {GROUP}")["letters"]
+    (retry,) = protocols.tree(f"retry list {GROUP}")["letters"]
     assert (retry["message_id"], retry["reason"], retry["attempt"]) == (message_id, "KeyError", 2)
-    assert "KeyError" in faces.page(f"/retries?group={GROUP}")
-    assert "1 message retried" in faces.shell(f"retry now {GROUP} --reason keyerror --yes")
-    again = faces.with_key(RETRY, "fails")
+    assert "KeyError" in protocols.page(f"/retries?group={GROUP}")
+    assert "1 message retried" in protocols.shell(f"retry now {GROUP} --reason keyerror --yes")
+    again = protocols.with_key(RETRY, "fails")
     assert is_as_sent(again, RETRY_TOPIC=TOPIC)
     assert again.reconsume_times == 1
-    faces.fail(again, level=-1)
-    (letter,) = faces.tree(f"dlq show {GROUP}")["letters"]
+    protocols.fail(again, level=-1)
+    (letter,) = protocols.tree(f"dlq show {GROUP}")["letters"]
     about = (letter["message_id"], letter["reason"], letter["delivery_attempts"])
     assert about == (message_id, "KeyError", 2)
     assert (letter["origin_topic"], letter["keys"]) == (TOPIC, ["fails"])
     place = f"{GROUP}:0:0"
-    peeked = faces.shell(f"dlq peek {place}")
+    peeked = protocols.shell(f"dlq peek {place}")
     assert "reason, of attempt 1: no later one gave any\n  KeyError\n" in peeked
     assert "inflated from" in peeked
-    assert faces.shell(f"dlq peek {place} --raw") == TEXT
-    assert json.loads(faces.shell(f"dlq export {GROUP}"))["body"] == TEXT
-    assert "KeyError" in faces.shell("dlq list")
-    assert "KeyError" in faces.page(f"/dead/letters?group={GROUP}")
-    assert "inflated from" in faces.page(f"/record?id={letter['offset_message_id']}")
-    assert is_as_sent(faces.with_key(DLQ, "fails"), **{UNIQ_KEY: message_id})
-    assert "1 dead letter" in faces.shell(f"dlq purge {GROUP} --yes")
-    assert faces.tree("dlq list")["groups"] == []
-    assert "1 dead letter" in faces.shell(f"dlq purge {GROUP} --restore --yes")
-    faces.shell(f"dlq redrive {GROUP} --yes")
-    redriven = [each for each in faces.pulled(RETRY) if REDRIVEN_FROM in each.properties]
+    assert protocols.shell(f"dlq peek {place} --raw") == TEXT
+    assert json.loads(protocols.shell(f"dlq export {GROUP}"))["body"] == TEXT
+    assert "KeyError" in protocols.shell("dlq list")
+    assert "KeyError" in protocols.page(f"/dead/letters?group={GROUP}")
+    assert "inflated from" in protocols.page(f"/record?id={letter['offset_message_id']}")
+    assert is_as_sent(protocols.with_key(DLQ, "fails"), **{UNIQ_KEY: message_id})
+    assert "1 dead letter" in protocols.shell(f"dlq purge {GROUP} --yes")
+    assert protocols.tree("dlq list")["groups"] == []
+    assert "1 dead letter" in protocols.shell(f"dlq purge {GROUP} --restore --yes")
+    protocols.shell(f"dlq redrive {GROUP} --yes")
+    redriven = [each for each in protocols.pulled(RETRY) if REDRIVEN_FROM in each.properties]
     assert [(each.body, each.sys_flag, each.flag) for each in redriven] == [(BODY, LZ4, FLAG)]
     assert "KeyError" not in redriven[0].properties.values()
-    hops = faces.tree(f"retry show {message_id}")["hops"]
+    hops = protocols.tree(f"retry show {message_id}")["hops"]
     assert [(hop["kind"], hop["reason"]) for hop in hops] == [
         ("sent", ""),
         ("failed", "KeyError"),
@@ -221,38 +225,40 @@ def test_a_failed_message_of_a_4x_client_is_retried_buried_and_sent_again(faces:
         ("dead", ""),
         ("redriven", ""),
     ]
-    assert [job["sent"] for job in faces.tree("job list")] == [1]
-    root = faces.broker.store
-    exported = faces.shell(f"store export {root} --key fails --topic {TOPIC} --inflate")
+    assert [job["sent"] for job in protocols.tree("job list")] == [1]
+    root = protocols.broker.store
+    exported = protocols.shell(f"store export {root} --key fails --topic {TOPIC} --inflate")
     assert [json.loads(line)["body"] for line in exported.splitlines()] == [TEXT]
-    assert faces.shell(f"store cat {root} --topic {TOPIC}").count(TEXT[:60]) == 1
-    assert '"result": "sound"' in faces.shell(f"store check {root} --json")
+    assert protocols.shell(f"store cat {root} --topic {TOPIC}").count(TEXT[:60]) == 1
+    assert '"result": "sound"' in protocols.shell(f"store check {root} --json")
 
 
-def test_a_retry_that_a_4x_client_asks_for_is_listed_and_cancelled(faces: Faces) -> None:
+def test_a_retry_that_a_4x_client_asks_for_is_listed_and_cancelled(
+    protocols: ProtocolServers,
+) -> None:
     """It gives no reason, and says so."""
-    message_id = faces.send("unwanted")
-    faces.fail(faces.with_key(TOPIC, "unwanted"), level=HOUR)
-    assert "no reason given" in faces.shell(f"retry list {GROUP}")
-    faces.shell(f"retry cancel {GROUP} {message_id} --yes")
-    assert faces.tree(f"retry list {GROUP}")["letters"] == []
-    assert [hop["kind"] for hop in faces.tree(f"retry show {message_id}")["hops"]] == [
+    message_id = protocols.send("unwanted")
+    protocols.fail(protocols.with_key(TOPIC, "unwanted"), level=HOUR)
+    assert "no reason given" in protocols.shell(f"retry list {GROUP}")
+    protocols.shell(f"retry cancel {GROUP} {message_id} --yes")
+    assert protocols.tree(f"retry list {GROUP}")["letters"] == []
+    assert [hop["kind"] for hop in protocols.tree(f"retry show {message_id}")["hops"]] == [
         "sent",
         "failed",
         "cancelled",
     ]
-    assert faces.pulled(RETRY) == []
+    assert protocols.pulled(RETRY) == []
 
 
-def test_what_python_sends_a_4x_client_reads_byte_for_byte(faces: Faces) -> None:
+def test_what_python_sends_a_4x_client_reads_byte_for_byte(protocols: ProtocolServers) -> None:
     """At once, delayed, and again after a failure; a Python consumer gets the retry, too."""
     own = {"x": "ü", "empty-looking": " "}
     wanted = Message(TOPIC, "grüße".encode(), tags="TagB", keys=("a", "b"), properties=own)
-    with Producer(faces.broker.endpoint, "pythons") as producer:
+    with Producer(protocols.broker.endpoint, "pythons") as producer:
         result = producer.send(wanted)
         later = producer.send(Message(TOPIC, b"later", keys=("later",), delay_level=1))
-    raw = faces.raw(TOPIC)
-    log = next((faces.broker.store / "commitlog").iterdir())
+    raw = protocols.raw(TOPIC)
+    log = next((protocols.broker.store / "commitlog").iterdir())
     head = read_head(raw)
     assert head is not None
     record = raw[: head.size]
@@ -262,16 +268,16 @@ def test_what_python_sends_a_4x_client_reads_byte_for_byte(faces: Faces) -> None
     assert (first.body, first.keys, first.tags) == (wanted.body, ("a", "b"), "TagB")
     assert first.message_id == result.message_id
     assert first.properties.items() >= own.items()
-    delivered = faces.with_key(TOPIC, "later")
+    delivered = protocols.with_key(TOPIC, "later")
     assert (delivered.body, delivered.message_id) == (b"later", later.message_id)
     assert delivered.properties[DELAY] == "1"
-    faces.fail(delivered, level=1)
-    retried = faces.with_key(RETRY, "later")
+    protocols.fail(delivered, level=1)
+    retried = protocols.with_key(RETRY, "later")
     assert (retried.reconsume_times, retried.message_id) == (1, later.message_id)
-    with PullConsumer(faces.broker.endpoint, GROUP) as consumer:
+    with PullConsumer(protocols.broker.endpoint, GROUP) as consumer:
         (native,) = consumer.pull(RETRY, 0).messages
     assert native == retried
-    with AdminClient(faces.broker.endpoint) as admin:
+    with AdminClient(protocols.broker.endpoint) as admin:
         assert admin.message_at(retried.offset_message_id).message == retried
 
 

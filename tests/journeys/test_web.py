@@ -15,7 +15,7 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerUnreachable, InvalidValue
-from rmqlite.server.web import PACKAGES, web_face
+from rmqlite.server.web import PACKAGES, web_server
 from tests.support.broker_processes import StartBroker, free_port
 
 
@@ -62,7 +62,7 @@ def test_a_broker_without_a_page_does_not_load_what_it_needs() -> None:
     """Its memory and its start are as before."""
     code = "import sys, rmqlite.server.serve; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.server.web.face"}
+    assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.server.web.server"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -72,8 +72,8 @@ def test_a_missing_package_is_named_with_what_installs_it(package: str) -> None:
         f"import sys; sys.modules[{package!r}] = None\n"
         "from rmqlite.config import BrokerConfig\n"
         "from rmqlite.errors import ExtraMissing\n"
-        "from rmqlite.server.web import web_face\n"
-        "try: web_face(BrokerConfig(web_port=1))\n"
+        "from rmqlite.server.web import web_server\n"
+        "try: web_server(BrokerConfig(web_port=1))\n"
         "except ExtraMissing as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -128,9 +128,9 @@ def test_a_port_that_is_taken_stops_the_start(start_broker: StartBroker, tmp_pat
 @pytest.mark.parametrize("address", ["192.0.2.1", "no.such.name.invalid"])
 def test_an_address_of_another_machine_stops_the_start(address: str) -> None:
     """It is the address that is wrong then, not the port."""
-    face = web_face(BrokerConfig(web_port=free_port(), web_address=address))
+    protocol = web_server(BrokerConfig(web_port=free_port(), web_address=address))
     with pytest.raises(InvalidValue, match=f"webAddress='{address}'.* an address of this machine"):
-        asyncio.run(face.bind())
+        asyncio.run(protocol.bind())
 
 
 def test_a_broker_that_is_asked_much_by_browsers_serves_its_clients(

@@ -1,4 +1,4 @@
-"""Each method of the front, by each kind of account: who may call it."""
+"""Each method of the service, by each kind of account: who may call it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from rmqlite.access.accounts import Role, parse_perm
 from rmqlite.errors import AccessDenied, PermissionMissing, Refused, RmqliteError
-from rmqlite.server.front.access import BROKER, CALLER, Caller
-from rmqlite.server.front.part import Part
+from rmqlite.server.service.access import BROKER, CALLER, Caller
+from rmqlite.server.service.part import Part
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
-from tests.support.front_calls import READING, WRITING, ask, filled
-from tests.support.fronts import Served, served
+from tests.support.service_calls import READING, WRITING, ask, filled
+from tests.support.services import Served, served
 
 EVERY = (*WRITING, *READING)
 OF_EVERYBODY = frozenset({"schedule.levels"} | {"key_values.has_order", "key_values.order_of"})
@@ -60,7 +60,7 @@ def refused_by(under_test: BrokerUnderTest, caller: Caller | None) -> set[str]:
         CALLER.set(caller)
         for method, arguments in EVERY:
             try:
-                await ask(server.front, method, arguments)
+                await ask(server.service, method, arguments)
             except AccessDenied:
                 refused.add(method)
             except RmqliteError:
@@ -77,7 +77,7 @@ CHANGING = {name for name, _ in WRITING} | {"topics.clean", "messages.hand_out",
 
 
 def test_nobody_may_call_anything(under_test: BrokerUnderTest) -> None:
-    """Also a method that any account may call, so a face that forgets to say who calls is shut."""
+    """Also a method that any account may call: a protocol that forgets to say who calls is shut."""
     assert refused_by(under_test, None) == NAMES
 
 
@@ -148,15 +148,15 @@ def test_who_changes_something_and_who_is_refused_is_logged(
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = ALL
         CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
-        await server.front.topics.delete("orders")
-        await server.front.topics.all()
+        await server.service.topics.delete("orders")
+        await server.service.topics.all()
         with pytest.raises(PermissionMissing):
-            await server.front.settings.change({"listenPort": "1"})
+            await server.service.settings.change({"listenPort": "1"})
         CALLER.set(Caller(None, "10.0.0.3:7", "web"))
-        await server.front.topics.clean()
+        await server.service.topics.clean()
         CALLER.set(Caller(NOTHING, "10.0.0.2:7", "remoting"))
         with pytest.raises(Refused):
-            await server.front.topics.delete("orders")
+            await server.service.topics.delete("orders")
         assert server.access.refused == 1
 
     served(under_test, scenario)
@@ -185,7 +185,7 @@ def test_each_method_that_changes_something_is_logged_at_its_end(
         CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
         for method, arguments in EVERY:
             try:
-                await ask(server.front, method, arguments)
+                await ask(server.service, method, arguments)
                 outcome = "ok"
             except RmqliteError as error:
                 outcome = error.code
@@ -218,10 +218,10 @@ def test_a_call_that_is_cancelled_is_logged_too(
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = ALL
         CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
-        server.front.redrives._durable = cancelled  # type: ignore[method-assign]
+        server.service.redrives._durable = cancelled  # type: ignore[method-assign]
         (asked,) = [arguments for name, arguments in WRITING if name == "redrives.start"]
         with pytest.raises(asyncio.CancelledError):
-            await ask(server.front, "redrives.start", asked)
+            await ask(server.service, "redrives.start", asked)
 
     served(under_test, scenario)
     assert lines_of(caplog)[-1].endswith("outcome=CancelledError")

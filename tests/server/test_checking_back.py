@@ -17,8 +17,8 @@ from rmqlite.server.checking_back import CheckingBack
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
-from tests.support.fronts import Served
 from tests.support.loops import SyncsAtOnce, run_with
+from tests.support.services import Served
 from tests.support.transactions import GROUP, bodies, send_half
 
 
@@ -64,9 +64,9 @@ def run(under_test: BrokerUnderTest, scenario: Scenario) -> None:
         with closing(SyncsAtOnce()) as syncer:
             server = Served(under_test, syncer)
             producer = Producer(server, under_test)
-            server.front.transactions.listen(producer)
+            server.service.transactions.listen(producer)
             task = CheckingBack(
-                server.config, under_test.broker, server.commit, server.front.transactions
+                server.config, under_test.broker, server.commit, server.service.transactions
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -113,15 +113,15 @@ def test_a_producer_that_comes_back_is_asked(under_test: BrokerUnderTest) -> Non
 def test_an_ended_transaction_is_durable_and_wakes_its_readers(
     under_test: BrokerUnderTest,
 ) -> None:
-    """The front answers when the message is on disk."""
+    """The service answers when the message is on disk."""
 
     async def scenario(producer: Producer) -> None:
         at = send_half(under_test, "a")
         wanted = TransactionEnd(GROUP, at.queue_offset, at.physical_offset, is_commit=True)
-        assert await producer.server.front.transactions.end(wanted)
+        assert await producer.server.service.transactions.end(wanted)
         assert under_test.store.durable_end == under_test.store.end
         assert ("orders", 0) in under_test.heard.appended_to
-        assert not await producer.server.front.transactions.end(wanted)
+        assert not await producer.server.service.transactions.end(wanted)
 
     run(under_test, scenario)
 

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
+from rmqlite.server.protocols.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.rpcs import Rpc

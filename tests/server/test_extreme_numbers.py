@@ -32,11 +32,11 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.letters import LettersQuery
 from rmqlite.requests.messages import PullRequest, SendBackRequest
-from rmqlite.server.faces.native.calls import handlers_of
-from rmqlite.server.faces.native.conversion import Conversion
-from rmqlite.server.faces.native.guard import everybody
-from rmqlite.server.faces.native.in_flight import InFlight
-from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.protocols.native.calls import handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import everybody
+from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
@@ -46,10 +46,10 @@ from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.forms import same_in_both
-from tests.support.fronts import Served, served
 from tests.support.messages import TOPIC, create_topic
 from tests.support.redrives import GROUP, start
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
+from tests.support.services import Served, served
 from tests.support.steps import done
 
 INT32_MAX: Final = 2**31 - 1
@@ -108,8 +108,8 @@ def test_no_number_of_a_remoting_request_makes_the_broker_fail(
     """An error of ours is answered as "internal error", and a consumer repeats the call forever."""
     under_test = BrokerUnderTest(tmp_path)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for ext in ext_fields(row):
                 command = client.request(row.code, ext, b"x" if row.body else b"")
                 # A transaction whose outcome is not known gets no answer; the next request does.
@@ -119,7 +119,7 @@ def test_no_number_of_a_remoting_request_makes_the_broker_fail(
                 assert answer is None or "internal error" not in answer.remark, ext
 
     with no_failure(under_test, caplog):
-        served_face(under_test, scenario, parked_polls_max=0)
+        served_protocol(under_test, scenario, parked_polls_max=0)
 
 
 def requests_of(kind: Descriptor) -> Iterator[bytes]:
@@ -183,7 +183,7 @@ def test_no_number_of_a_grpc_request_makes_the_broker_fail(
     async def scenario(server: Served, _: object) -> None:
         conversion = Conversion(server.config)
         room = InFlight(10 << 20, 1 << 20)
-        handlers = handlers_of(methods_of(server.front), room, conversion, everybody)
+        handlers = handlers_of(methods_of(server.service), room, conversion, everybody)
         for data in requests_of(rpc.request):
             context = await ask(handlers, rpc.path, data)
             assert context.code is not grpc.StatusCode.INTERNAL, context.details

@@ -21,8 +21,8 @@ from rmqlite.store.disk.regular_file import Descriptor
 from rmqlite.store.dispatch import QueueKey
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import turns_until
-from tests.support.fronts import HeldThread
 from tests.support.loops import run_with
+from tests.support.services import HeldThread
 from tests.support.steps import done
 
 

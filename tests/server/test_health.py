@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.faces.native.calls import Handlers
-from rmqlite.server.faces.native.guard import everybody
-from rmqlite.server.faces.native.health import (
+from rmqlite.server.protocols.native.calls import Handlers
+from rmqlite.server.protocols.native.guard import everybody
+from rmqlite.server.protocols.native.health import (
     REFLECTIONS_MAX,
     REQUEST_BYTES_MAX,
     WATCHES_MAX,
     Health,
 )
-from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.protocols.native.in_flight import InFlight
 from tests.support.calls import FakeContext, ask, turns_until
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")

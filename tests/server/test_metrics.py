@@ -18,7 +18,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.server.faces.metrics.timers import TOPICS_MAX, TimerMetrics
+from rmqlite.server.protocols.metrics.timers import TOPICS_MAX, TimerMetrics
 from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive

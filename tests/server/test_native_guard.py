@@ -12,14 +12,14 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, Unavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server.faces.native.calls import Handlers, handlers_of
-from rmqlite.server.faces.native.conversion import Conversion
-from rmqlite.server.faces.native.guard import Guard
-from rmqlite.server.faces.native.health import Health
-from rmqlite.server.faces.native.in_flight import InFlight
-from rmqlite.server.faces.native.replays import SKEW_MS_MAX
-from rmqlite.server.faces.native.table import methods_of
 from rmqlite.server.gate.limits import Limits
+from rmqlite.server.protocols.native.calls import Handlers, handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import Guard
+from rmqlite.server.protocols.native.health import Health
+from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.replays import SKEW_MS_MAX
+from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.signing import Signer
@@ -27,7 +27,7 @@ from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.clock import SetTime
-from tests.support.fronts import Served, served
+from tests.support.services import Served, served
 
 KEY = "the-admin"
 ADMIN = account(KEY, role=Role.ADMIN)
@@ -38,7 +38,7 @@ def guarded(server: Served) -> Handlers:
     server.access.accounts = accounts(ADMIN)
     in_flight = InFlight(1 << 30, 1 << 20)
     enter = Guard(server.access, None).enter
-    return handlers_of(methods_of(server.front), in_flight, Conversion(BrokerConfig()), enter)
+    return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
 
 
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
@@ -115,7 +115,7 @@ def limited(server: Served, **settings: int) -> Handlers:
     limits = Limits(BrokerConfig().model_copy(update=settings), SetTime())
     enter = Guard(server.access, limits).enter
     in_flight = InFlight(1 << 30, 1 << 20)
-    return handlers_of(methods_of(server.front), in_flight, Conversion(BrokerConfig()), enter)
+    return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
 
 
 async def outcome(handlers: Handlers, data: bytes, signer: Signer | None) -> str:

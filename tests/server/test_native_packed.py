@@ -23,11 +23,11 @@ from rmqlite.levels import DELAY_MS_MAX
 from rmqlite.message import Message, decode_properties, message_properties
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest
-from rmqlite.server.faces.native.calls import handlers_of
-from rmqlite.server.faces.native.conversion import Conversion
-from rmqlite.server.faces.native.guard import everybody
-from rmqlite.server.faces.native.in_flight import InFlight
-from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.protocols.native.calls import handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import everybody
+from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire import native, rpcs
 from rmqlite.wire.limits import RequestLimits
@@ -37,8 +37,8 @@ from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import FakeContext, ask
 from tests.support.clock import START_MS
 from tests.support.forms import OTHER, damaged, needs_compiled, same_in_both
-from tests.support.fronts import Served, served
 from tests.support.messages import TOPIC, create_topic
+from tests.support.services import Served, served
 from tests.support.steps import done
 
 pytestmark = needs_compiled
@@ -140,7 +140,7 @@ def answers(under_test: BrokerUnderTest, requests: Sequence[bytes]) -> list[obje
     told: list[object] = []
 
     async def scenario(server: Served, _: object) -> None:
-        methods, conversion = methods_of(server.front), Conversion(server.config)
+        methods, conversion = methods_of(server.service), Conversion(server.config)
         handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
 
         async def tell(path: str, answer: Any, request: bytes) -> None:
@@ -191,7 +191,7 @@ def test_a_call_of_the_face_is_packed(under_test: BrokerUnderTest) -> None:
     create_topic(under_test, TOPIC)
 
     async def scenario(server: Served, _: object) -> None:
-        methods, conversion = methods_of(server.front), Conversion(server.config)
+        methods, conversion = methods_of(server.service), Conversion(server.config)
         context: Any = FakeContext()
         instants = in_turn(
             {"deliver_at_ms": FAR_MS}, {"deliver_after_ms": 7}, {"deliver_at_ms": FAR_MS}
@@ -392,7 +392,7 @@ def test_a_long_answer_is_left_to_the_plain_form(under_test: BrokerUnderTest) ->
     under_test.send(*[Message(TOPIC, body, message_id=f"id-{at}") for at in range(4)], queue_id=0)
 
     async def scenario(server: Served, _: object) -> None:
-        pull = methods_of(server.front)[rpcs.PULL]
+        pull = methods_of(server.service)[rpcs.PULL]
         for count, form in ((3, Encoded), (4, PullResult)):
             request = PullRequest("g", TOPIC, 0, 0, max_messages=count, max_bytes=0x200000)
             assert type(await pull(request, cast(Any, FakeContext()))) is form

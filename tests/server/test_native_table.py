@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.server.faces.metrics.face import page_of_health
-from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.protocols.metrics.server import page_of_health
+from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import Served, served
+from tests.support.services import Served, served
 
 
 def test_every_call_of_the_protocol_has_its_method(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_every_call_of_the_protocol_has_its_method(tmp_path: Path) -> None:
     under_test = BrokerUnderTest(tmp_path)
 
     async def scenario(server: Served, _: object) -> None:
-        assert set(methods_of(server.front)) == set(rpcs.ALL)
+        assert set(methods_of(server.service)) == set(rpcs.ALL)
 
     served(under_test, scenario)
     under_test.store.release()
@@ -27,9 +27,9 @@ def test_a_probe_that_speaks_http_learns_that_the_broker_drains(tmp_path: Path) 
     under_test = BrokerUnderTest(tmp_path)
 
     async def scenario(server: Served, _: object) -> None:
-        assert page_of_health(server.front).status == 200
-        server.front.close()
-        assert page_of_health(server.front).status == 503
+        assert page_of_health(server.service).status == 200
+        server.service.close()
+        assert page_of_health(server.service).status == 503
 
     served(under_test, scenario)
     under_test.store.release()

@@ -13,11 +13,11 @@ import pytest
 
 from rmqlite.broker.sends.draft_records import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
-from rmqlite.server.faces.native.calls import handlers_of
-from rmqlite.server.faces.native.conversion import Conversion
-from rmqlite.server.faces.native.guard import everybody
-from rmqlite.server.faces.native.in_flight import InFlight
-from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.protocols.native.calls import handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import everybody
+from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting import frame
@@ -34,8 +34,8 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.files import QuickFiles
 from tests.support.forms import needs_compiled
-from tests.support.fronts import Served, served
-from tests.support.remoting import FaceUnderTest, Talk, served_face
+from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
+from tests.support.services import Served, served
 
 TURN_MS_MAX: Final = 20.0
 RUNS: Final = 6
@@ -174,8 +174,8 @@ def test_no_turn_of_the_largest_batch_is_long(
     monkeypatch.setattr(frame, "HEADER_BYTES_MAX", FRAME_BYTES_MAX)
     found: list[float] = []
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             asked = SendMessage(TOPIC, "senders", queue_id=0, is_batch=True)
             for _ in runs(found):
                 turns = Turns()
@@ -184,7 +184,7 @@ def test_no_turn_of_the_largest_batch_is_long(
                 assert answer.code == 0, answer.remark
                 found.append(turns.longest_ms / slowness())
 
-    served_face(near_its_limits, scenario)
+    served_protocol(near_its_limits, scenario)
     assert min(found) <= TURN_MS_MAX, f"{name}: {min(found):.1f} ms on a quiet machine"
 
 
@@ -204,7 +204,7 @@ def test_no_turn_of_the_largest_call_is_long(
     async def scenario(server: Served, _: asyncio.Task[None]) -> None:
         in_flight = InFlight(1 << 30, 8 << 20)
         handlers = handlers_of(
-            methods_of(server.front), in_flight, Conversion(near_its_limits.config), everybody
+            methods_of(server.service), in_flight, Conversion(near_its_limits.config), everybody
         )
         for _run in runs(found, kinds=2):
             data = rpc.encode_request(largest.next())
@@ -249,7 +249,9 @@ class Sink(asyncio.Transport):
 class Reads:
     """Requests of one code that come together, again and again; each time others."""
 
-    def __init__(self, test: FaceUnderTest, broker: BrokerUnderTest, code: int, count: int) -> None:
+    def __init__(
+        self, test: ProtocolUnderTest, broker: BrokerUnderTest, code: int, count: int
+    ) -> None:
         self._test = test
         self._broker = broker
         self._code = code
@@ -298,12 +300,12 @@ def test_no_turn_of_the_largest_request_is_long(
     """Neither of one alone, nor of a hundred in one read; the best of some runs counts."""
     found: list[float] = []
 
-    async def scenario(test: FaceUnderTest) -> None:
+    async def scenario(test: ProtocolUnderTest) -> None:
         reads = Reads(test, near_its_limits, code, count)
         for _run in runs(found, RUNS // 2):
             turns = Turns()
             await reads.answered(turns, monkeypatch)
             found.append(turns.longest_pass_ms / slowness())
 
-    served_face(near_its_limits, scenario)
+    served_protocol(near_its_limits, scenario)
     assert min(found) <= TURN_MS_MAX, f"code {code}: {min(found):.1f} ms on a quiet machine"

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from rmqlite.server.clock_watch import ClockWatch
-from rmqlite.server.faces.face import Face, Running
-from rmqlite.server.faces.metrics.face import MetricsFace
-from rmqlite.server.faces.native.face import NativeFace
-from rmqlite.server.faces.remoting.face import VIP_BELOW, RemotingFace
 from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.web import web_face
+from rmqlite.server.protocols.metrics.server import MetricsServer
+from rmqlite.server.protocols.native.server import NativeServer
+from rmqlite.server.protocols.remoting.server import VIP_BELOW, RemotingServer
+from rmqlite.server.protocols.server import ProtocolServer, Running
+from rmqlite.server.web import web_server
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
-from tests.support.fronts import Served, served
+from tests.support.services import Served, served
 
 PORTS = ("listen_port", "name_server_port", "grpc_port", "metrics_port", "web_port")
 PATIENCE_S = 60.0
@@ -77,24 +77,24 @@ def test_every_port_sends_small_answers_at_once(
         clock, store = under_test.clock, under_test.store
         watch = ClockWatch(clock, clock.machine, store.clock_origin)
         keys = load_keys(config)
-        faces: list[Face] = [RemotingFace(config, keys), NativeFace(config, keys)]
-        faces += [MetricsFace(config, keys), web_face(config, keys)]
+        protocols: list[ProtocolServer] = [RemotingServer(config, keys), NativeServer(config, keys)]
+        protocols += [MetricsServer(config, keys), web_server(config, keys)]
         context = (
             ssl.create_default_context(cafile=folder / "ca.pem") if mode != "disabled" else None
         )
         async with asyncio.TaskGroup() as tasks:
-            running = Running(server.front, tasks, under_test.broker, server.commit, watch, 0)
-            for face in faces:
-                await face.bind()
-                await face.open(running)
+            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            for protocol in protocols:
+                await protocol.bind()
+                await protocol.open(running)
             for name, port in {**ports, "vip": ports["listen_port"] - VIP_BELOW}.items():
                 # gRPC closes a connection of TLS at once that is not HTTP/2.
                 is_plain = name == "grpc_port"
                 found[name] = await is_without_delay(port, None if is_plain else context)
-            server.front.close()
-            for face in faces:
-                await face.drain()
-                await face.close()
+            server.service.close()
+            for protocol in protocols:
+                await protocol.drain()
+                await protocol.close()
 
     served(under_test, inside)
     assert found == dict.fromkeys([*PORTS, "vip"], True)

@@ -21,16 +21,16 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.server.front.redrives import RedriveCalls
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.redriving import Redriving
+from rmqlite.server.service.redrives import RedriveCalls
 from rmqlite.store.check import check
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import Served
 from tests.support.loops import SyncsAtOnce, run_with, turns_beside
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start
+from tests.support.services import Served
 
 
 class Stop(Exception):
@@ -55,7 +55,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveCalls], Awaitabl
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(redriving.run())
-                    await scenario(server.front.redrives)
+                    await scenario(server.service.redrives)
                     raise Stop
             except* Stop:
                 pass

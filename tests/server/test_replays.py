@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.server.faces.native.replays import (
+from rmqlite.server.protocols.native.replays import (
     FORGET_MS,
     INSTANCES_MAX,
     KEY_INSTANCES_MAX,

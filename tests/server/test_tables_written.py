@@ -21,9 +21,9 @@ from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, smal
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
 from tests.support.files import FaultyFiles
-from tests.support.fronts import Served, served
 from tests.support.messages import TOPIC
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
+from tests.support.services import Served, served
 from tests.support.steps import done
 
 FLUSHES = ["SYNC_FLUSH", "ASYNC_FLUSH"]
@@ -53,12 +53,12 @@ def test_what_comes_together_is_one_write(under_test: BrokerUnderTest, files: Fa
     """A write for each of a hundred topics, groups or values would hold up everybody."""
 
     async def scenario(server: Served) -> None:
-        front = server.front
+        service = server.service
         files.replaced.clear()
         await asyncio.gather(
-            *[front.topics.create(TopicInfo(f"t-{number}", 4, 4)) for number in range(100)],
-            *[front.groups.change(GroupChange(f"g-{number}")) for number in range(100)],
-            *[front.key_values.put("n", f"k-{number}", "v") for number in range(100)],
+            *[service.topics.create(TopicInfo(f"t-{number}", 4, 4)) for number in range(100)],
+            *[service.groups.change(GroupChange(f"g-{number}")) for number in range(100)],
+            *[service.key_values.put("n", f"k-{number}", "v") for number in range(100)],
         )
         assert files.replaced == dict.fromkeys(
             ("topics.json", "subscriptionGroup.json", "kvConfig.json"), 1
@@ -80,16 +80,16 @@ def test_a_heartbeat_of_many_new_groups_is_a_few_writes(
         for number in range(400)
     ]
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         files.replaced.clear()
-        async with face.client() as client:
+        async with protocol.client() as client:
             answer = await client.ask(
                 34, None, dumps({"clientID": "c", "consumerDataSet": groups}).encode()
             )
         assert answer.code == 0
         assert files.replaced["subscriptionGroup.json"] <= 10
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert under_test.broker.groups.get("g-399")
 
 
@@ -99,20 +99,20 @@ def test_what_cannot_be_written_is_answered_and_taken_back(
     """Also what was changed while the write ran; and the next call is served."""
 
     async def scenario(server: Served) -> None:
-        front = server.front
-        await front.topics.create(TopicInfo("before", 4, 4))
+        service = server.service
+        await service.topics.create(TopicInfo("before", 4, 4))
         files.fail("replace", where=lambda path: path.name == "topics.json")
         ended = await asyncio.gather(
-            front.topics.create(TopicInfo("a", 4, 4)),
-            front.topics.delete("before"),
-            front.groups.change(GroupChange("kept")),
+            service.topics.create(TopicInfo("a", 4, 4)),
+            service.topics.delete("before"),
+            service.groups.change(GroupChange("kept")),
             return_exceptions=True,
         )
         assert [type(each) for each in ended[:2]] == [StoreUnavailable] * 2
-        assert [each.topic for each in await front.topics.all() if each.topic in ("a", "before")]
-        assert await front.topics.info("a") is None
-        assert await front.topics.info("before") is not None
-        await front.topics.create(TopicInfo("a", 4, 4))
+        assert [each.topic for each in await service.topics.all() if each.topic in ("a", "before")]
+        assert await service.topics.info("a") is None
+        assert await service.topics.info("before") is not None
+        await service.topics.create(TopicInfo("a", 4, 4))
 
     run(under_test, scenario)
     under_test.crash()
@@ -149,8 +149,8 @@ def test_a_message_whose_topic_cannot_be_written_is_refused(
         files.fail("replace", where=lambda path: path.name == "topics.json")
         request = SendRequest((Message("new", b"x"),), queue_id=0)
         with pytest.raises(StoreUnavailable):
-            await server.front.messages.send(request, BORN_HOST)
-        await server.front.messages.send(request, BORN_HOST)
+            await server.service.messages.send(request, BORN_HOST)
+        await server.service.messages.send(request, BORN_HOST)
 
     run(under_test, scenario)
     under_test.crash()
@@ -167,8 +167,8 @@ def test_a_member_whose_group_cannot_be_written_is_none(
         under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
         files.fail("replace", where=lambda path: path.name == "subscriptionGroup.json")
         with pytest.raises(StoreUnavailable):
-            await server.front.groups.heartbeat(HeartbeatRequest("g", "one", ()))
-        assert await server.front.groups.members("g") == ()
+            await server.service.groups.heartbeat(HeartbeatRequest("g", "one", ()))
+        assert await server.service.groups.members("g") == ()
 
     run(under_test, scenario)
 
@@ -181,7 +181,7 @@ def test_a_write_of_unknown_end_ends_the_broker(
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
         files.fail("replace", is_done=True)
         with pytest.raises(FlushFailed):
-            await server.front.topics.create(TopicInfo("a", 4, 4))
+            await server.service.topics.create(TopicInfo("a", 4, 4))
         with pytest.raises(FlushFailed):
             await ending
 

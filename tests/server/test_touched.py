@@ -1,7 +1,7 @@
 """What a call touches, whatever it names: an offset names a topic, and so does a property.
 
 An account that may send to one topic and consume it in one group asks for everything: by each
-method of the front, and by each code of RocketMQ's protocol.  Every physical offset that it names
+method of the service, and by each code of RocketMQ's protocol.  Every physical offset that it names
 is that of another one's message, wherever that lies.  It may read and change nothing of it.
 """
 
@@ -26,7 +26,7 @@ from rmqlite.requests.log import LogReadRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.requests.transactions import TransactionEnd
-from rmqlite.server.front.access import CALLER, Caller
+from rmqlite.server.service.access import CALLER, Caller
 from rmqlite.store.records.drafts import Draft, derived
 from rmqlite.store.records.record import destination
 from rmqlite.store.records.stored import Record, Records
@@ -38,12 +38,12 @@ from rmqlite.wire.remoting.codes.table import ANSWERED
 from rmqlite.wire.remoting.frame import encode
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.front_calls import NEW, READING, WRITING, ask
-from tests.support.fronts import Served, served
 from tests.support.look_alikes import send_look_alike
 from tests.support.messages import create_topic
 from tests.support.redrives import GROUP as SHOP
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
+from tests.support.service_calls import NEW, READING, WRITING, ask
+from tests.support.services import Served, served
 from tests.support.steps import done
 from tests.support.transactions import GROUP as PRODUCERS
 
@@ -150,7 +150,7 @@ def forged_half(under_test: BrokerUnderTest, half_at: int) -> int:
     return send_look_alike(under_test, OWN, look, half.head.queue_offset)
 
 
-# ---- by each method of the front
+# ---- by each method of the service
 
 
 def aimed(value: Any, aim: Aim) -> Any:
@@ -179,7 +179,7 @@ def _aimed(name: str, value: Any, aim: Aim) -> Any:
     return aimed(value, aim)
 
 
-def asked_of_the_front(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
+def asked_of_the_service(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
     """Each method with its request; the offsets that are no field of one are added."""
     offset_id = offset_message_id("10.0.0.1:10911", aim.physical_offset)
     end = TransactionEnd(MINE, aim.queue_offset, aim.physical_offset, is_commit=True)
@@ -217,9 +217,9 @@ def test_no_method_touches_what_its_caller_may_not(
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(CURIOUS)
         CALLER.set(Caller(CURIOUS, "10.0.0.9:1", "grpc"))
-        for method, request in asked_of_the_front(aim):
+        for method, request in asked_of_the_service(aim):
             try:
-                answers.append(shown(await ask(server.front, method, request)))
+                answers.append(shown(await ask(server.service, method, request)))
             except RmqliteError as error:
                 answers.append(str(error))
 
@@ -266,15 +266,15 @@ def test_no_code_touches_what_its_sender_may_not(
     aim = filled.aim(place, topic, group)
     answers: list[str] = []
 
-    async def scenario(face: FaceUnderTest) -> None:
-        face.server.access.accounts = accounts(CURIOUS)
-        async with face.client(signs_as=(CURIOUS.access_key, SECRET)) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        protocol.server.access.accounts = accounts(CURIOUS)
+        async with protocol.client(signs_as=(CURIOUS.access_key, SECRET)) as client:
             for row in SERVED:
                 body = b"mine" if row.body is Body.MESSAGE else b"{}"
                 answer = await client.ask(row, ext_of(row, aim), body)
                 answers.append(repr(answer))
 
-    served_face(filled.under_test, scenario)
+    served_protocol(filled.under_test, scenario)
     judge(filled, answers)
 
 
@@ -289,9 +289,9 @@ def test_a_send_back_of_a_message_that_its_group_cannot_have_received_is_refused
     caplog.set_level(logging.INFO, "rmqlite.audit")
     at = filled.at[place]
 
-    async def scenario(face: FaceUnderTest) -> None:
-        face.server.access.accounts = accounts(CURIOUS)
-        async with face.client(signs_as=(CURIOUS.access_key, SECRET)) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        protocol.server.access.accounts = accounts(CURIOUS)
+        async with protocol.client(signs_as=(CURIOUS.access_key, SECRET)) as client:
             answer = await client.ask(sending.CONSUMER_SEND_MSG_BACK, SendBack(at, MINE, 0))
         assert answer.code == 1
         rule = f"No default permission for the message at physical offset {at}"
@@ -301,7 +301,7 @@ def test_a_send_back_of_a_message_that_its_group_cannot_have_received_is_refused
         assert "call='MessageCalls.send_back' target='mine'" in line
         assert rule in line
 
-    served_face(filled.under_test, scenario)
+    served_protocol(filled.under_test, scenario)
 
 
 @pytest.mark.parametrize("row", REPLIES, ids=lambda row: row.name)
@@ -312,14 +312,14 @@ def test_a_reply_needs_the_right_to_its_topic(
     """Before the client that asked gets it; RocketMQ asks for an account only."""
     caplog.set_level(logging.INFO, "rmqlite.audit")
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client() as asker,
-            face.client(signs_as=(CURIOUS.access_key, SECRET)) as replier,
+            protocol.client() as asker,
+            protocol.client(signs_as=(CURIOUS.access_key, SECRET)) as replier,
         ):
             beat = Heartbeat("asker-1", (ProducerData("askers"),), ())
             assert (await asker.ask(consuming.HEART_BEAT, None, beat)).code == 0
-            face.server.access.accounts = accounts(CURIOUS)
+            protocol.server.access.accounts = accounts(CURIOUS)
             properties = encode_properties({"REPLY_TO_CLIENT": "asker-1"}).decode()
             sent = replier.request(row, SendMessage(topic, "g", properties=properties), b"yes")
             replier.send(sent)
@@ -332,7 +332,7 @@ def test_a_reply_needs_the_right_to_its_topic(
         lines = [each for each in caplog.records if each.name == "rmqlite.audit"]
         assert len(lines) == (topic == OTHER)
 
-    served_face(filled.under_test, scenario)
+    served_protocol(filled.under_test, scenario)
 
 
 def test_what_belongs_to_the_own_group_is_sent_back_as_ever(filled: Filled) -> None:
@@ -348,7 +348,7 @@ def test_what_belongs_to_the_own_group_is_sent_back_as_ever(filled: Filled) -> N
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(CURIOUS)
         CALLER.set(Caller(CURIOUS, "10.0.0.9:1", "grpc"))
-        result = await server.front.messages.send_back(
+        result = await server.service.messages.send_back(
             SendBackRequest(MINE, retry.physical_offset, -1)
         )
         assert result.topic == dlq_topic(MINE)
@@ -372,8 +372,8 @@ def test_drafts_of_many_senders_are_stored_for_the_broker_only(filled: Filled) -
         CALLER.set(Caller(CURIOUS, "10.0.0.9:1", "remoting"))
         call = DraftCall((Draft(OWN, 0, b"", b"x", 17, BORN_HOST),))
         with pytest.raises(AccessDenied):
-            await server.front.messages.send_drafts([call], print)
-        outcome = await server.front.messages.send_draft(call)
+            await server.service.messages.send_drafts([call], print)
+        outcome = await server.service.messages.send_draft(call)
         assert not isinstance(outcome, Exception)
 
     served(filled.under_test, scenario)

@@ -19,23 +19,23 @@ class SinkBroker:
 
     def __init__(self, folder: Path) -> None:
         self.under_test = BrokerUnderTest(folder / "store")
-        self.front = FakeBroker(folder)
-        self.front.answers["ScheduleBulk"] = self._schedule
-        self.front.answers["GetBulkJob"] = self.job
-        self.front.answers["GetLevels"] = lambda _: self.under_test.broker.levels.in_force()
+        self.service = FakeBroker(folder)
+        self.service.answers["ScheduleBulk"] = self._schedule
+        self.service.answers["GetBulkJob"] = self.job
+        self.service.answers["GetLevels"] = lambda _: self.under_test.broker.levels.in_force()
         self._lock = threading.Lock()
-        self.front.start()
+        self.service.start()
 
     def close(self) -> None:
-        self.front.stop()
+        self.service.stop()
         self.under_test.close()
 
     @property
     def calls(self) -> list[BulkRequest]:
-        return self.front.asked["ScheduleBulk"]
+        return self.service.asked["ScheduleBulk"]
 
     def options(self, **changes: Any) -> SinkOptions:
-        return SinkOptions(**{"endpoint": self.front.endpoint, "retry_ms": 0, **changes})
+        return SinkOptions(**{"endpoint": self.service.endpoint, "retry_ms": 0, **changes})
 
     def job(self, job_id: str) -> BulkJob:
         return self.under_test.broker.bulk.jobs.get(job_id)

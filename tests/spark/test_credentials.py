@@ -56,9 +56,9 @@ def to_a_task(value: Any, driver: pytest.MonkeyPatch) -> Any:
 
 
 def check_signed(broker: SinkBroker, *names: str) -> None:
-    asked = {path.rpartition("/")[2] for path, _ in broker.front.metadata}
+    asked = {path.rpartition("/")[2] for path, _ in broker.service.metadata}
     assert asked == set(names)
-    for path, metadata in broker.front.metadata:
+    for path, metadata in broker.service.metadata:
         found = read_signed(metadata)
         assert found is not None, path
         assert is_right(found, path, SECRET)
@@ -119,9 +119,9 @@ def test_a_reader_signs_on_the_driver_and_in_tasks(
     levels = (DatedTable(0, "1s 5s"),)
     queues = (QueueRange(Queue("t", 0), 0, 5),)
     snapshot = LogSnapshot(0, 1_000, 1 << 20, 1, 1, "b", levels, queues)
-    broker.front.answers["GetLogSnapshot"] = lambda _: snapshot
-    broker.front.answers["ReadLog"] = raises(OffsetGone("the log", 0, 7))
-    options = with_credentials(ReadOptions(endpoint=broker.front.endpoint))
+    broker.service.answers["GetLogSnapshot"] = lambda _: snapshot
+    broker.service.answers["ReadLog"] = raises(OffsetGone("the log", 0, 7))
+    options = with_credentials(ReadOptions(endpoint=broker.service.endpoint))
     ranges = BrokerRanges(options)
     reader = to_a_task(LogReader(options, spark_schema(columns_of(()))), driver)
     (partition,) = reader.partitions()

@@ -250,10 +250,10 @@ def test_more_refused_rows_than_are_kept_are_counted(
 def test_a_broker_that_is_away_fails_the_task(broker: SinkBroker) -> None:
     """After a bounded time, with our error."""
     options = broker.options()
-    broker.front.stop()
+    broker.service.stop()
     with pytest.raises(BrokerUnreachable):
         send(iter([rows(["a"])]), options, job_id="j", id_prefix="j:0")
-    broker.front.start()
+    broker.service.start()
 
 
 def test_a_rate_is_kept(broker: SinkBroker) -> None:

@@ -1,1 +1,1 @@
-"""What tests of several rooms share: a clock to move by hand, stores, a whole broker."""
+"""What tests of several packages share: a clock to move by hand, stores, a whole broker."""

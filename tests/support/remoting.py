@@ -5,8 +5,8 @@
         client.write(b"anything")
         told = client.told(40)          # a request that the broker started
 
-RawClient blocks, for broker processes; LoopClient has the same methods as coroutines, for a face
-that runs in the test's own event loop (served_face).  Talk is what both share, without I/O.
+RawClient blocks, for broker processes; LoopClient has the same methods as coroutines, for a server
+that runs in the test's own event loop (served_protocol).  Talk is what both share, without I/O.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from rmqlite.message import StoredMessage
 from rmqlite.server.clock_watch import ClockWatch
-from rmqlite.server.faces.face import Running
-from rmqlite.server.faces.remoting.calls import Calls
-from rmqlite.server.faces.remoting.connection import Connection, Connections
-from rmqlite.server.faces.remoting.face import RemotingFace
+from rmqlite.server.protocols.remoting.calls import Calls
+from rmqlite.server.protocols.remoting.connection import Connection, Connections
+from rmqlite.server.protocols.remoting.server import RemotingServer
+from rmqlite.server.protocols.server import Running
 from rmqlite.store.records.record import has_sound_body, read_head, to_message
 from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, SERVER_VERSION, Command
@@ -32,13 +32,13 @@ from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.shapes import write_body
 from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import Served, served
+from tests.support.services import Served, served
 
 PATIENCE_S: Final = 60.0
 """For a machine that has much else to do: only a test that fails waits so long."""
 _READ_BYTES: Final = 1 << 20
 GRPC_PORT: Final = 50_051
-"""What a face that runs without the gRPC face names as its port."""
+"""What a protocol that runs without the gRPC protocol names as its port."""
 
 
 def records_of(body: bytes) -> list[StoredMessage]:
@@ -268,26 +268,26 @@ class LoopClient(Talk):
 
 
 @dataclass
-class FaceUnderTest:
-    """A face in the test's own loop, over a broker without any other port."""
+class ProtocolUnderTest:
+    """A protocol in the test's own loop, over a broker without any other port."""
 
-    face: RemotingFace
+    protocol: RemotingServer
     server: Served
     appends: list[int] = field(default_factory=list)
     """The number of records of each append."""
 
     @property
     def connections(self) -> Connections:
-        assert self.face._connections is not None
-        return self.face._connections
+        assert self.protocol._connections is not None
+        return self.protocol._connections
 
     @property
     def calls(self) -> Calls:
-        assert self.face._calls is not None
-        return self.face._calls
+        assert self.protocol._calls is not None
+        return self.protocol._calls
 
     def connection(self, client: LoopClient) -> Connection:
-        """The face's end of a client's connection."""
+        """The protocol's end of a client's connection."""
         (found,) = [
             each
             for each in self.connections.open
@@ -297,8 +297,8 @@ class FaceUnderTest:
 
     @asynccontextmanager
     async def client(self, *, port: int = 0, **about: Any) -> AsyncIterator[LoopClient]:
-        """A client on the broker's port, or another one of the face."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", port or self.face.port)
+        """A client on the broker's port, or another one of the protocol."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port or self.protocol.port)
         client = LoopClient(reader, writer, **about)
         try:
             yield client
@@ -306,17 +306,17 @@ class FaceUnderTest:
             client.close()
 
 
-def served_face(
+def served_protocol(
     under_test: BrokerUnderTest,
-    scenario: Callable[[FaceUnderTest], Awaitable[Any]],
+    scenario: Callable[[ProtocolUnderTest], Awaitable[Any]],
     **settings: Any,
 ) -> None:
-    """Run a scenario against a face on ports that the system gives; settings: of the broker."""
+    """Run a scenario against a protocol on ports that the system gives; settings: of the broker."""
     ports = {"listen_port": 0, "name_server_port": 0}
     under_test.config = under_test.config.model_copy(update=ports | settings)
 
     async def inside(server: Served, _: asyncio.Task[None]) -> None:
-        test = FaceUnderTest(RemotingFace(server.config), server)
+        test = ProtocolUnderTest(RemotingServer(server.config), server)
         store, heard = under_test.store, under_test.heard.appended
         append, append_packed = store.append, store.append_packed
 
@@ -341,20 +341,20 @@ def served_face(
         watch = ClockWatch(
             under_test.clock, under_test.clock.machine, under_test.store.clock_origin
         )
-        await test.face.bind()
+        await test.protocol.bind()
         failed: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
-            await test.face.open(
-                Running(server.front, tasks, under_test.broker, server.commit, watch, GRPC_PORT)
+            await test.protocol.open(
+                Running(server.service, tasks, under_test.broker, server.commit, watch, GRPC_PORT)
             )
             try:
                 await scenario(test)
             except Exception as error:
                 failed = error
             finally:
-                server.front.close()
-                await test.face.drain()
-                await test.face.close()
+                server.service.close()
+                await test.protocol.drain()
+                await test.protocol.close()
                 under_test.heard.appended = heard  # type: ignore[method-assign]
         if failed is not None:
             # Not inside a group, which says less.

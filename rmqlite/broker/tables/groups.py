@@ -2,7 +2,7 @@
 
 A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
 the table.  A change is made in memory, and all changes of one turn are on disk after one write:
-then the front answers those who made them.  The members of groups are in membership.py.
+then the service answers those who made them.  The members of groups are in membership.py.
 """
 
 from __future__ import annotations

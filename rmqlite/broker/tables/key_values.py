@@ -3,7 +3,7 @@
 Two namespaces have a meaning.  ORDER_TOPIC_CONFIG holds, by topic, which brokers have how many
 queues, and routes tell it to clients while orderMessageEnable is on.  NAMESRV_CONFIG holds that
 switch.  A change is made in memory, and all changes of one turn are on disk after one write:
-then the front answers those who made them.
+then the service answers those who made them.
 """
 
 from __future__ import annotations

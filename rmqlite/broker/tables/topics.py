@@ -1,7 +1,7 @@
 """The existing topics and the numbers of their queues: RocketMQ's config/topics.json.
 
 Rows that RocketMQ wrote keep their other fields.  A change is made in memory, and all changes of
-one turn are on disk after one write: then the front answers those who made them.
+one turn are on disk after one write: then the service answers those who made them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rmqlite.access.reading import files_of, load_accounts
 from rmqlite.server.gate.watched import WatchedFiles
 
 if TYPE_CHECKING:
-    from rmqlite.server.front.access import Access
+    from rmqlite.server.service.access import Access
 
 log = logging.getLogger(__name__)
 

@@ -33,9 +33,10 @@ log = logging.getLogger("rmqlite.audit")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line.  client: an address; call: a method of the front, or what the face calls it.
+    """One line.  client: an address; call: a method of the service, or what the protocol calls it.
 
-    target: topic, group or job.  outcome: ok, or an error's code.  times: how many refusals.
+    face: the protocol, by the name that readers of the log know.  target: topic, group or job.
+    outcome: ok, or an error's code.  times: how many refusals.
     """
 
     event: str

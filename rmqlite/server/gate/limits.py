@@ -20,8 +20,8 @@ from rmqlite.errors import Overloaded
 KEEPING_FACTOR: Final = 10
 """How much more of what keeps a consumer in its group is let in than of other requests.  A
 consumer commits each of its queues every five seconds, all in the same moment."""
-FACES: Final = 2
-"""How many faces have maxConnections each."""
+PROTOCOLS: Final = 2
+"""How many protocols have maxConnections each."""
 
 
 class Buckets:
@@ -109,7 +109,7 @@ class Limits:
 
     def __init__(self, config: BrokerConfig, elapsed: Callable[[], float] = elapsed_s) -> None:
         self._elapsed = elapsed
-        names_max = FACES * config.connections_max
+        names_max = PROTOCOLS * config.connections_max
         # At most that many accounts can call at the same time.
         self._of_account = (
             _Rate("account_requests_per_s_max", config, names_max),

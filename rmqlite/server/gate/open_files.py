@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import InvalidValue
-from rmqlite.server.gate.limits import FACES
+from rmqlite.server.gate.limits import PROTOCOLS
 from rmqlite.server.gate.tls import OPENING_MAX
 from rmqlite.store.disk.files import OPEN_FILES_MAX
 
@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 
 
 def connections_max(config: BrokerConfig) -> int:
-    """The most connections that each face may accept: maxConnections, or fewer with a warning.
+    """The most connections that each protocol may accept: maxConnections, or fewer with a warning.
 
     Raises the process's limit of open files if it is too low, at most to the hard limit.  Raises
-    InvalidValue if not even one connection to each face fits.
+    InvalidValue if not even one connection to each protocol fits.
     """
     others = OTHER_FILES + (0 if config.tls_mode == "disabled" else OPENING_MAX)
-    wanted = FACES * config.connections_max + others
+    wanted = PROTOCOLS * config.connections_max + others
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    found = min(config.connections_max, (files - others) // FACES)
+    found = min(config.connections_max, (files - others) // PROTOCOLS)
     if found < 1:
         setting = f"{KEYS['connections_max']}={config.connections_max}"
-        rule = f"at least {others + FACES}, and {wanted} for {setting}"
+        rule = f"at least {others + PROTOCOLS}, and {wanted} for {setting}"
         raise InvalidValue("limit of open files (ulimit -Hn)", hard, rule)
     if found < config.connections_max:
         log.warning(

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.front.access import CALLER
+from rmqlite.server.service.access import CALLER
 from rmqlite.server.web import groups, letters, life, overview, redrives, schedule
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden

@@ -12,7 +12,7 @@ from rmqlite.server.web.site import Visit
 
 
 async def groups(visit: Visit) -> Response:
-    infos = await visit.front.groups.all()
+    infos = await visit.service.groups.all()
     shown, after = visit.part_of(infos)
     return visit.page("groups.html", lines=await group_lines(visit, shown), after=after)
 
@@ -30,13 +30,13 @@ async def change(visit: Visit) -> Response:
         can_consume=fields.is_on("can_consume"),
         retry_policy=fields.text("policy"),
     )
-    await visit.front.groups.change(wanted)
+    await visit.service.groups.change(wanted)
     return await _page(visit, wanted.group, is_changed=True)
 
 
 async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
-    status = await visit.front.groups.status(name)
-    in_force = await visit.front.schedule.levels()
+    status = await visit.service.groups.status(name)
+    in_force = await visit.service.schedule.levels()
     (line,) = await group_lines(visit, (status.info,))
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)

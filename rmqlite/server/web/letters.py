@@ -26,7 +26,7 @@ _PURGES: Final = ("purge", "restore")
 
 
 async def dead_groups(visit: Visit) -> Response:
-    found = await visit.front.letters.dead_groups()
+    found = await visit.service.letters.dead_groups()
     shown, after = visit.part_of(found)
     return visit.page("dead_groups.html", groups=shown, after=after)
 
@@ -42,9 +42,9 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    rows, cursor = await filled_letters(visit.front.letters.dead, query)
+    rows, cursor = await filled_letters(visit.service.letters.dead, query)
     # Who may see this group only sees its letters, without the counts.
-    found = await visit.front.letters.dead_groups() if visit.sees_all else ()
+    found = await visit.service.letters.dead_groups() if visit.sees_all else ()
     return visit.page(
         "dead_letters.html",
         group=group,
@@ -61,7 +61,7 @@ async def dead_letters(visit: Visit) -> Response:
 async def purge_preview(visit: Visit) -> Response:
     """The number of letters that a purge would hide or bring back, and the form that does it."""
     request = replace(_purge(visit.args, visit.now_ms), dry_run=True)
-    purged = await visit.front.letters.purge(request)
+    purged = await visit.service.letters.purge(request)
     kept = visit.args.kept("group", "what", *LETTER_FIELDS)
     for name in ("since", "until"):
         # As an instant: it means the same however long somebody thinks.
@@ -72,7 +72,7 @@ async def purge_preview(visit: Visit) -> Response:
 
 async def purge(visit: Visit) -> Response:
     request = _purge(visit.form, visit.now_ms)
-    purged = await visit.front.letters.purge(request)
+    purged = await visit.service.letters.purge(request)
     return visit.page("purge.html", asked=request, purged=purged, kept={})
 
 

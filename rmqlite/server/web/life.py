@@ -43,7 +43,7 @@ async def life(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.front.letters.life(LifeQuery(message_id))
+    found = await visit.service.letters.life(LifeQuery(message_id))
     steps = [
         Step(hop, hop.kind.name.lower(), hop.at_ms - found.hops[n - 1].at_ms if n else None)
         for n, hop in enumerate(found.hops)
@@ -61,13 +61,13 @@ async def _search(visit: Visit) -> Response:
         query = MessageQuery(
             visit.args.required("topic"), visit.args.required("key"), max_messages=ROWS
         )
-        found = await visit.front.messages.find(query)
+        found = await visit.service.messages.find(query)
     return visit.page("life_form.html", kept=kept, found=found)
 
 
 async def record(visit: Visit) -> Response:
     """A record with its headers and its body; reading it never consumes it."""
-    found = await visit.front.messages.at(visit.args.required("id"))
+    found = await visit.service.messages.at(visit.args.required("id"))
     message = found.message
     wanted = visit.args.one_of("as", ("", *VIEWS))
     # A hostile body takes tens of milliseconds to inflate: not on the loop.

@@ -72,10 +72,10 @@ class Wrong:
 
 
 async def overview(visit: Visit) -> Response:
-    status = await visit.front.status()
-    jobs = await visit.front.redrives.all()
-    infos = await visit.front.groups.all()
-    dead = await visit.front.letters.dead_groups()
+    status = await visit.service.status()
+    jobs = await visit.service.redrives.all()
+    infos = await visit.service.groups.all()
+    dead = await visit.service.letters.dead_groups()
     lines = await _lines(visit, infos, dead)
     known = {line.figures.group for line in lines}
     # A group without settings can have dead letters, such as the schedule itself.
@@ -105,25 +105,25 @@ async def overview(visit: Visit) -> Response:
 
 
 async def lateness(visit: Visit) -> Response:
-    status = await visit.front.status()
+    status = await visit.service.status()
     return visit.page("lateness.html", status=status, plot=plots.lateness(status.levels))
 
 
 async def group_lines(visit: Visit, infos: Sequence[GroupInfo]) -> list[GroupLine]:
     """Members, lag, retries and dead letters of each of these groups."""
-    return await _lines(visit, infos, await visit.front.letters.dead_groups())
+    return await _lines(visit, infos, await visit.service.letters.dead_groups())
 
 
 async def _lines(
     visit: Visit, infos: Sequence[GroupInfo], letters: Sequence[DeadLetterGroup]
 ) -> list[GroupLine]:
     dead = {each.group: each for each in letters}
-    waiting = waiting_by_topic(await visit.front.schedule.counts())
+    waiting = waiting_by_topic(await visit.service.schedule.counts())
     lines = []
     for number, info in enumerate(infos):
         if number % ROWS == ROWS - 1:
             await let_others()
-        status = await visit.front.groups.status(info.group)
+        status = await visit.service.groups.status(info.group)
         figures = group_figures(info.group, status, waiting, dead)
         lines.append(GroupLine(figures, dead.get(info.group)))
     return lines

@@ -36,7 +36,7 @@ _TOPICS_SHOWN: Final = 20
 async def form(visit: Visit) -> Response:
     group = visit.args.required("group")
     visit.args.letter_filter(visit.now_ms)
-    in_force = await visit.front.schedule.levels()
+    in_force = await visit.service.schedule.levels()
     return visit.page(
         "redrive_form.html",
         group=group,
@@ -70,13 +70,13 @@ async def preview(visit: Visit) -> Response:
 
 async def start(visit: Visit) -> Response:
     spec = _spec(visit.form, visit.now_ms)
-    job = await visit.front.redrives.start(RedriveRequest(spec, visit.form.required("job_id")))
+    job = await visit.service.redrives.start(RedriveRequest(spec, visit.form.required("job_id")))
     return visit.go_to("/job", id=job.job_id)
 
 
 async def jobs(visit: Visit) -> Response:
-    redrives, after_redrives = visit.part_of(await visit.front.redrives.all())
-    bulks, after_bulks = visit.part_of(await visit.front.messages.bulk_jobs())
+    redrives, after_redrives = visit.part_of(await visit.service.redrives.all())
+    bulks, after_bulks = visit.part_of(await visit.service.messages.bulk_jobs())
     after = max(after_redrives, after_bulks)
     return visit.page("jobs.html", redrives=redrives, bulks=bulks, after=after)
 
@@ -84,15 +84,15 @@ async def jobs(visit: Visit) -> Response:
 async def job(visit: Visit) -> Response:
     """A job; and what became of its messages once it is over, because counting reads the log."""
     query = RedriveJobQuery(visit.args.required("id"))
-    found = await visit.front.redrives.get(query)
+    found = await visit.service.redrives.get(query)
     if found.is_over and found.sent:
-        found = await visit.front.redrives.get(replace(query, with_fates=True))
+        found = await visit.service.redrives.get(replace(query, with_fates=True))
     return visit.page("job.html", job=found)
 
 
 async def bulk_job(visit: Visit) -> Response:
     return visit.page(
-        "bulk_job.html", job=await visit.front.messages.bulk_job(visit.args.required("id"))
+        "bulk_job.html", job=await visit.service.messages.bulk_job(visit.args.required("id"))
     )
 
 
@@ -102,7 +102,7 @@ async def change(visit: Visit) -> Response:
     wanted = JobChange(
         fields.required("id"), fields.member("action", JobAction), fields.number("rate")
     )
-    changed = await visit.front.redrives.change(wanted)
+    changed = await visit.service.redrives.change(wanted)
     return visit.go_to("/job", id=changed.job_id)
 
 
@@ -112,7 +112,7 @@ async def outcomes(visit: Visit) -> Response:
     only = args.one_of("only", ("all", *[each.name.lower() for each in RedriveOutcome]))
     wanted = () if only == "all" else (RedriveOutcome[only.upper()],)
     query = OutcomesQuery(args.required("id"), wanted, args.text("cursor"), ROWS)
-    page = await visit.front.redrives.outcomes(query)
+    page = await visit.service.redrives.outcomes(query)
     rows, cursor = list(page.letters), page.cursor
     return visit.page(
         "outcomes.html",
@@ -149,7 +149,7 @@ async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
     whole = NOTHING_SEEN
     until_s = elapsed_s() + PREVIEW_S_MAX
     while True:
-        whole = whole.then(await visit.front.redrives.preview(request))
+        whole = whole.then(await visit.service.redrives.preview(request))
         if not whole.cursor or elapsed_s() > until_s:
             return whole
         request = replace(request, cursor=whole.cursor)

@@ -82,7 +82,7 @@ async def schedule(visit: Visit) -> Response:
     table = await level_table(visit)
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
-    levels = await visit.front.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
+    levels = await visit.service.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
     rows, cursor = await _filled(visit, PendingQuery(wanted, args.text("cursor")))
     return visit.page(
         "schedule.html",
@@ -105,7 +105,7 @@ async def retries(visit: Visit) -> Response:
     args = visit.args
     group = args.text("group")
     if not group:
-        infos = await visit.front.groups.all()
+        infos = await visit.service.groups.all()
         lines = [each for each in await group_lines(visit, infos) if each.retries]
         return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
     wanted = LetterFilter(
@@ -117,7 +117,7 @@ async def retries(visit: Visit) -> Response:
         failure_kind=args.text("kind"),
     )
     query = LettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await filled_letters(visit.front.letters.retries, query)
+    rows, cursor = await filled_letters(visit.service.letters.retries, query)
     kept = args.kept(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
     change = {("origin" if name == "topic" else name): value for name, value in kept.items()}
@@ -140,7 +140,7 @@ async def change_preview(visit: Visit) -> Response:
     samples: tuple[PendingMessage, ...] = ()
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
-        samples = (await visit.front.schedule.pending(query)).messages
+        samples = (await visit.service.schedule.pending(query)).messages
     due = _due_text(asked, await level_table(visit))
     return visit.page("change.html", asked=asked, done=done, is_dry=True, samples=samples, due=due)
 
@@ -208,7 +208,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
         by_ids = ChangeByIds(
             asked.action, asked.ids, asked.topic, dry_run=dry_run, **asked.new_time
         )
-        outcomes = await visit.front.schedule.change_by_ids(by_ids)
+        outcomes = await visit.service.schedule.change_by_ids(by_ids)
         count = sum([each.count for each in outcomes if not each.outcome])
         return Changed(count, outcomes=outcomes)
     wanted = visit.fields.pending_filter(visit.now_ms)
@@ -218,7 +218,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
         by_filter = ChangeByFilter(
             asked.action, wanted, dry_run=dry_run, cursor=cursor, **asked.new_time
         )
-        page = await visit.front.schedule.change_by_filter(by_filter)
+        page = await visit.service.schedule.change_by_filter(by_filter)
         count, cursor = count + page.changed, page.cursor
         if not cursor or elapsed_s() > until_s:
             return Changed(count, cursor)
@@ -230,7 +230,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
     cursor = query.cursor
     for _ in range(_CALLS_MAX):
         part = PendingQuery(query.filter, cursor, ROWS - len(rows))
-        page = await visit.front.schedule.pending(part)
+        page = await visit.service.schedule.pending(part)
         rows += page.messages
         cursor = page.cursor
         if not cursor or len(rows) == ROWS:
@@ -239,7 +239,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
 
 
 async def level_table(visit: Visit) -> LevelTable:
-    in_force = await visit.front.schedule.levels()
+    in_force = await visit.service.schedule.levels()
     return parse_levels(in_force.message_delay_level)
 
 

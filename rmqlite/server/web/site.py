@@ -1,7 +1,7 @@
-"""The parts that every page needs: the broker's front, the templates, and one visit of a browser.
+"""The parts that every page needs: the broker's service, the templates, and one visit of a browser.
 
-A page calls the same front as every other face, so it obeys the same rules, waits for the same
-disk and lets other calls have their turns.
+A page calls the same service as every protocol, so it obeys the same rules, waits for the same disk
+and lets other calls have their turns.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need, why_not
 from rmqlite.config import BrokerConfig
-from rmqlite.server.front.access import of_admins
-from rmqlite.server.front.front import Front
+from rmqlite.server.service.access import of_admins
+from rmqlite.server.service.service import Service
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import TOKEN_FIELD, Guard
 from rmqlite.server.web.login.attempts import Attempts
@@ -36,12 +36,12 @@ ROWS: Final = 50
 class Site:
     """One broker's web page."""
 
-    def __init__(self, config: BrokerConfig, front: Front) -> None:
+    def __init__(self, config: BrokerConfig, service: Service) -> None:
         self.config = config
-        self.front = front
+        self.service = service
         self.guard = Guard(config)
-        self.sessions = Sessions(front.access, front.clock)
-        self.attempts = Attempts(front.clock)
+        self.sessions = Sessions(service.access, service.clock)
+        self.attempts = Attempts(service.clock)
         self.static = Static(FOLDER / "static")
         # Only the templates are trusted: every value in them is escaped.
         self._templates = Environment(
@@ -68,12 +68,12 @@ class Visit:
 
     def __init__(self, site: Site, request: Request) -> None:
         self.site = site
-        self.front = site.front
+        self.service = site.service
         self.request = request
         self.args = Args("")
         self.form = Args("")
-        self.now_ms = site.front.clock.now_ms()
-        self.has_accounts = site.front.access.accounts is not None
+        self.now_ms = site.service.clock.now_ms()
+        self.has_accounts = site.service.access.accounts is not None
         self.address = _address(request)
         self.cookie = request.cookies.get(site.guard.cookie, "")
         self._session = site.guard.session(self.cookie)
@@ -107,7 +107,7 @@ class Visit:
         return self.is_in and self.may(Need(Right.VIEW))
 
     def may(self, *needs: Need) -> bool:
-        """Has the account these rights?  For what a page shows; the front decides on every call."""
+        """Has the account these rights?  For what a page shows; the service decides on calls."""
         account = self.visitor.caller.account if self.visitor else None
         return account is None or why_not(account, needs) is None
 

@@ -9,9 +9,9 @@ import pytest
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import Overloaded
 from rmqlite.server.gate.limits import (
-    FACES,
     KEEPING_FACTOR,
     LIMITS,
+    PROTOCOLS,
     Buckets,
     Limits,
     Request,
@@ -142,9 +142,9 @@ def test_a_pull_beyond_the_limit_does_not_wait(now: SetTime) -> None:
 
 
 def test_callers_are_forgotten_beyond_the_most_connections(now: SetTime) -> None:
-    """Of both faces: so many can call at the same time."""
+    """Of both protocols: so many can call at the same time."""
     limited = limits(now, connection_requests_per_s_max=1, connections_max=10)
     for port in range(1_000):
         limited.of_connection(f"10.0.0.1:{port}", ONE)
     rate, _ = limited._of_connection
-    assert len(rate._buckets) == FACES * 10
+    assert len(rate._buckets) == PROTOCOLS * 10

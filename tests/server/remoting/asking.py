@@ -1,4 +1,4 @@
-"""What the tests of the face send again and again."""
+"""What the tests of the protocol send again and again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.server.faces.remoting.administration import large_bodies
+from rmqlite.server.protocols.remoting.administration import large_bodies
 from rmqlite.wire.remoting.bodies.clients import (
     ConsumerConnections,
     ConsumerData,
@@ -63,7 +63,7 @@ from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.exchanges import scenarios
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, delayed, plain
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 
 async def join(client: LoopClient, group: str = GROUP, client_id: str = "me") -> None:
@@ -80,8 +80,8 @@ def fine(answer: Command) -> bytes:
 def test_a_topic_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> None:
     """updateTopic and deleteTopic; a second deletion is no error."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for queues, order in ((4, False), (2, True)):
                 change = TopicChange(TOPIC, queues, queues, 6, order=order, topic_sys_flag=1)
                 fine(await client.ask(codes.UPDATE_AND_CREATE_TOPIC, change))
@@ -93,7 +93,7 @@ def test_a_topic_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
             body = fine(await client.ask(codes.GET_ALL_TOPIC_CONFIG))
             assert TOPIC not in read_body(TopicConfigs, body).topic_config_table
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_what_cannot_be_done_is_refused_with_its_name(
 ) -> None:
     """Code 1, which mqadmin shows with the remark."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(row, asked)
             assert answer.code == 1
             assert named in answer.remark
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_queues_and_their_entries_are_listed(under_test: BrokerUnderTest) -> None:
@@ -128,8 +128,8 @@ def test_queues_and_their_entries_are_listed(under_test: BrokerUnderTest) -> Non
     under_test.send(plain("a", tags="TagA"), plain("b"))
     stored_ms = under_test.clock.now_ms()
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             body = fine(await client.ask(codes.GET_TOPIC_STATS_INFO, OfTopic(TOPIC)))
             assert read_body(TopicStats, body).offset_table == {
                 MessageQueue(TOPIC, 0, "broker-a"): QueueRange(0, 2, stored_ms),
@@ -149,7 +149,7 @@ def test_queues_and_their_entries_are_listed(under_test: BrokerUnderTest) -> Non
             answer = await client.ask(codes.QUERY_CONSUME_QUEUE, QueueQuery(TOPIC, 7, 0, 1))
             assert answer.code == 1
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_group_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> None:
@@ -166,8 +166,8 @@ def test_a_group_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
         notify_consumer_ids_changed_enable=False,
     )
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             fine(await client.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, given))
             row = codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
             table = read_body(SubscriptionGroups, fine(await client.ask(row)))
@@ -178,19 +178,19 @@ def test_a_group_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
             table = read_body(SubscriptionGroups, fine(await client.ask(row)))
             assert table.subscription_group_table == {}
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_clients_are_listed_those_of_other_faces_too(under_test: BrokerUnderTest) -> None:
     """mqadmin fails without the three words and the versions."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client, protocol.client() as tool:
             row = codes.GET_CONSUMER_CONNECTION_LIST
             assert (await tool.ask(row, OfGroup(GROUP))).code == 206
             await join(client)
             python = HeartbeatRequest(GROUP, "python", (Subscription("others"),))
-            await face.server.front.groups.heartbeat(python)
+            await protocol.server.service.groups.heartbeat(python)
             body = fine(await tool.ask(row, OfGroup(GROUP)))
             found = read_body(ConsumerConnections, body)
             here = "{}:{}".format(*client.address)
@@ -207,7 +207,7 @@ def test_clients_are_listed_those_of_other_faces_too(under_test: BrokerUnderTest
             body = fine(await tool.ask(codes.GET_ALL_PRODUCER_INFO))
             assert read_body(Producers, body).data["senders"][0].remote_ip == f"/{here}"
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
@@ -217,8 +217,8 @@ def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
     stored_ms = under_test.clock.now_ms()
     queue = MessageQueue(TOPIC, 0, "broker-a")
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             empty = await client.ask(codes.GET_CONSUME_STATS, ConsumeStatsQuery(GROUP))
             assert fine(empty) == b'{"consumeTps":0.0,"offsetTable":{}}'
             commit = OffsetCommit(GROUP, TOPIC, 0, 1)
@@ -231,7 +231,10 @@ def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
             asked = BrokerConsumeStatsQuery()
             body = fine(await client.ask(codes.GET_BROKER_CONSUME_STATS, asked))
             stats = read_body(BrokerConsumeStats, body)
-            assert (stats.total_diff, stats.broker_addr) == (2, f"127.0.0.1:{face.face.port}")
+            assert (stats.total_diff, stats.broker_addr) == (
+                2,
+                f"127.0.0.1:{protocol.protocol.port}",
+            )
             assert [list(each) for each in stats.consume_stats_list] == [["copy"], [GROUP]]
             asked = BrokerConsumeStatsQuery(is_order=True)
             body = fine(await client.ask(codes.GET_BROKER_CONSUME_STATS, asked))
@@ -249,7 +252,7 @@ def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
             body = fine(await client.ask(codes.QUERY_TOPIC_CONSUME_BY_WHO, OfTopic(TOPIC)))
             assert read_body(GroupList, body).group_list == ("copy", GROUP)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_the_brokers_figures_have_every_key_of_rocketmqs(under_test: BrokerUnderTest) -> None:
@@ -260,8 +263,8 @@ def test_the_brokers_figures_have_every_key_of_rocketmqs(under_test: BrokerUnder
     disk = {key for key in captured["table"] if key.startswith("commitLogDiskRatio_")}
     under_test.send(plain("a"), delayed("late", 2))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             body = fine(await client.ask(codes.GET_BROKER_RUNTIME_INFO))
             table = read_body(KvTable, body).table
             assert set(captured["table"]) - set(table) - levels - disk == set()
@@ -272,7 +275,7 @@ def test_the_brokers_figures_have_every_key_of_rocketmqs(under_test: BrokerUnder
             for key in ("putTps", "getTransferedTps", "msgPutTotalTodayMorning"):
                 float(table[key].split()[0])
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_rates_are_measured(under_test: BrokerUnderTest) -> None:
@@ -283,8 +286,8 @@ def test_rates_are_measured(under_test: BrokerUnderTest) -> None:
     for _ in under_test.broker.traffic.sample():
         pass
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             row = codes.VIEW_BROKER_STATS_DATA
             for name, key in (("TOPIC_PUT_NUMS", TOPIC), ("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}")):
                 found = read_body(BrokerStats, fine(await client.ask(row, StatsQuery(name, key))))
@@ -293,7 +296,7 @@ def test_rates_are_measured(under_test: BrokerUnderTest) -> None:
             for name, key in (("TOPIC_PUT_NUMS", "none"), ("GROUP_GET_NUMS", f"{TOPIC}@none")):
                 assert (await client.ask(row, StatsQuery(name, key))).code != 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_the_configuration_has_what_mqadmin_exports(under_test: BrokerUnderTest) -> None:
@@ -317,14 +320,14 @@ def test_the_configuration_has_what_mqadmin_exports(under_test: BrokerUnderTest)
         "useTLS",
     }
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(codes.GET_BROKER_CONFIG)
             known = read_settings(fine(answer))
             assert exported <= set(known)
             assert set(json.loads(answer.ext["version"])) == {"counter", "timestamp"}
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize(
@@ -345,8 +348,8 @@ def test_settings_change_at_once_or_are_refused_by_name(
 ) -> None:
     """RocketMQ says that all of them are done."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             row = codes.UPDATE_BROKER_CONFIG
             answer = await client.ask(row, None, write_settings(wanted))
             assert answer.code == code
@@ -356,7 +359,7 @@ def test_settings_change_at_once_or_are_refused_by_name(
             assert levels == (wanted["messageDelayLevel"] if changed else DEFAULT_LEVELS)
             assert (await client.ask(row)).code == 1
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_upkeep_is_asked_for(under_test: BrokerUnderTest) -> None:
@@ -364,8 +367,8 @@ def test_upkeep_is_asked_for(under_test: BrokerUnderTest) -> None:
     under_test.send(plain("a"))
     under_test.broker.topics.delete(TOPIC)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             fine(await client.ask(codes.DELETE_EXPIRED_COMMITLOG))
             assert under_test.broker.retention.is_asked
             fine(await client.ask(codes.CLEAN_EXPIRED_CONSUMEQUEUE))
@@ -373,7 +376,7 @@ def test_upkeep_is_asked_for(under_test: BrokerUnderTest) -> None:
             body = fine(await client.ask(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
             assert "TBW102" in read_body(TopicList, body).topic_list
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     create_topic(under_test, TOPIC, 1)
     assert bodies(under_test) == []
 
@@ -382,8 +385,8 @@ def test_a_pull_that_waits_ends_when_its_topic_is_deleted(under_test: BrokerUnde
     """With code 17, not after its whole time."""
     create_topic(under_test, TOPIC, 1)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as consumer, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as consumer, protocol.client() as tool:
             await join(consumer)
             asked = consuming.PullMessage(GROUP, TOPIC, 0, 0, 32, 2, 0, 30_000, 0)
             pull = consumer.request(consuming.PULL_MESSAGE, asked)
@@ -393,7 +396,7 @@ def test_a_pull_that_waits_ends_when_its_topic_is_deleted(under_test: BrokerUnde
             fine(await tool.ask(codes.DELETE_TOPIC_IN_BROKER, OfTopic(TOPIC)))
             assert (await consumer.answer(pull.opaque)).code == 17
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 7])
@@ -404,14 +407,14 @@ def test_a_long_table_is_written_in_parts_and_looks_the_same(
     monkeypatch.setattr(large_bodies, "ENTRIES_A_STEP", 3)
     table = {f"topic-{number}@g": {0: number} for number in range(count)}
 
-    async def scenario(_: FaceUnderTest) -> None:
+    async def scenario(_: ProtocolUnderTest) -> None:
         body = await large_bodies.large_body(GroupOffsets({}), "offset_table", table.items())
         assert body == write_body(GroupOffsets(table))
         names = tuple(table)
         body = await large_bodies.large_body(TopicList((), "a:1"), "topic_list", names)
         assert body == write_body(TopicList(names, "a:1"))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_an_answer_that_no_frame_can_hold_is_refused(
@@ -421,9 +424,9 @@ def test_an_answer_that_no_frame_can_hold_is_refused(
     create_topic(under_test, TOPIC, 1)
     monkeypatch.setattr(large_bodies, "BYTES_MAX", 10)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(codes.GET_ALL_TOPIC_CONFIG)
             assert (answer.code, "10 bytes" in answer.remark) == (1, True)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

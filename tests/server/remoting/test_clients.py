@@ -9,8 +9,8 @@ import pytest
 
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.remoting import clients as limits
-from rmqlite.server.faces.remoting.clients import Clients
+from rmqlite.server.protocols.remoting import clients as limits
+from rmqlite.server.protocols.remoting.clients import Clients
 from rmqlite.wire.remoting.bodies.clients import ConsumerIds
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import OfGroup, UnregisterClient
@@ -19,7 +19,7 @@ from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 
 @pytest.fixture(autouse=True)
@@ -27,15 +27,15 @@ def _topic(under_test: BrokerUnderTest) -> None:
     under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
 
 
-def registered(face: FaceUnderTest) -> Clients:
-    """What the face remembers of clients."""
-    calls: Any = face.calls
+def registered(protocol: ProtocolUnderTest) -> Clients:
+    """What the protocol remembers of clients."""
+    calls: Any = protocol.calls
     clients: Clients = calls._gone.__self__
     return clients
 
 
-def remembers_nobody(face: FaceUnderTest) -> bool:
-    clients = registered(face)
+def remembers_nobody(protocol: ProtocolUnderTest) -> bool:
+    clients = registered(protocol)
     return not any(
         (
             clients._consumers,
@@ -60,8 +60,8 @@ async def leave(client: LoopClient, who: str, consumer: str = "", producer: str 
 def test_members_are_told_of_who_comes_and_goes(under_test: BrokerUnderTest) -> None:
     """Else they would share the queues anew only at their next look, up to 20 s later."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as one, face.client() as two:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as one, protocol.client() as two:
             assert (await beat(one, "one")).code == 0
             assert (await one.told(40)).ext == {"consumerGroup": GROUP}
             assert await members(one) == ["one"]
@@ -74,39 +74,39 @@ def test_members_are_told_of_who_comes_and_goes(under_test: BrokerUnderTest) -> 
             assert await members(one) == ["one"]
             assert not one.asked
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_the_same_heartbeat_again_tells_nobody(under_test: BrokerUnderTest) -> None:
     """Each of them would cost every member a rebalance, and every 30 s."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for _ in range(3):
                 assert (await beat(client, "one")).code == 0
             await client.told(40)
             assert await members(client) == ["one"]
             assert not client.asked
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_connection_that_ends_takes_its_members_with_it(under_test: BrokerUnderTest) -> None:
     """Go never says that it leaves: the others get its queues at once."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as stays:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as stays:
             assert (await beat(stays, "stays", groups=[GROUP, "other"])).code == 0
-            async with face.client() as goes:
+            async with protocol.client() as goes:
                 assert (await beat(goes, "goes", producers=[GROUP, "p"])).code == 0
-                await turns_until(lambda: len(registered(face).producers(GROUP)) == 1)
+                await turns_until(lambda: len(registered(protocol).producers(GROUP)) == 1)
                 assert await members(stays) == ["goes", "stays"]
                 stays.asked.clear()
             assert (await stays.told(40)).ext == {"consumerGroup": GROUP}
             assert await members(stays) == ["stays"]
-        await turns_until(lambda: remembers_nobody(face))
+        await turns_until(lambda: remembers_nobody(protocol))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_producer_that_leaves_does_not_take_the_consumer_of_the_same_name_along(
@@ -114,17 +114,17 @@ def test_a_producer_that_leaves_does_not_take_the_consumer_of_the_same_name_alon
 ) -> None:
     """One program often gives both the same group name; it still has to leave at its end."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client, face.client() as other:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client, protocol.client() as other:
             assert (await beat(client, "one", producers=[GROUP])).code == 0
             await leave(client, "one", producer=GROUP)
             assert await members(other) == ["one"]
-            assert registered(face).producer_groups() == {}
+            assert registered(protocol).producer_groups() == {}
             client.close()
-            await turns_until(lambda: remembers_nobody(face))
+            await turns_until(lambda: remembers_nobody(protocol))
             assert await members(other) == []
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_client_that_came_back_survives_the_end_of_its_old_connection(
@@ -132,26 +132,26 @@ def test_a_client_that_came_back_survives_the_end_of_its_old_connection(
 ) -> None:
     """The end of a broken connection is often noticed after the client is there again."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as new:
-            async with face.client() as old:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as new:
+            async with protocol.client() as old:
                 assert (await beat(old, "one", producers=["p"])).code == 0
                 assert (await beat(new, "one", producers=["p"])).code == 0
-            await turns_until(lambda: len(face.connections.open) == 1)
+            await turns_until(lambda: len(protocol.connections.open) == 1)
             assert await members(new) == ["one"]
-            assert registered(face).producer_of("one") is not None
-        await turns_until(lambda: remembers_nobody(face))
+            assert registered(protocol).producer_of("one") is not None
+        await turns_until(lambda: remembers_nobody(protocol))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_leaving_twice_or_for_others_changes_nothing(under_test: BrokerUnderTest) -> None:
-    """Only a client's own connection takes it out, and members of other faces stay."""
+    """Only a client's own connection takes it out, and members of other protocols stay."""
     request = HeartbeatRequest(GROUP, "python", (Subscription(TOPIC),))
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         under_test.broker.heartbeat(request)
-        async with face.client() as one, face.client() as two:
+        async with protocol.client() as one, protocol.client() as two:
             assert (await beat(one, "one")).code == 0
             await leave(two, "one", GROUP)
             await leave(two, "python", GROUP)
@@ -159,9 +159,9 @@ def test_leaving_twice_or_for_others_changes_nothing(under_test: BrokerUnderTest
             await leave(one, "one", GROUP)
             await leave(one, "one", GROUP)
             assert await members(two) == ["python"]
-        await turns_until(lambda: remembers_nobody(face))
+        await turns_until(lambda: remembers_nobody(protocol))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_heartbeat_of_a_connection_that_is_gone_registers_nobody(
@@ -169,34 +169,34 @@ def test_a_heartbeat_of_a_connection_that_is_gone_registers_nobody(
 ) -> None:
     """Nothing would ever remove what it registers."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
-            connection = face.connection(client)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            connection = protocol.connection(client)
             body = heartbeat("late", producers=["p"])
             connection.data_received(encode(client.request(codes.HEART_BEAT, None, body)))
             connection.abort()
             connection.connection_lost(None)
             await asyncio.sleep(0)
-        await turns_until(lambda: not face.calls.running)
-        assert remembers_nobody(face)
+        await turns_until(lambda: not protocol.calls.running)
+        assert remembers_nobody(protocol)
         assert under_test.broker.membership.members(GROUP) == ()
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_group_that_is_refused_keeps_out_no_other(under_test: BrokerUnderTest) -> None:
     """The client is told of it, and is a member of its other groups; nothing else is kept."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await beat(client, "one", groups=["bad group?", GROUP])
             assert answer.code == 1
             assert "bad group?" in answer.remark
             assert await members(client) == ["one"]
-            assert registered(face).consumers("bad group?") == {}
-        await turns_until(lambda: remembers_nobody(face))
+            assert registered(protocol).consumers("bad group?") == {}
+        await turns_until(lambda: remembers_nobody(protocol))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_too_many_producers_are_not_remembered(
@@ -205,21 +205,21 @@ def test_too_many_producers_are_not_remembered(
     """Nor the names of their groups; they may send all the same."""
     monkeypatch.setattr(limits, "PRODUCERS_MAX", 3)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             names = [f"p{number}" for number in range(5)]
             assert (await beat(client, "one", groups=[], producers=names)).code == 0
-            assert list(registered(face).producer_groups()) == names[:3]
-        await turns_until(lambda: remembers_nobody(face))
+            assert list(registered(protocol).producer_groups()) == names[:3]
+        await turns_until(lambda: remembers_nobody(protocol))
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_heartbeat_of_nobody_is_welcome(under_test: BrokerUnderTest) -> None:
     """RocketMQ answers {} with 0."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(34, None, b"{}")
             # Java reads from it whether the broker knows SQL92.
             assert (answer.code, answer.version) == (0, 409)
@@ -227,7 +227,7 @@ def test_a_heartbeat_of_nobody_is_welcome(under_test: BrokerUnderTest) -> None:
             assert (await client.ask(34, None, b"{oops")).code == 1
             assert await members(client) == []
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_heartbeat_with_other_versions_only_is_not_read_again(
@@ -242,8 +242,8 @@ def test_a_heartbeat_with_other_versions_only_is_not_read_again(
 
     monkeypatch.setattr(limits, "read_large", counted)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             body = write_body(heartbeat("one"))
             for version in (b"1", b"22", b'"333"'):
                 changed = body.replace(b'"subVersion":0', b'"subVersion":' + version)
@@ -254,6 +254,8 @@ def test_a_heartbeat_with_other_versions_only_is_not_read_again(
                 await client.ask(34, None, write_body(heartbeat("one", topic="more")))
             ).code == 0
             assert len(read) == 2
-            assert registered(face).subscription(face.connection(client), GROUP, TOPIC) is None
+            assert (
+                registered(protocol).subscription(protocol.connection(client), GROUP, TOPIC) is None
+            )
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

@@ -11,9 +11,9 @@ from rmqlite.client import AdminClient
 from rmqlite.errors import RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.remoting import connection as limits
-from rmqlite.server.faces.remoting.asked import NotAnswered
-from rmqlite.server.faces.remoting.face import IDLE_S, LOOK_S, RemotingFace
+from rmqlite.server.protocols.remoting import connection as limits
+from rmqlite.server.protocols.remoting.asked import NotAnswered
+from rmqlite.server.protocols.remoting.server import IDLE_S, LOOK_S, RemotingServer
 from rmqlite.wire.remoting.command import ANSWER_FLAG, Command
 from rmqlite.wire.remoting.frame import encode
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
@@ -21,7 +21,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.exchanges import Row, probes
 from tests.support.loops import FakeTimeLoop
-from tests.support.remoting import GRPC_PORT, FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import GRPC_PORT, LoopClient, ProtocolUnderTest, served_protocol
 
 BODY_BYTES = 200_000
 CLOSED = "connection closed by server"
@@ -43,9 +43,9 @@ def test_a_client_that_does_not_read_costs_the_memory_of_a_few_answers(
     """A thousand pulls of 200 kB each would be 200 MB for a client that is stuck."""
     filled(under_test)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
-            connection = face.connection(client)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            connection = protocol.connection(client)
             pulls = [pull_of(client, offset=number % 40) for number in range(1_000)]
             client.send(*pulls)
             looks = 0
@@ -61,17 +61,17 @@ def test_a_client_that_does_not_read_costs_the_memory_of_a_few_answers(
                 assert (await client.answer(pull.opaque)).code == 0
             assert not connection._is_paused
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_client_that_does_not_read_is_not_told_of_changes(under_test: BrokerUnderTest) -> None:
     """Each heartbeat of another member would cost memory until it reads again."""
     filled(under_test)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as stuck, face.client() as other:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as stuck, protocol.client() as other:
             assert (await beat(stuck, "stuck")).code == 0
-            connection = face.connection(stuck)
+            connection = protocol.connection(stuck)
             stuck.send(*[pull_of(stuck, offset=number % 40) for number in range(100)])
             await turns_until(lambda: not connection.is_read)
             held = connection._transport.get_write_buffer_size()
@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_is_not_told_of_changes(under_test: BrokerUn
             assert connection._transport.get_write_buffer_size() <= held
             assert connection._out == []
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_too_many_requests_without_an_answer_stop_the_reading(
@@ -89,9 +89,9 @@ def test_too_many_requests_without_an_answer_stop_the_reading(
     """Else one client could fill the memory with requests."""
     monkeypatch.setattr(limits, "FRAMES_IN_FLIGHT_MAX", 4)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
-            connection = face.connection(client)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            connection = protocol.connection(client)
             sends = [send_of(client) for _ in range(40)]
             seen = 0
             for send in sends:
@@ -103,9 +103,9 @@ def test_too_many_requests_without_an_answer_stop_the_reading(
             assert 0 < seen <= 40
             assert connection.in_flight == 0
             assert not connection._is_paused
-            assert face.connections.bytes == 0
+            assert protocol.connections.bytes == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_parked_pulls_do_not_count_as_requests_in_flight(
@@ -114,35 +114,35 @@ def test_parked_pulls_do_not_count_as_requests_in_flight(
     """A consumer of a thousand topics has thousands of them, and must still be heard."""
     monkeypatch.setattr(limits, "FRAMES_IN_FLIGHT_MAX", 4)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             pulls = [pull_of(client, queue_id=number % 4, wait_ms=50_000) for number in range(9)]
             client.send(*pulls)
-            await turns_until(lambda: face.server.front.parked == 9)
+            await turns_until(lambda: protocol.server.service.parked == 9)
             assert (await client.ask(30, {"topic": TOPIC, "queueId": "0"})).code == 0
-            assert face.connection(client).in_flight == 0
+            assert protocol.connection(client).in_flight == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_what_waits_for_a_client_ends_with_its_connection(under_test: BrokerUnderTest) -> None:
     """A pull that nobody reads would keep its place until its time is up."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
-            connection = face.connection(client)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            connection = protocol.connection(client)
             client.send(*[pull_of(client, queue_id=queue, wait_ms=50_000) for queue in range(3)])
-            await turns_until(lambda: face.server.front.parked == 3)
-            assert face.connections.bytes > 0
+            await turns_until(lambda: protocol.server.service.parked == 3)
+            assert protocol.connections.bytes > 0
             asked = asyncio.ensure_future(connection.ask(307, {}, b"", 60.0))
             await turns_until(lambda: bool(connection._asked))
-        await turns_until(lambda: face.server.front.parked == 0)
+        await turns_until(lambda: protocol.server.service.parked == 0)
         with pytest.raises(NotAnswered, match="is gone"):
             await asked
-        assert face.connections.bytes == 0
-        assert face.connections.open == set()
+        assert protocol.connections.bytes == 0
+        assert protocol.connections.open == set()
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_request_of_the_broker_gets_the_answer_with_its_number(
@@ -150,9 +150,9 @@ def test_a_request_of_the_broker_gets_the_answer_with_its_number(
 ) -> None:
     """Also while other answers come, and answers that nobody waits for."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
-            connection = face.connection(client)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            connection = protocol.connection(client)
             asking = asyncio.ensure_future(connection.ask(307, {"clientId": "c"}, b"", 60.0))
             asked = await client.told(307)
             client.send(Command(0, 4_711, {}, b"for nobody", ANSWER_FLAG))
@@ -162,7 +162,7 @@ def test_a_request_of_the_broker_gets_the_answer_with_its_number(
                 await connection.ask(307, {}, b"", 0)
             assert len(connection._asked) == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_one_connection_too_many_is_closed(
@@ -170,18 +170,18 @@ def test_one_connection_too_many_is_closed(
 ) -> None:
     """The limit has a name, the log says it once, and the place is free again afterwards."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as first:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as first:
             assert (await first.ask(106)).code == 0
             for _ in range(3):
-                async with face.client() as second:
+                async with protocol.client() as second:
                     await second.until_closed()
             assert (await first.ask(106)).code == 0
-        await turns_until(lambda: face.connections.open == set())
-        async with face.client() as third:
+        await turns_until(lambda: protocol.connections.open == set())
+        async with protocol.client() as third:
             assert (await third.ask(106)).code == 0
 
-    served_face(under_test, scenario, connections_max=1)
+    served_protocol(under_test, scenario, connections_max=1)
     assert caplog.text.count("maxConnections=1") == 1
 
 
@@ -191,18 +191,18 @@ def test_frames_that_are_not_whole_are_bounded_together(
     """Many clients that never finish a frame; the one that holds the most of it is closed."""
     most = 1_000_000
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         start = (16 << 20).to_bytes(4, "big") + (100).to_bytes(4, "big")
-        async with face.client() as greedy, face.client() as small:
+        async with protocol.client() as greedy, protocol.client() as small:
             greedy.write(start + b"x" * (most - 10_000))
-            await turns_until(lambda: face.connections.bytes > most - 20_000)
+            await turns_until(lambda: protocol.connections.bytes > most - 20_000)
             small.write(start + b"x" * 20_000)
             await greedy.until_closed()
-            assert face.connections.bytes <= most
-            async with face.client() as third:
+            assert protocol.connections.bytes <= most
+            async with protocol.client() as third:
                 assert (await third.ask(310, send_of(third).ext, b"x" * 100_000)).code == 0
 
-    served_face(under_test, scenario, in_flight_bytes_max=most)
+    served_protocol(under_test, scenario, in_flight_bytes_max=most)
     assert "maxBytesInFlight" in caplog.text
 
 
@@ -213,15 +213,15 @@ def test_a_connection_without_any_frame_for_two_minutes_is_closed(
     clock = under_test.clock
 
     async def main() -> None:
-        face = RemotingFace(
+        protocol = RemotingServer(
             under_test.config.model_copy(update={"listen_port": 0, "name_server_port": 0})
         )
-        await face.bind()
-        front: Any = _NoFront()
+        await protocol.bind()
+        service: Any = _NoService()
         async with asyncio.TaskGroup() as tasks:
-            await face.open(_running(front, tasks))
-            reader, writer = await asyncio.open_connection("127.0.0.1", face.port)
-            idle, idle_writer = await asyncio.open_connection("127.0.0.1", face.port)
+            await protocol.open(_running(service, tasks))
+            reader, writer = await asyncio.open_connection("127.0.0.1", protocol.port)
+            idle, idle_writer = await asyncio.open_connection("127.0.0.1", protocol.port)
             busy = LoopClient(reader, writer)
             began_s = asyncio.get_running_loop().time()
             closed = asyncio.ensure_future(idle.read())
@@ -232,14 +232,14 @@ def test_a_connection_without_any_frame_for_two_minutes_is_closed(
             assert (await busy.ask(9999)).code == 3
             writer.close()
             idle_writer.close()
-            await face.drain()
-            await face.close()
+            await protocol.drain()
+            await protocol.close()
 
     with asyncio.Runner(loop_factory=lambda: FakeTimeLoop(clock)) as runner:
         runner.run(main())
 
 
-class _NoFront:
+class _NoService:
     """Nothing is asked of it; whoever wants to listen may."""
 
     accounts = limits = None
@@ -251,8 +251,8 @@ class _NoFront:
         return None
 
 
-def _running(front: Any, tasks: asyncio.TaskGroup) -> Any:
-    return type("Running", (), {"front": front, "tasks": tasks, "grpc_port": GRPC_PORT})()
+def _running(service: Any, tasks: asyncio.TaskGroup) -> Any:
+    return type("Running", (), {"service": service, "tasks": tasks, "grpc_port": GRPC_PORT})()
 
 
 def test_a_grpc_client_reads_which_port_is_its_own(under_test: BrokerUnderTest) -> None:
@@ -266,13 +266,13 @@ def test_a_grpc_client_reads_which_port_is_its_own(under_test: BrokerUnderTest) 
                 return str(error)
         return ""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        for port in (face.face.port, face.face.name_server_port):
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        for port in (protocol.protocol.port, protocol.protocol.name_server_port):
             told = await asyncio.to_thread(asked, port)
             assert f"grpcPort={GRPC_PORT}" in told, told
             assert "remoting" in told
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize("probe", probes(), ids=lambda probe: str(probe["probe"]))
@@ -282,8 +282,8 @@ def test_a_probe_is_answered_or_closed_as_it_was_recorded(
     """A client that sends garbage must not be left waiting, and a sound one not be cut off."""
     is_closed = probe["answer"] == CLOSED
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             client.write(bytes.fromhex(probe["sent_hex"]))
             if is_closed:
                 await client.until_closed()
@@ -293,7 +293,7 @@ def test_a_probe_is_answered_or_closed_as_it_was_recorded(
             assert len(client.answers) <= 1
             assert all("Traceback" not in each.remark for each in client.answers.values())
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_drain_answers_what_has_come_and_reads_nothing_more(
@@ -301,29 +301,29 @@ def test_a_drain_answers_what_has_come_and_reads_nothing_more(
 ) -> None:
     """A pull that is answered at once would be followed by the next one, again and again."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             pull = pull_of(client, wait_ms=50_000)
             client.send(pull)
-            await turns_until(lambda: face.server.front.parked == 1)
-            face.server.front.close()
-            draining = asyncio.ensure_future(face.face.drain())
+            await turns_until(lambda: protocol.server.service.parked == 1)
+            protocol.server.service.close()
+            draining = asyncio.ensure_future(protocol.protocol.drain())
             assert (await client.answer(pull.opaque)).code == 19
             client.send(pull_of(client, wait_ms=50_000))
             await draining
             await client.until_closed()
             assert client.answers == {}
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_port_that_another_broker_has_bound_is_refused(under_test: BrokerUnderTest) -> None:
     """Even before the other one is open: named with its key, before the store is opened."""
 
     async def main() -> None:
-        first = RemotingFace(under_test.config.model_copy(update={"listen_port": 0}))
+        first = RemotingServer(under_test.config.model_copy(update={"listen_port": 0}))
         await first.bind()
-        second = RemotingFace(under_test.config.model_copy(update={"listen_port": first.port}))
+        second = RemotingServer(under_test.config.model_copy(update={"listen_port": first.port}))
         try:
             with pytest.raises(RmqliteError, match=f"listenPort='{first.port}'"):
                 await second.bind()
@@ -339,12 +339,12 @@ def test_a_frame_after_the_good_ones_that_is_none_closes_the_connection(
 ) -> None:
     """What follows cannot be told from garbage."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             client.write(encode(client.request(9999)) + b"\xff" * 20)
             await client.until_closed()
             assert [answer.code for answer in client.answers.values()] == [3]
-        await turns_until(lambda: face.connections.open == set())
-        assert face.connections.bytes == 0
+        await turns_until(lambda: protocol.connections.open == set())
+        assert protocol.connections.bytes == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

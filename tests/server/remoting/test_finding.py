@@ -14,14 +14,14 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.server.faces.remoting import finding as limits
+from rmqlite.server.protocols.remoting import finding as limits
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import PhysicalOffset, QueryMessage
 from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, records_of, served_face
+from tests.support.remoting import ProtocolUnderTest, records_of, served_protocol
 
 EVER = (0, 2**63 - 1)
 
@@ -30,8 +30,8 @@ def test_a_message_is_found_by_its_key_and_by_its_offset(under_test: BrokerUnder
     """As a record, which the client takes apart."""
     (sent,) = under_test.send(Message(TOPIC, b"x", keys=("k1",)))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             found = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 32, *EVER))
             assert found.code == 0
             assert [each.body for each in records_of(found.body)] == [b"x"]
@@ -39,7 +39,7 @@ def test_a_message_is_found_by_its_key_and_by_its_offset(under_test: BrokerUnder
             at = PhysicalOffset(sent.physical_offset)
             assert (await client.ask(codes.VIEW_MESSAGE_BY_ID, at)).body == found.body
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize("key", ["k" * 1_025, "k" * 29_000, "ä" * 14_000])
@@ -50,8 +50,8 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
     with_key = f"KEYS\x01{key} other\x02UNIQ_KEY\x01short"
     with_id = f"UNIQ_KEY\x01{key}"
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for properties in (with_key, with_id, f"{with_id}\x02DELAY\x0118"):
                 send = send_of(client, properties=properties)
                 client.send(send)
@@ -63,26 +63,26 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
                 asked = QueryMessage(TOPIC, wanted, 32, *EVER, is_unique_key=is_id)
                 found = await client.ask(codes.QUERY_MESSAGE, asked)
                 assert len(records_of(found.body)) == count
-            front = face.server.front
-            by_key = await front.messages.find(MessageQuery(TOPIC, key, False))
+            service = protocol.server.service
+            by_key = await service.messages.find(MessageQuery(TOPIC, key, False))
             assert len(by_key.messages) == 1
-            page = await front.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
+            page = await service.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
-            life = await front.letters.life(LifeQuery(key))
+            life = await service.letters.life(LifeQuery(key))
             assert len(life.hops) == 2
-            (changed,) = await front.schedule.change_by_ids(
+            (changed,) = await service.schedule.change_by_ids(
                 ChangeByIds(ScheduleAction.CANCEL, (key,))
             )
             assert changed.outcome is ChangeOutcome.DONE
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_message_with_a_long_id_is_sent_back(under_test: BrokerUnderTest) -> None:
     """Clients name the id, which the broker only logs: a refusal would keep it from its retry."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             message_id = "k" * 256
             send = send_of(client, properties=f"UNIQ_KEY\x01{message_id}")
             client.send(send)
@@ -91,15 +91,15 @@ def test_a_message_with_a_long_id_is_sent_back(under_test: BrokerUnderTest) -> N
             back = SendBack(offset, GROUP, 0, message_id, TOPIC, max_reconsume_times=3)
             assert (await client.ask(CONSUMER_SEND_MSG_BACK, back)).code == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_what_is_not_there_is_not_found(under_test: BrokerUnderTest) -> None:
     """22 with both fields for a key, 1 for an offset; the clients expect exactly these."""
     under_test.send(Message(TOPIC, b"x", keys=("k1",)))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             absent = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k2", 32, *EVER))
             assert absent.code == 22
             assert absent.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
@@ -107,7 +107,7 @@ def test_what_is_not_there_is_not_found(under_test: BrokerUnderTest) -> None:
                 answer = await client.ask(codes.VIEW_MESSAGE_BY_ID, PhysicalOffset(offset))
                 assert answer.code == 1
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_many_large_messages_of_one_key_fit_into_one_frame(under_test: BrokerUnderTest) -> None:
@@ -115,10 +115,10 @@ def test_many_large_messages_of_one_key_fit_into_one_frame(under_test: BrokerUnd
     for _ in range(40):
         under_test.send(Message(TOPIC, b"x" * 500_000, keys=("k1",)))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             found = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 64, *EVER))
             assert found.code == 0
             assert 500_000 < len(found.body) <= limits.RECORDS_BYTES_MAX < FRAME_BYTES_MAX
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from rmqlite.access.accounts import PERMS, Account, Role
 from rmqlite.access.addresses import parse_addresses
-from rmqlite.server.faces.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
+from rmqlite.server.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes import administration, name_server, sending
 from rmqlite.wire.remoting.codes.sending import Recall, SendMessage
@@ -20,7 +20,7 @@ from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.messages import create_topic
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import bodies
 
 ADMIN = account("the-admin", role=Role.ADMIN)
@@ -36,14 +36,14 @@ KNOWN = (ADMIN, VIEWER, SENDER, READER)
 
 
 def guarded(under_test: BrokerUnderTest, scenario: Any, **about: Any) -> None:
-    """Run a scenario on a face with these accounts; about: of accounts()."""
+    """Run a scenario on a protocol with these accounts; about: of accounts()."""
     create_topic(under_test, TOPIC)
 
-    async def inside(face: FaceUnderTest) -> None:
-        face.server.access.accounts = accounts(*KNOWN, **about)
-        await scenario(face)
+    async def inside(protocol: ProtocolUnderTest) -> None:
+        protocol.server.access.accounts = accounts(*KNOWN, **about)
+        await scenario(protocol)
 
-    served_face(under_test, inside)
+    served_protocol(under_test, inside)
 
 
 async def code_of(client: LoopClient, command: Command) -> int:
@@ -97,8 +97,8 @@ def test_an_account_may_what_its_rights_say(
 ) -> None:
     """Also for a batch, which RocketMQ lets everybody send who has an account."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(signs_as=(key, SECRET)) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(signs_as=(key, SECRET)) as client:
             command = ASKED[what](client)
             client.send(command)
             answer = await client.answer(command.opaque)
@@ -114,8 +114,8 @@ def test_a_request_that_is_not_signed_is_refused_with_rocketmqs_code(
 ) -> None:
     """The answer tells neither whether the account nor whether the topic exists."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             command = send_of(client)
             keyed = {**command.ext, ACCESS_KEY: "the-sender"}
             right = keyed | {SIGNATURE: signature(keyed, command.body, SECRET)}
@@ -150,8 +150,8 @@ def test_a_request_that_is_not_signed_is_refused_with_rocketmqs_code(
 def test_a_route_is_told_to_everybody(under_test: BrokerUnderTest) -> None:
     """As RocketMQ's name server does: a client asks for it first, and Go does not sign it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             assert (await client.ask(105, {"topic": TOPIC})).code == 0
             assert (await client.ask(105, {"topic": "unknown"})).code == 17
             assert (await client.ask(106)).code == 1
@@ -162,10 +162,10 @@ def test_a_route_is_told_to_everybody(under_test: BrokerUnderTest) -> None:
 def test_a_heartbeat_needs_every_group_and_topic_in_it(under_test: BrokerUnderTest) -> None:
     """A producer's heartbeat needs an account only."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client(signs_as=("the-reader", SECRET)) as reader,
-            face.client(signs_as=("the-sender", SECRET)) as sender,
+            protocol.client(signs_as=("the-reader", SECRET)) as reader,
+            protocol.client(signs_as=("the-sender", SECRET)) as sender,
         ):
             assert (await beat(reader)).code == 0
             assert (await beat(reader, topic="payments")).code == 1
@@ -182,14 +182,14 @@ def test_a_heartbeat_needs_every_group_and_topic_in_it(under_test: BrokerUnderTe
 def test_an_account_that_is_deleted_is_refused_from_then_on(under_test: BrokerUnderTest) -> None:
     """On a connection that is open, too; and one whose secret changes."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(signs_as=("the-sender", SECRET)) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(signs_as=("the-sender", SECRET)) as client:
             assert await code_of(client, send_of(client)) == 0
-            face.server.access.accounts = accounts(account("the-sender", secret="another"))
+            protocol.server.access.accounts = accounts(account("the-sender", secret="another"))
             assert await code_of(client, send_of(client)) == 1
-            face.server.access.accounts = accounts()
+            protocol.server.access.accounts = accounts()
             assert await code_of(client, send_of(client)) == 1
-            assert face.server.access.refused == 2
+            assert protocol.server.access.refused == 2
 
     guarded(under_test, scenario)
 
@@ -209,15 +209,15 @@ def test_a_pull_that_waits_is_answered_by_the_rules_of_then(
 ) -> None:
     """A message that comes later is not for who has lost the right to it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client(signs_as=("the-reader", SECRET)) as reader,
-            face.client(signs_as=("the-sender", SECRET)) as sender,
+            protocol.client(signs_as=("the-reader", SECRET)) as reader,
+            protocol.client(signs_as=("the-sender", SECRET)) as sender,
         ):
             pull = pull_of(reader, group="readers", wait_ms=50_000)
             reader.send(pull)
-            await turns_until(lambda: face.server.front.parked == 1)
-            face.server.access.accounts = accounts(SENDER, *([changed] if changed else []))
+            await turns_until(lambda: protocol.server.service.parked == 1)
+            protocol.server.access.accounts = accounts(SENDER, *([changed] if changed else []))
             assert await code_of(sender, send_of(sender)) == 0
             assert (await reader.answer(pull.opaque)).code == code
 
@@ -230,10 +230,10 @@ def test_a_trusted_address_needs_no_signature(under_test: BrokerUnderTest, is_gl
     here = parse_addresses("127.0.0.1")
     trusting = SENDER.model_copy(update={"white_remote_address": here})
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         if not is_global:
-            face.server.access.accounts = accounts(trusting)
-        async with face.client() as client:
+            protocol.server.access.accounts = accounts(trusting)
+        async with protocol.client() as client:
             command = send_of(client)
             ext = command.ext if is_global else {**command.ext, ACCESS_KEY: "the-sender"}
             assert await code_of(client, command._replace(ext=ext)) == 0

@@ -18,7 +18,7 @@ from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 
 async def route(client: LoopClient, topic: str = TOPIC) -> Route:
@@ -30,8 +30,8 @@ async def route(client: LoopClient, topic: str = TOPIC) -> Route:
 def test_values_are_put_read_listed_and_deleted(under_test: BrokerUnderTest) -> None:
     """One that does not exist is 22, also when it is listed; deleting it again is no error."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             for key in ("k1", "k2"):
                 pair = KvPair("space", key, f"value of {key}")
                 assert (await client.ask(codes.PUT_KV_CONFIG, pair)).code == 0
@@ -47,15 +47,15 @@ def test_values_are_put_read_listed_and_deleted(under_test: BrokerUnderTest) -> 
             answer = await client.ask(codes.GET_KVLIST_BY_NAMESPACE, KvNamespace("other"))
             assert answer.code == 22
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_route_tells_the_order_of_a_topic_while_that_is_on(under_test: BrokerUnderTest) -> None:
     """updateTopic -o and updateOrderConf; the switch is the one setting that changes at once."""
     create_topic(under_test, TOPIC, 4)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             pair = KvPair("ORDER_TOPIC_CONFIG", TOPIC, "broker-a:4")
             assert (await client.ask(codes.PUT_KV_CONFIG, pair)).code == 0
             for value, told in (("true", "broker-a:4"), ("false", None)):
@@ -75,15 +75,15 @@ def test_a_route_tells_the_order_of_a_topic_while_that_is_on(under_test: BrokerU
                 assert refused.code == code
                 assert next(iter(setting)) in refused.remark
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_producers_are_kept_away_and_let_in_again(under_test: BrokerUnderTest) -> None:
     """wipeWritePerm and addWritePerm: only routes change, so consumers go on."""
     create_topic(under_test, TOPIC, 4)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             topics = str(len(under_test.broker.topics.all()))
             answer = await client.ask(codes.WIPE_WRITE_PERM_OF_BROKER, OfBroker("other"))
             assert answer.ext["wipeTopicCount"] == "0"
@@ -96,30 +96,30 @@ def test_producers_are_kept_away_and_let_in_again(under_test: BrokerUnderTest) -
             assert answer.ext["addTopicCount"] == topics
             assert (await route(client)).queue_datas[0].perm == 6
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_deletion_at_the_name_server_leaves_the_topic(under_test: BrokerUnderTest) -> None:
     """Routes are made of the broker's topics; mqadmin deletes at the broker first."""
     create_topic(under_test, TOPIC, 4)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             asked = TopicDelete(TOPIC, "DefaultCluster")
             assert (await client.ask(codes.DELETE_TOPIC_IN_NAMESRV, asked)).code == 0
             assert (await route(client)).queue_datas[0].write_queue_nums == 4
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_tools_find_the_topics_with_which_they_measure(tmp_path: Path) -> None:
     """sendMsgStatus and clusterRT ask for a route first, also without topics on demand."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             assert (await route(client, "broker-a")).queue_datas[0].write_queue_nums == 1
             assert (await route(client, "DefaultCluster")).queue_datas[0].write_queue_nums == 16
             answer = await client.ask(codes.GET_ROUTEINFO_BY_TOPIC, RouteQuery("other"))
             assert answer.code == 17
 
-    served_face(BrokerUnderTest(tmp_path, auto_create_topic=False), scenario)
+    served_protocol(BrokerUnderTest(tmp_path, auto_create_topic=False), scenario)

@@ -13,7 +13,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.clock import SetTime
 from tests.support.messages import create_topic
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 ADMIN = account("the-admin", role=Role.ADMIN)
 OTHER = account("the-other", role=Role.ADMIN)
@@ -24,18 +24,18 @@ BUSY = 2
 def limited(
     under_test: BrokerUnderTest, scenario: Any, settings: dict[str, int], has_accounts: bool = True
 ) -> None:
-    """Run a scenario on a face with these limits, whose time stands still."""
+    """Run a scenario on a protocol with these limits, whose time stands still."""
     create_topic(under_test, TOPIC)
 
-    async def inside(face: FaceUnderTest) -> None:
-        limits = face.server.front.limits
+    async def inside(protocol: ProtocolUnderTest) -> None:
+        limits = protocol.server.service.limits
         assert isinstance(limits, Limits)
         limits._elapsed = SetTime()
         if has_accounts:
-            face.server.access.accounts = accounts(ADMIN, OTHER)
-        await scenario(face)
+            protocol.server.access.accounts = accounts(ADMIN, OTHER)
+        await scenario(protocol)
 
-    served_face(under_test, inside, **settings)
+    served_protocol(under_test, inside, **settings)
 
 
 async def asked(client: LoopClient, command: Command) -> Command:
@@ -46,11 +46,11 @@ async def asked(client: LoopClient, command: Command) -> Command:
 def test_requests_beyond_the_limit_of_an_account_are_refused(under_test: BrokerUnderTest) -> None:
     """On all its connections together; nothing of them is stored, and heartbeats go on."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client(signs_as=("the-admin", SECRET)) as one,
-            face.client(signs_as=("the-admin", SECRET)) as two,
-            face.client(signs_as=("the-other", SECRET)) as other,
+            protocol.client(signs_as=("the-admin", SECRET)) as one,
+            protocol.client(signs_as=("the-admin", SECRET)) as two,
+            protocol.client(signs_as=("the-other", SECRET)) as other,
         ):
             assert [(await asked(each, send_of(each))).code for each in (one, two)] == [0, 0]
             refused = await asked(one, send_of(one))
@@ -67,8 +67,8 @@ def test_requests_beyond_the_limit_of_an_account_are_refused(under_test: BrokerU
 def test_a_connection_without_an_account_has_limits_too(under_test: BrokerUnderTest) -> None:
     """Without accounts those of a connection hold, and those of an account have no effect."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as one, face.client() as two:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as one, protocol.client() as two:
             assert (await asked(one, send_of(one, b"x" * 2_000))).code == 0
             refused = await asked(one, send_of(one))
             assert (refused.code, "maxConnectionBytesPerSecond=1000" in refused.remark) == (2, True)
@@ -81,10 +81,10 @@ def test_a_connection_without_an_account_has_limits_too(under_test: BrokerUnderT
 def test_a_wrong_signature_counts_for_its_connection(under_test: BrokerUnderTest) -> None:
     """And for no account: anybody can name it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client(signs_as=("the-admin", "wrong")) as wrong,
-            face.client(signs_as=("the-admin", SECRET)) as right,
+            protocol.client(signs_as=("the-admin", "wrong")) as wrong,
+            protocol.client(signs_as=("the-admin", SECRET)) as right,
         ):
             codes = [(await asked(wrong, send_of(wrong))).code for _ in range(2)]
             assert codes == [1, BUSY]
@@ -97,14 +97,14 @@ def test_a_wrong_signature_counts_for_its_connection(under_test: BrokerUnderTest
 def test_an_account_has_its_number_of_connections(under_test: BrokerUnderTest) -> None:
     """A further one is refused until one of them ends."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(signs_as=("the-admin", SECRET)) as second:
-            async with face.client(signs_as=("the-admin", SECRET)) as first:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(signs_as=("the-admin", SECRET)) as second:
+            async with protocol.client(signs_as=("the-admin", SECRET)) as first:
                 assert (await asked(first, send_of(first))).code == 0
                 refused = await asked(second, send_of(second))
                 assert refused.code == BUSY
                 assert "maxAccountConnections=1" in refused.remark
-            await turns_until(lambda: len(face.connections.open) == 1)
+            await turns_until(lambda: len(protocol.connections.open) == 1)
             assert (await asked(second, send_of(second))).code == 0
 
     limited(under_test, scenario, {"account_connections_max": 1})
@@ -113,17 +113,17 @@ def test_an_account_has_its_number_of_connections(under_test: BrokerUnderTest) -
 def test_an_account_has_its_number_of_waiting_pulls(under_test: BrokerUnderTest) -> None:
     """One more is refused at once; another account's waits."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client(signs_as=("the-admin", SECRET)) as one,
-            face.client(signs_as=("the-other", SECRET)) as other,
+            protocol.client(signs_as=("the-admin", SECRET)) as one,
+            protocol.client(signs_as=("the-other", SECRET)) as other,
         ):
             waiting = pull_of(one, queue_id=1, wait_ms=50_000)
             one.send(waiting)
-            await turns_until(lambda: face.server.front.parked == 1)
+            await turns_until(lambda: protocol.server.service.parked == 1)
             assert (await asked(one, pull_of(one, queue_id=2, wait_ms=50_000))).code == BUSY
             other.send(pull_of(other, queue_id=1, wait_ms=50_000))
-            await turns_until(lambda: face.server.front.parked == 2)
+            await turns_until(lambda: protocol.server.service.parked == 2)
             assert (await asked(one, send_of(one, queue_id=1))).code == 0
             assert (await one.answer(waiting.opaque)).code == 0
 

@@ -18,7 +18,7 @@ from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
 
 GROUPS = 300
 TOPICS = [f"topic-{number}" for number in range(10)]
@@ -27,7 +27,9 @@ LARGE = "large-group"
 OFFSETS = len(TOPICS) * QUEUES
 
 
-async def answered(face: FaceUnderTest, row: Request[Any, Any], asked: Any) -> tuple[Command, int]:
+async def answered(
+    protocol: ProtocolUnderTest, row: Request[Any, Any], asked: Any
+) -> tuple[Command, int]:
     """An answer, and how many turns another task got until the broker had made it."""
     turns = 0
 
@@ -37,7 +39,7 @@ async def answered(face: FaceUnderTest, row: Request[Any, Any], asked: Any) -> t
             await asyncio.sleep(0)
             turns += 1
 
-    async with face.client() as client:
+    async with protocol.client() as client:
         command = client.request(row, asked)
         beside = asyncio.create_task(other())
         client.send(command)
@@ -63,37 +65,37 @@ def broker(under_test: BrokerUnderTest) -> BrokerUnderTest:
 def test_others_get_turns_while_all_offsets_are_listed(broker: BrokerUnderTest) -> None:
     """A topic counts by its queues: 200 topics at once could be 50,000 offsets."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        answer, turns = await answered(face, codes.GET_ALL_CONSUMER_OFFSET, None)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        answer, turns = await answered(protocol, codes.GET_ALL_CONSUMER_OFFSET, None)
         table = read_body(GroupOffsets, answer.body).offset_table
         assert set(table) == {f"{topic}@{LARGE}" for topic in TOPICS}
         assert all(list(each) == list(range(QUEUES)) for each in table.values())
         assert turns >= 3 * TURNS
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
 
 
 def test_others_get_turns_while_one_groups_progress_is_made(broker: BrokerUnderTest) -> None:
     """Its topics are found in steps, and a long answer is copied in a step of its own."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        answer, turns = await answered(face, codes.GET_CONSUME_STATS, ConsumeStatsQuery(LARGE))
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        answer, turns = await answered(protocol, codes.GET_CONSUME_STATS, ConsumeStatsQuery(LARGE))
         # It is longer than a body that a client may send, so it is not read.
         assert answer.body.count(b'"brokerOffset"') == OFFSETS
         assert turns >= OFFSETS // 100 * TURNS
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
 
 
 def test_others_get_turns_while_many_groups_have_nothing_to_tell(broker: BrokerUnderTest) -> None:
     """A group without offsets takes time, too."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         broker.broker.offsets.forget_group(LARGE)
         asked = BrokerConsumeStatsQuery()
-        answer, turns = await answered(face, codes.GET_BROKER_CONSUME_STATS, asked)
+        answer, turns = await answered(protocol, codes.GET_BROKER_CONSUME_STATS, asked)
         stats = read_body(BrokerConsumeStats, answer.body)
         assert len(stats.consume_stats_list) == GROUPS + 1
         assert turns >= GROUPS // 100 * TURNS
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)

@@ -24,7 +24,7 @@ from tests.server.remoting.asking import send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.messages import TOPIC, create_topic
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 ID: Final = b"UNIQ_KEY\x017F00000100014E0B23A1#\x02WAIT\x01true"
 """The properties that RocketMQ's Java client gives each message of a batch."""
@@ -84,8 +84,8 @@ def test_a_batch_of_many_messages_is_stored_in_order(
 ) -> None:
     """All ids come back, and what arrives meanwhile stands before or behind the batch."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client, face.client() as other:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client, protocol.client() as other:
             asking = asyncio.create_task(sent(client, body_of(count, properties)))
             for number in range(20):
                 alone = send_of(other, b"alone %d" % number, topic=TOPIC)
@@ -100,7 +100,7 @@ def test_a_batch_of_many_messages_is_stored_in_order(
             assert [each.body for each in stored] == [b"%d" % number for number in range(count)]
             assert [each.physical_offset for each in stored] == [int(each[16:], 16) for each in ids]
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
 
 
 def test_what_is_too_large_is_refused_with_the_reason(broker: BrokerUnderTest) -> None:
@@ -112,13 +112,13 @@ def test_what_is_too_large_is_refused_with_the_reason(broker: BrokerUnderTest) -
         (body_of(odd, b"CLUSTER\x01another", b"x"), f"at most {BATCH_WORK_MAX} ordinary messages"),
     )
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for body, reason in tries:
                 answer = await sent(client, body)
                 assert (answer.code, reason in answer.remark) == (13, True), answer.remark
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
     assert len(broker.messages(TOPIC)) == 1
 
 
@@ -129,8 +129,8 @@ def test_a_topic_that_goes_while_its_batch_is_made_gets_nothing_of_it(
     """The steps of a long batch leave time for that."""
     broker = large(tmp_path, auto_create_topic=False)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             asking = asyncio.create_task(sent(client, body_of(5_000, properties)))
             send = broker.broker.drafts.send
             steps = 0
@@ -154,7 +154,7 @@ def test_a_topic_that_goes_while_its_batch_is_made_gets_nothing_of_it(
             assert steps > 1
 
     end = broker.store.end
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
     assert broker.store.end == end
     broker.close()
 
@@ -166,14 +166,14 @@ def test_a_long_batch_is_stored_whole_or_not_at_all(tmp_path: Path, where: str) 
     broker = large(tmp_path, files=files)
     body = body_of(9_000)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             files.fail("write", where=lambda path: where in path.parts, times=FOR_GOOD)
             assert (await sent(client, body)).code == 14
             files.heal()
             assert (await sent(client, body)).code == 0
 
-    served_face(broker, scenario)
+    served_protocol(broker, scenario)
     broker.crash()
     broker.open()
     bodies = [each.body for each in broker.messages(TOPIC)]

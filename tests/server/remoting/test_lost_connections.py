@@ -19,18 +19,18 @@ import pytest
 
 from rmqlite.access.accounts import Role
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.metrics.http_port import HttpPort, Page
-from rmqlite.server.faces.remoting.asked import NotAnswered
-from rmqlite.server.faces.remoting.connection import Connection
-from rmqlite.server.faces.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from rmqlite.server.gate.tls import load_keys
+from rmqlite.server.protocols.metrics.http_port import HttpPort, Page
+from rmqlite.server.protocols.remoting.asked import NotAnswered
+from rmqlite.server.protocols.remoting.connection import Connection
+from rmqlite.server.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from rmqlite.wire.remoting.frame import encode
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
 from tests.support.accounts import ADMIN, SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.calls import turns_until
 from tests.support.certificates import made
-from tests.support.remoting import FaceUnderTest, Talk, served_face
+from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 
 RESET: Final = struct.pack("ii", 1, 0)
 OF_ASYNCIO: Final = frozenset(
@@ -75,24 +75,27 @@ class Cuts:
             gc.enable()
 
 
-Sees = Callable[[FaceUnderTest], bool]
+Sees = Callable[[ProtocolUnderTest], bool]
 SIGNS: Final = Talk(signs_as=(ADMIN, SECRET))
 WRONG: Final = encode(send_of(Talk(signs_as=(ADMIN, "another secret"))))
 
 
-def holds_some(face: FaceUnderTest) -> bool:
-    return sum(each.held > 0 for each in face.connections.open) == 2
+def holds_some(protocol: ProtocolUnderTest) -> bool:
+    return sum(each.held > 0 for each in protocol.connections.open) == 2
 
 
 @pytest.mark.parametrize(
     ("data", "is_there"),
     [
-        (b"", lambda face: len(face.connections.open) == 2),
+        (b"", lambda protocol: len(protocol.connections.open) == 2),
         (BEGUN, holds_some),
-        (encode(pull_of(SIGNS, wait_ms=50_000)), lambda face: face.server.front.parked == 2),
-        (WRONG + BEGUN, lambda face: sum(map(is_waiting, face.connections.open)) == 2),
-        (PREFACE, lambda face: sum(map(is_refused, face.connections.open)) == 2),
-        (encode(send_of(SIGNS)), lambda face: len(face.appends) > 0),
+        (
+            encode(pull_of(SIGNS, wait_ms=50_000)),
+            lambda protocol: protocol.server.service.parked == 2,
+        ),
+        (WRONG + BEGUN, lambda protocol: sum(map(is_waiting, protocol.connections.open)) == 2),
+        (PREFACE, lambda protocol: sum(map(is_refused, protocol.connections.open)) == 2),
+        (encode(send_of(SIGNS)), lambda protocol: len(protocol.appends) > 0),
     ],
     ids=["nothing", "begun", "parked", "wrong signature", "gRPC", "sent"],
 )
@@ -103,17 +106,19 @@ def test_a_lost_connection_of_the_remoting_protocol_leaves_nothing(
     under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
     left: list[set[str]] = []
 
-    async def scenario(face: FaceUnderTest) -> None:
-        face.server.access.accounts = accounts(account(ADMIN, role=Role.ADMIN))
-        cuts = Cuts(face.face.port)
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        protocol.server.access.accounts = accounts(account(ADMIN, role=Role.ADMIN))
+        cuts = Cuts(protocol.protocol.port)
         for _ in range(2):
             # The first ones fill caches.
             left.append(
-                await cuts.left_by(data, lambda: is_there(face), lambda: not face.connections.open)
+                await cuts.left_by(
+                    data, lambda: is_there(protocol), lambda: not protocol.connections.open
+                )
             )
-            assert face.connections.bytes == 0
+            assert protocol.connections.bytes == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert left[-1] == set()
 
 
@@ -128,14 +133,16 @@ def is_refused(connection: Connection) -> bool:
 def test_one_connection_too_many_leaves_nothing(under_test: BrokerUnderTest) -> None:
     """Whoever is refused can come again at once, as often as it likes."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as first:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as first:
             assert (await first.ask(106)).code == 0
-            cuts = Cuts(face.face.port)
-            left = await cuts.left_by(BEGUN, lambda: True, lambda: len(face.connections.open) == 1)
+            cuts = Cuts(protocol.protocol.port)
+            left = await cuts.left_by(
+                BEGUN, lambda: True, lambda: len(protocol.connections.open) == 1
+            )
             assert left == set()
 
-    served_face(under_test, scenario, connections_max=1)
+    served_protocol(under_test, scenario, connections_max=1)
 
 
 def test_a_request_of_the_broker_to_a_lost_client_leaves_nothing(
@@ -143,7 +150,7 @@ def test_a_request_of_the_broker_to_a_lost_client_leaves_nothing(
 ) -> None:
     """Its error leads back to all that waited for the answer."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         asking: list[asyncio.Task[Any]] = []
 
         async def asked(connection: Connection) -> None:
@@ -151,49 +158,51 @@ def test_a_request_of_the_broker_to_a_lost_client_leaves_nothing(
                 await connection.ask(307, {}, b"", 60.0)
 
         def is_there() -> bool:
-            if len(face.connections.open) == 2 and not asking:
-                asking.extend([asyncio.create_task(asked(each)) for each in face.connections.open])
-            return bool(asking) and all(each._asked for each in face.connections.open)
+            if len(protocol.connections.open) == 2 and not asking:
+                asking.extend(
+                    [asyncio.create_task(asked(each)) for each in protocol.connections.open]
+                )
+            return bool(asking) and all(each._asked for each in protocol.connections.open)
 
         def is_gone() -> bool:
             if asking and all(each.done() for each in asking):
                 asking.clear()
-            return not asking and not face.connections.open
+            return not asking and not protocol.connections.open
 
-        assert await Cuts(face.face.port).left_by(b"", is_there, is_gone) == set()
+        assert await Cuts(protocol.protocol.port).left_by(b"", is_there, is_gone) == set()
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_an_aborted_connection_holds_no_bytes(under_test: BrokerUnderTest) -> None:
     """At once: others in the same turn of the loop need the room, and a task may still have it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             client.write(BEGUN)
-            await turns_until(lambda: any(each.held for each in face.connections.open))
-            connection = face.connection(client)
-            assert face.connections.bytes >= len(BEGUN)
+            await turns_until(lambda: any(each.held for each in protocol.connections.open))
+            connection = protocol.connection(client)
+            assert protocol.connections.bytes >= len(BEGUN)
             connection.abort()
-            assert face.connections.bytes == connection._decoder.held_bytes == 0
+            assert protocol.connections.bytes == connection._decoder.held_bytes == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_the_beginning_of_a_grpc_client_counts_and_is_bounded(under_test: BrokerUnderTest) -> None:
     """A port of RocketMQ's protocol reads a little of it, and many may come."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             client.write(PREFACE + b"\0\xff\xff\0\0\0\0\0\0" + b"x" * 1_000)
-            await turns_until(lambda: face.connections.bytes > 1_000)
+            await turns_until(lambda: protocol.connections.bytes > 1_000)
             client.write(b"x" * BYTES_MAX)
             while await client.read_raw():
                 pass
-        await turns_until(lambda: not face.connections.open)
-        assert face.connections.bytes == 0
+        await turns_until(lambda: not protocol.connections.open)
+        assert protocol.connections.bytes == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 async def page(_: str) -> Page:

@@ -7,7 +7,7 @@ from rmqlite.wire.remoting.codes import name_server as codes
 from rmqlite.wire.remoting.codes.name_server import RouteQuery
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
 
 
 def test_the_route_of_a_topic_has_no_blank_and_names_the_port_that_was_taken(
@@ -15,14 +15,14 @@ def test_the_route_of_a_topic_has_no_blank_and_names_the_port_that_was_taken(
 ) -> None:
     """Go cuts the address out of the text: a blank before it would belong to the address."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(port=face.face.name_server_port) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(port=protocol.protocol.name_server_port) as client:
             answer = await client.ask(codes.GET_ROUTEINFO_BY_TOPIC, RouteQuery("TBW102"))
             assert answer.code == 0
             assert b" " not in answer.body
             # RocketMQ 5's client for Rust reads no broker without it.
             assert b'"enableActingMaster":false' in answer.body
             route = read_body(Route, answer.body)
-            assert route.broker_datas[0].broker_addrs == {0: f"127.0.0.1:{face.face.port}"}
+            assert route.broker_datas[0].broker_addrs == {0: f"127.0.0.1:{protocol.protocol.port}"}
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import rmqlite.server.faces.remoting
+import rmqlite.server.protocols.remoting
 from rmqlite.wire.remoting.codes.request import Party
 from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
 
-PAGE = Path(rmqlite.server.faces.remoting.__file__).with_name("README.md")
+PAGE = Path(rmqlite.server.protocols.remoting.__file__).with_name("README.md")
 
 
 def state(asked: tuple[Party, ...]) -> str:

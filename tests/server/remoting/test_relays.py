@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue
-from rmqlite.server.faces.remoting.administration import relays
+from rmqlite.server.protocols.remoting.administration import relays
 from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rmqlite.wire.remoting.bodies.queues import (
     ClientOffsets,
@@ -24,7 +24,7 @@ from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 ODD = b'{"mqTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"x":1}},"unknown":[1,{}]}'
 """A client's answer with parts that no dataclass here has."""
@@ -50,8 +50,8 @@ def test_a_clients_answer_comes_back_as_it_was(under_test: BrokerUnderTest, kind
     if kind == "consume":
         row, asked = consuming.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectly(GROUP, "me", at)
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as consumer, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as consumer, protocol.client() as tool:
             await join(consumer)
             command = tool.request(row, asked)
             tool.send(command)
@@ -68,7 +68,7 @@ def test_a_clients_answer_comes_back_as_it_was(under_test: BrokerUnderTest, kind
             assert (answer.code, answer.remark) == (7, "not set any response code")
             assert answer.body == ODD
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_client_that_does_not_answer_or_leaves_is_said_so(
@@ -77,8 +77,8 @@ def test_a_client_that_does_not_answer_or_leaves_is_said_so(
     """C++ does not know code 309: mqadmin must not wait for ever."""
     row, asked = consuming.GET_CONSUMER_RUNNING_INFO, RunningInfoQuery(GROUP, "me")
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as consumer, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as consumer, protocol.client() as tool:
             await join(consumer)
             monkeypatch.setattr(relays, "ANSWER_S", 0.0)
             assert (await tool.ask(row, asked)).code == 207
@@ -92,34 +92,34 @@ def test_a_client_that_does_not_answer_or_leaves_is_said_so(
             answer = await tool.ask(row, asked)
             assert (answer.code, "not online" in answer.remark) == (1, True)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_client_that_is_too_old_is_not_asked(under_test: BrokerUnderTest) -> None:
     """It would not know the request."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(version=61) as consumer, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(version=61) as consumer, protocol.client() as tool:
             await join(consumer)
             asked = RunningInfoQuery(GROUP, "me")
             answer = await tool.ask(consuming.GET_CONSUMER_RUNNING_INFO, asked)
             assert (answer.code, "too low" in answer.remark) == (1, True)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_message_that_does_not_exist_reaches_nobody(under_test: BrokerUnderTest) -> None:
     """The tool is told instead."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as consumer, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as consumer, protocol.client() as tool:
             await join(consumer)
             for message_id in ("nonsense", "7F00000100002A9F00000000000FFFFF"):
                 asked = ConsumeDirectly(GROUP, "me", message_id)
                 assert (await tool.ask(consuming.CONSUME_MESSAGE_DIRECTLY, asked)).code == 1
             assert not consumer.take_asked(309)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize("language", ["JAVA", "CPP"])
@@ -129,11 +129,11 @@ def test_all_members_are_told_where_to_go_on(under_test: BrokerUnderTest, langua
     under_test.send(plain("a"), plain("b"))
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 1}))
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         async with (
-            face.client() as one,
-            face.client() as two,
-            face.client(language=language) as tool,
+            protocol.client() as one,
+            protocol.client() as two,
+            protocol.client(language=language) as tool,
         ):
             await join(one, "one")
             await join(two, "two")
@@ -160,28 +160,28 @@ def test_all_members_are_told_where_to_go_on(under_test: BrokerUnderTest, langua
                             1: 0,
                         }
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_group_that_is_offline_is_answered_with_206(under_test: BrokerUnderTest) -> None:
     """Then mqadmin commits the offsets itself; an unknown topic is none of that."""
     under_test.send(plain("a"))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as tool:
             row = administration.INVOKE_BROKER_TO_RESET_OFFSET
             assert (await tool.ask(row, ResetOffset(TOPIC, GROUP, 0, True))).code == 206
             assert (await tool.ask(row, ResetOffset("none", GROUP, 0, True))).code == 17
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_members_say_how_far_they_are(under_test: BrokerUnderTest) -> None:
     """One that answers nonsense is left out, and so are those that are not asked for."""
     queue = MessageQueue(TOPIC, 0, "broker-a")
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as one, face.client() as two, face.client() as tool:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as one, protocol.client() as two, protocol.client() as tool:
             row = administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
             assert (await tool.ask(row, ConsumerStatusQuery(TOPIC, GROUP))).code == 1
             await join(one, "one")
@@ -200,4 +200,4 @@ def test_members_say_how_far_they_are(under_test: BrokerUnderTest) -> None:
             await tool.answer(command.opaque)
             assert not two.take_asked(221)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

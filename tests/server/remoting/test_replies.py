@@ -13,7 +13,7 @@ from rmqlite.wire.remoting.codes.sending import SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import bodies
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
@@ -36,8 +36,8 @@ async def join(client: LoopClient) -> None:
 def test_a_reply_reaches_the_client_that_asked(under_test: BrokerUnderTest, is_short: bool) -> None:
     """It answers the broker, and then the replier has its answer; Go sends code 324."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as asker, face.client() as replier:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as asker, protocol.client() as replier:
             await join(asker)
             command = reply_of(replier, is_short=is_short)
             replier.send(command)
@@ -47,7 +47,7 @@ def test_a_reply_reaches_the_client_that_asked(under_test: BrokerUnderTest, is_s
             assert pushed.ext["topic"] == REPLIES
             assert pushed.ext["producerGroup"] == "repliers"
             assert pushed.ext["bornHost"] == "{}:{}".format(*replier.address)
-            assert pushed.ext["storeHost"].endswith(f":{face.face.port}")
+            assert pushed.ext["storeHost"].endswith(f":{protocol.protocol.port}")
             assert "CORRELATION_ID\x0117" in pushed.ext["properties"]
             assert "PUSH_REPLY_TIME\x01" in pushed.ext["properties"]
             assert all(isinstance(value, str) for value in pushed.ext.values())
@@ -58,7 +58,7 @@ def test_a_reply_reaches_the_client_that_asked(under_test: BrokerUnderTest, is_s
             assert len(answer.ext["msgId"]) == 32
             assert bodies(under_test, REPLIES) == ["yes"]
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_a_reply_reaches_the_client_that_asked(under_test: BrokerUnderTest, is_s
 def test_a_reply_to_nobody_is_refused(under_test: BrokerUnderTest, to: str, remark: str) -> None:
     """With RocketMQ's code and remark; people can still find it in the topic."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as replier:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as replier:
             command = reply_of(replier, to)
             replier.send(command)
             answer = await replier.answer(command.opaque)
             assert (answer.code, answer.remark) == (1, remark)
             assert bodies(under_test, REPLIES) == ["yes"]
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
@@ -87,8 +87,8 @@ def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
 ) -> None:
     """The replier learns it, whether the client answers with an error or goes away."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as asker, face.client() as replier:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as asker, protocol.client() as replier:
             await join(asker)
             for ends in ("error", "gone"):
                 command = reply_of(replier)
@@ -101,7 +101,7 @@ def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
                 answer = await replier.answer(command.opaque)
                 assert (answer.code, answer.remark) == (1, "push reply message to asker-1 fail.")
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_reply_that_must_not_be_stored_is_not_passed_on(
 ) -> None:
     """It is refused as any message is, with code 13, before its receiver sees it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as asker, face.client() as replier:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as asker, protocol.client() as replier:
             await join(asker)
             command = reply_of(replier)
             command.ext["i"] += f"\x02{odd}"
@@ -124,14 +124,14 @@ def test_a_reply_that_must_not_be_stored_is_not_passed_on(
             assert asker.take_asked(326) is None
             assert bodies(under_test, REPLIES) == []
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_replies_need_not_be_stored(under_test: BrokerUnderTest) -> None:
     """storeReplyMessageEnable=false: the answer names no message."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as asker, face.client() as replier:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as asker, protocol.client() as replier:
             await join(asker)
             command = reply_of(replier)
             replier.send(command)
@@ -140,18 +140,18 @@ def test_replies_need_not_be_stored(under_test: BrokerUnderTest) -> None:
             assert (answer.code, answer.ext["msgId"]) == (0, "0")
             assert bodies(under_test, REPLIES) == []
 
-    served_face(under_test, scenario, stores_replies=False)
+    served_protocol(under_test, scenario, stores_replies=False)
 
 
 def test_traces_and_replies_have_their_topics(under_test: BrokerUnderTest) -> None:
     """Also without topics on demand: clients ask for the route first."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             for topic in ("RMQ_SYS_TRACE_TOPIC", REPLIES):
                 wanted: Any = {"topic": topic}
                 assert (await client.ask(105, wanted)).code == 0
                 asked = SendMessage(topic, "traces", queue_id=0)
                 assert (await client.ask(sending.SEND_MESSAGE_V2, asked, b"Pub")).code == 0
 
-    served_face(under_test, scenario, auto_create_topic=False)
+    served_protocol(under_test, scenario, auto_create_topic=False)

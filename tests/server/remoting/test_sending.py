@@ -9,15 +9,15 @@ import pytest
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.remoting.calls import refused
+from rmqlite.server.protocols.remoting.calls import refused
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
 from rmqlite.wire.remoting.frame import encode
 from tests.server.remoting.asking import TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import breaking
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
+from tests.support.services import breaking
 
 SEND_ANSWER = {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
 
@@ -34,11 +34,11 @@ def bodies(under_test: BrokerUnderTest, queue_id: int = 0) -> list[bytes]:
 def test_sends_that_arrive_together_are_one_append(under_test: BrokerUnderTest) -> None:
     """Each append costs a walk through store and sync; a hundred pipelined sends share one."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client, face.client() as other:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client, protocol.client() as other:
             # The files of a queue are made before its first message.
             assert (await client.ask(310, send_of(client).ext, b"first")).code == 0
-            face.appends.clear()
+            protocol.appends.clear()
             sends = [send_of(client, b"%d" % number) for number in range(100)]
             client.send(*sends)
             other.send(send_of(other, b"another client"))
@@ -46,18 +46,18 @@ def test_sends_that_arrive_together_are_one_append(under_test: BrokerUnderTest) 
             assert {answer.code for answer in answers} == {0}
             assert all(answer.ext.keys() == SEND_ANSWER for answer in answers)
             assert [int(answer.ext["queueOffset"]) for answer in answers] == list(range(1, 101))
-            assert face.appends[0] >= 100
-            assert len(face.appends) <= 2
+            assert protocol.appends[0] >= 100
+            assert len(protocol.appends) <= 2
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test)[1:101] == [b"%d" % number for number in range(100)]
 
 
 def test_a_refused_send_refuses_no_neighbour(under_test: BrokerUnderTest) -> None:
     """They are of other callers, who know nothing of it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             sends = [
                 send_of(client, b"first"),
                 send_of(client, b"bad", topic="SCHEDULE_TOPIC_XXXX"),
@@ -78,7 +78,7 @@ def test_a_refused_send_refuses_no_neighbour(under_test: BrokerUnderTest) -> Non
             assert all(answer.remark for answer in answers[1:-1])
             assert "Traceback" not in "".join(answer.remark for answer in answers)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test) == [b"first", b"last"]
 
 
@@ -87,8 +87,8 @@ def test_a_batch_is_stored_whole_or_not_at_all(under_test: BrokerUnderTest) -> N
     good = write_batch([BatchItem(0, b"a", b""), BatchItem(7, b"b", b"K\x01V")])
     bad = write_batch([BatchItem(0, b"c", b""), BatchItem(0, b"", b"")])
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             sends = [send_of(client, body, is_batch=True) for body in (good, bad, good[:-1])]
             client.send(*sends)
             stored, empty, cut = [await client.answer(send.opaque) for send in sends]
@@ -96,15 +96,15 @@ def test_a_batch_is_stored_whole_or_not_at_all(under_test: BrokerUnderTest) -> N
             assert len(stored.ext["msgId"].split(",")) == 2
             assert stored.ext["queueOffset"] == "0"
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test) == [b"a", b"b"]
 
 
 def test_a_one_way_send_gets_no_answer_stored_or_refused(under_test: BrokerUnderTest) -> None:
     """Java logs a warning for each answer to a request that waits for none."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             one_way = [
                 send_of(client, b"stored"),
                 send_of(client, b"refused", queue_id=99),
@@ -117,7 +117,7 @@ def test_a_one_way_send_gets_no_answer_stored_or_refused(under_test: BrokerUnder
             assert (await client.ask(30, {"topic": TOPIC, "queueId": "0"})).ext == {"offset": "2"}
             assert not client.answers
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test) == [b"stored", b"the last"]
 
 
@@ -126,14 +126,14 @@ def test_an_answer_has_the_opaque_and_the_spelling_of_its_request(
 ) -> None:
     """By them the client finds who waits for it, also below zero and in binary headers."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(is_binary=True) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(is_binary=True) as client:
             for opaque in (-(2**31), -1, 0, 2**31 - 1):
                 client.send(send_of(client)._replace(opaque=opaque))
                 answer = await client.answer(opaque)
                 assert (answer.code, answer.is_binary, answer.version) == (0, True, 409)
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_no_answer_says_stored_without_saying_where() -> None:
@@ -147,15 +147,15 @@ def test_no_answer_says_stored_without_saying_where() -> None:
 def test_a_disk_that_refuses_refuses_every_send_of_the_append(under_test: BrokerUnderTest) -> None:
     """Nobody may think that a message is stored."""
 
-    async def scenario(face: FaceUnderTest) -> None:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
         breaking(under_test, StoreUnavailable("write", "commitlog", "no space"))
-        async with face.client() as client:
+        async with protocol.client() as client:
             sends = [send_of(client) for _ in range(3)]
             client.send(*sends)
             answers = [await client.answer(send.opaque) for send in sends]
             assert {answer.code for answer in answers} == {14}
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     queue = under_test.store.queue(TOPIC, 0)
     assert queue is None or queue.max_offset == 0
 
@@ -163,14 +163,14 @@ def test_a_disk_that_refuses_refuses_every_send_of_the_append(under_test: Broker
 def test_sends_are_refused_while_the_broker_drains(under_test: BrokerUnderTest) -> None:
     """They are answered, so that the client knows at once that it must send again."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             send = send_of(client)
             client.send(send)
-            face.server.front.close()
+            protocol.server.service.close()
             assert (await client.answer(send.opaque)).code == 14
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_a_delayed_send_waits_in_its_level_and_is_answered_with_its_own_queue(
@@ -178,14 +178,14 @@ def test_a_delayed_send_waits_in_its_level_and_is_answered_with_its_own_queue(
 ) -> None:
     """The client remembers the queue of its message, not the one where it waits."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(
                 310, send_of(client, queue_id=3, properties="DELAY\x012\x02").ext, b"later"
             )
             assert answer.ext["queueId"] == "3"
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test, 3) == []
     under_test.clock.forward(5_000)
     under_test.deliver()
@@ -195,26 +195,26 @@ def test_a_delayed_send_waits_in_its_level_and_is_answered_with_its_own_queue(
 def test_what_comes_byte_by_byte_is_stored_as_well(under_test: BrokerUnderTest) -> None:
     """TCP cuts a stream anywhere."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             send = send_of(client, b"slowly")
             for byte in encode(send):
                 client.write(bytes([byte]))
                 await asyncio.sleep(0)
             assert (await client.answer(send.opaque)).code == 0
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test) == [b"slowly"]
 
 
 def test_a_message_of_the_other_face_is_numbered_after_it(under_test: BrokerUnderTest) -> None:
-    """Both faces write into the same queues."""
+    """Both protocols write into the same queues."""
     under_test.send(Message(TOPIC, b"python"))
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             answer = await client.ask(310, send_of(client).ext, b"java")
             assert answer.ext["queueOffset"] == "1"
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
     assert bodies(under_test) == [b"python", b"java"]

@@ -21,13 +21,13 @@ from rmqlite.wire.remoting.codes.sending import Recall, SendBack
 from rmqlite.wire.remoting.command import Command
 from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, LoopClient, records_of, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
 from tests.support.steps import done
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 OTHER: Final = "other"
-Scenario = Callable[[FaceUnderTest, LoopClient], Awaitable[None]]
+Scenario = Callable[[ProtocolUnderTest, LoopClient], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +37,11 @@ def _topics(under_test: BrokerUnderTest) -> None:
 
 
 def served_client(under_test: BrokerUnderTest, scenario: Scenario) -> None:
-    async def run(face: FaceUnderTest) -> None:
-        async with face.client(version=477) as client:
-            await scenario(face, client)
+    async def run(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(version=477) as client:
+            await scenario(protocol, client)
 
-    served_face(under_test, run)
+    served_protocol(under_test, run)
 
 
 async def sent(client: LoopClient, message_id: str = "id-1", /, **asked: Any) -> Command:
@@ -79,8 +79,8 @@ def test_a_timer_is_answered_with_its_handle_and_comes_when_it_is_due(
     due_ms = clock.now_ms() + 5_000
     value = {"TIMER_DELAY_MS": 5_000, "TIMER_DELAY_SEC": 5, "TIMER_DELIVER_MS": due_ms}[name]
 
-    async def run(face: FaceUnderTest) -> None:
-        async with face.client(version=477, is_binary=is_binary) as client:
+    async def run(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(version=477, is_binary=is_binary) as client:
             for number in range(2):
                 answer = await sent(client, f"id-{number}", queue_id=2, **{name: value})
                 assert answer.code == 0
@@ -88,7 +88,7 @@ def test_a_timer_is_answered_with_its_handle_and_comes_when_it_is_due(
                 handle = read_handle(answer.ext["recallHandle"])
                 assert handle == (TOPIC, "broker-a", due_ms, f"id-{number}")
 
-    served_face(under_test, run)
+    served_protocol(under_test, run)
     clock.forward(4_999)
     assert not under_test.deliver()
     clock.forward(1)
@@ -111,7 +111,7 @@ def test_what_does_not_wait_for_an_instant_has_no_handle(
 ) -> None:
     """A plain message, one whose instant has passed, one with a delay level."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, **properties)
         assert answer.code == 0
         assert "recallHandle" not in answer.ext
@@ -123,7 +123,7 @@ def test_what_does_not_wait_for_an_instant_has_no_handle(
 def test_a_timer_without_an_id_has_no_handle(under_test: BrokerUnderTest) -> None:
     """Every client of RocketMQ gives one; without it there is nothing to name."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         for message_id in ("", "two words"):
             answer = await sent(client, message_id, TIMER_DELAY_MS=5_000)
             assert answer.code == 0
@@ -135,7 +135,7 @@ def test_a_timer_without_an_id_has_no_handle(under_test: BrokerUnderTest) -> Non
 def test_timers_of_a_batch_wait_one_by_one(under_test: BrokerUnderTest) -> None:
     """RocketMQ delivers them at once.  The answer to a batch has no handle."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         items = [
             BatchItem(
                 0, b"%d" % delay, f"TIMER_DELAY_MS\x01{delay}\x02UNIQ_KEY\x01{delay}".encode()
@@ -161,7 +161,7 @@ def test_a_delay_counts_from_the_brokers_clock(under_test: BrokerUnderTest, wron
     """The producer's clock, which the message shows, is an hour wrong."""
     now_ms = under_test.clock.now_ms()
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, born_timestamp=now_ms + wrong_ms, TIMER_DELAY_MS=60_000)
         assert read_handle(answer.ext["recallHandle"]).timer_out_ms == now_ms + 60_000
 
@@ -193,7 +193,7 @@ def test_a_timer_that_cannot_be_kept_is_refused_with_the_reason(
 ) -> None:
     """By code 13, as in RocketMQ, and in words: RocketMQ delivers some of these at once."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, **properties)
         assert answer.code == 13
         assert named in answer.remark
@@ -207,7 +207,7 @@ def test_a_timer_that_cannot_be_kept_is_refused_with_the_reason(
 def test_without_timers_one_is_refused_by_the_name_of_the_key(under_test: BrokerUnderTest) -> None:
     """Code 1, after which a client tries another broker."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, TIMER_DELAY_MS=5_000)
         assert answer.code == 1
         assert "timerWheelEnable=false" in answer.remark
@@ -223,7 +223,7 @@ def test_the_longest_properties_and_the_largest_body_of_a_timer(
     """RocketMQ 5 accepts such a timer, and then delivers none at all any more."""
     body = bytes(under_test.config.max_message_bytes)
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, NOTE="n" * 29_900, TIMER_DELAY_MS=5_000, body=body)
         assert answer.code == 0
         assert (await sent(client, "id-2", TIMER_DELAY_MS=5_000)).code == 0
@@ -242,7 +242,7 @@ def test_a_recalled_timer_never_comes_and_a_second_recall_says_so(
 ) -> None:
     """RocketMQ answers 0 whatever the handle names, and its success has a remark of failure."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         handle = (await sent(client, TIMER_DELAY_MS=5_000)).ext["recallHandle"]
         answer = await recalled(client, handle)
         assert (answer.code, answer.remark) == (0, "")
@@ -263,7 +263,7 @@ def test_a_recalled_timer_never_comes_and_a_second_recall_says_so(
 def test_a_recall_is_on_disk_when_it_is_answered(under_test: BrokerUnderTest) -> None:
     """Otherwise a power cut would bring the message back."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         handle = (await sent(client, TIMER_DELAY_MS=5_000)).ext["recallHandle"]
         await recalled(client, handle)
         assert under_test.store.durable_end == under_test.store.end
@@ -274,7 +274,7 @@ def test_a_recall_is_on_disk_when_it_is_answered(under_test: BrokerUnderTest) ->
 def test_a_recall_after_the_delivery_says_that_it_is_too_late(under_test: BrokerUnderTest) -> None:
     """The message is in its topic, and stays there."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         handle = (await sent(client, TIMER_DELAY_MS=5_000)).ext["recallHandle"]
         under_test.clock.forward(5_000)
         assert under_test.deliver() == 1
@@ -290,7 +290,7 @@ def test_a_recall_names_one_topic_one_id_and_one_instant(under_test: BrokerUnder
     """Older and newer RocketMQ cancel the same id in every topic."""
     now_ms = under_test.clock.now_ms()
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         for topic, delay_ms in ((TOPIC, 5_000), (TOPIC, 6_000), (OTHER, 5_000)):
             body = f"{topic} {delay_ms}".encode()
             assert (await sent(client, topic=topic, TIMER_DELAY_MS=delay_ms, body=body)).code == 0
@@ -314,7 +314,7 @@ def test_a_recall_that_cannot_be_is_refused_with_the_reason(under_test: BrokerUn
     handle = handle_at(under_test.clock.now_ms() + 5_000)
     named = RecallHandle(TOPIC, "broker-b", 1, "id-1").text()
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         for topic, text, code, remark in (
             ("absent", handle, 17, "no topic named 'absent'"),
             (TOPIC, "", 604, "recallHandle"),
@@ -338,7 +338,7 @@ def test_a_recall_that_cannot_be_is_refused_with_the_reason(under_test: BrokerUn
 def test_a_delivered_timer_that_fails_is_an_ordinary_retry(under_test: BrokerUnderTest) -> None:
     """With RocketMQ its TIMER_ properties stay for ever: the message, sent on, is no timer."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         assert (await sent(client, TIMER_DELAY_MS=5_000)).code == 0
         under_test.clock.forward(5_000)
         assert under_test.deliver() == 1
@@ -368,7 +368,7 @@ def test_a_delivered_timer_that_fails_is_an_ordinary_retry(under_test: BrokerUnd
 def test_a_timer_that_waits_is_found_by_key_and_by_offset(under_test: BrokerUnderTest) -> None:
     """As mqadmin looks for it: under the topic in which it waits."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         answer = await sent(client, TIMER_DELAY_MS=5_000, KEYS="k1")
         for key, is_id in (("k1", False), ("id-1", True)):
             asked = QueryMessage(TIMER_TOPIC, key, 32, 0, 2**63 - 1, is_unique_key=is_id)
@@ -390,7 +390,7 @@ def test_the_figures_of_timers(under_test: BrokerUnderTest) -> None:
         table = json.loads(body)["table"]
         return {name: value for name, value in table.items() if name.startswith("timer")}
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         for number, topic in enumerate((TOPIC, TOPIC, OTHER)):
             delay_ms = 5_000 + number
             assert (
@@ -421,7 +421,7 @@ def test_the_figures_of_timers(under_test: BrokerUnderTest) -> None:
 def test_levels_of_tools_leave_the_timers_out(under_test: BrokerUnderTest) -> None:
     """Their tables name delay levels by number, from 1 on."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         assert (await sent(client, TIMER_DELAY_MS=1)).code == 0
         assert (await sent(client, DELAY=1)).code == 0
         under_test.clock.forward(DAY_MS)
@@ -438,11 +438,11 @@ def test_levels_of_tools_leave_the_timers_out(under_test: BrokerUnderTest) -> No
 def test_nobody_pulls_or_sends_where_timers_wait(under_test: BrokerUnderTest) -> None:
     """One message there without a time stops every timer of a RocketMQ 5."""
 
-    async def scenario(face: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(protocol: ProtocolUnderTest, client: LoopClient) -> None:
         assert (await sent(client, topic=TIMER_TOPIC)).code == 16
         assert (await sent(client, TIMER_DELAY_MS=5_000)).code == 0
         pull = PullRequest(GROUP, TIMER_TOPIC, 0, 0)
-        assert len((await face.server.front.messages.pull(pull)).records) == 1
+        assert len((await protocol.server.service.messages.pull(pull)).records) == 1
 
     served_client(under_test, scenario)
 
@@ -452,7 +452,7 @@ def test_an_ordered_queue_keeps_its_timers_in_the_order_of_their_instants(
 ) -> None:
     """And those of one instant in the order in which they were sent."""
 
-    async def scenario(_: FaceUnderTest, client: LoopClient) -> None:
+    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
         for number, delay_ms in enumerate((3_000, 1_000, 2_000, 1_000)):
             body = b"%d" % number
             answer = await sent(

@@ -14,7 +14,7 @@ from rmqlite.wire.remoting.codes import consuming, sending
 from rmqlite.wire.remoting.codes.sending import EndTransaction, SendMessage
 from rmqlite.wire.remoting.command import Command
 from tests.support.brokers import BrokerUnderTest
-from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import GROUP, TOPIC, bodies
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
@@ -38,11 +38,13 @@ async def join(client: LoopClient, client_id: str = "producer-1") -> None:
     assert (await client.ask(consuming.HEART_BEAT, None, beat)).code == 0
 
 
-async def check(face: FaceUnderTest, under_test: BrokerUnderTest) -> None:
+async def check(protocol: ProtocolUnderTest, under_test: BrokerUnderTest) -> None:
     """A round, when half messages are old enough."""
     under_test.clock.forward(6_000)
-    server = face.server
-    task = CheckingBack(server.config, under_test.broker, server.commit, server.front.transactions)
+    server = protocol.server
+    task = CheckingBack(
+        server.config, under_test.broker, server.commit, server.service.transactions
+    )
     await task.round()
 
 
@@ -51,8 +53,8 @@ def test_a_commit_and_a_rollback_are_answered_and_unknown_is_not(
 ) -> None:
     """Go and C++ send these without the one-way flag; nobody gets a message before the commit."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             sent = [await send_half(client, body) for body in ("a", "b", "c")]
             assert [each.ext["queueId"] for each in sent] == ["0"] * 3
             assert "transactionId" not in sent[0].ext
@@ -66,7 +68,7 @@ def test_a_commit_and_a_rollback_are_answered_and_unknown_is_not(
             assert bodies(under_test) == ["a"]
             assert unknown.opaque not in client.answers
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +80,13 @@ def test_an_end_that_names_no_half_message_of_the_producer_is_refused(
 ) -> None:
     """With code 1, as RocketMQ refuses it."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
             wrong = end_of(await send_half(client, "a"), COMMIT)._replace(**change)
             assert (await client.ask(sending.END_TRANSACTION, wrong)).code == 1
             assert bodies(under_test) == []
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_the_producer_is_asked_and_its_answer_ends_the_transaction(
@@ -92,12 +94,12 @@ def test_the_producer_is_asked_and_its_answer_ends_the_transaction(
 ) -> None:
     """One-way, on the connection that sent the group's heartbeat; offsets are those of the copy."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as sender, face.client() as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as sender, protocol.client() as client:
             await send_half(sender, "a")
-            await check(face, under_test)
+            await check(protocol, under_test)
             await join(client)
-            await check(face, under_test)
+            await check(protocol, under_test)
             asked = await client.told(39)
             assert asked.is_one_way
             assert asked.ext["msgId"] == asked.ext["transactionId"] == "a"
@@ -120,7 +122,7 @@ def test_the_producer_is_asked_and_its_answer_ends_the_transaction(
             assert bodies(under_test) == ["a"]
             assert sender.take_asked(39) is None
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)
 
 
 def test_another_producer_of_the_group_is_asked_when_one_is_gone(
@@ -128,15 +130,15 @@ def test_another_producer_of_the_group_is_asked_when_one_is_gone(
 ) -> None:
     """Any of them can look up how the local transaction ended."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client() as first, face.client() as second:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as first, protocol.client() as second:
             await join(first)
             await join(second, "producer-2")
             await send_half(first, "a")
             first.close()
-            while len(face.connections.open) > 1:
+            while len(protocol.connections.open) > 1:
                 await second.ask(consuming.HEART_BEAT, None, Heartbeat("producer-2", (), ()))
-            await check(face, under_test)
+            await check(protocol, under_test)
             assert (await second.told(39)).ext["msgId"] == "a"
 
-    served_face(under_test, scenario)
+    served_protocol(under_test, scenario)

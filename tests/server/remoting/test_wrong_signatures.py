@@ -9,8 +9,8 @@ from typing import Any
 
 from rmqlite.access.accounts import PERMS
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.remoting.connection import Connection, Connections
-from rmqlite.server.faces.remoting.wrong_signatures import (
+from rmqlite.server.protocols.remoting.connection import Connection, Connections
+from rmqlite.server.protocols.remoting.wrong_signatures import (
     FIRST_FRAMES_MAX,
     HOST_BURST,
     HOST_RATE,
@@ -25,7 +25,7 @@ from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, SetTime
 from tests.support.loops import run_with
-from tests.support.remoting import FaceUnderTest, served_face
+from tests.support.remoting import ProtocolUnderTest, served_protocol
 
 SENDER = account("the-sender", topic_perms={TOPIC: PERMS["PUB"]})
 WRONG = 1
@@ -186,21 +186,21 @@ def test_a_connection_that_ends_while_it_waits_leaves_nothing() -> None:
     assert run_with(clock, main()) == 1
 
 
-def guarded(under_test: BrokerUnderTest, scenario: Callable[[FaceUnderTest], Any]) -> None:
+def guarded(under_test: BrokerUnderTest, scenario: Callable[[ProtocolUnderTest], Any]) -> None:
     under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
 
-    async def inside(face: FaceUnderTest) -> None:
-        face.server.access.accounts = accounts(SENDER)
-        await scenario(face)
+    async def inside(protocol: ProtocolUnderTest) -> None:
+        protocol.server.access.accounts = accounts(SENDER)
+        await scenario(protocol)
 
-    served_face(under_test, inside)
+    served_protocol(under_test, inside)
 
 
 def test_a_client_with_a_wrong_secret_reads_why(under_test: BrokerUnderTest) -> None:
     """RocketMQ's answer to each request, also when many come together."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(signs_as=("the-sender", "another")) as client:
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(signs_as=("the-sender", "another")) as client:
             sends = [send_of(client) for _ in range(FIRST_FRAMES_MAX + 1)]
             client.send(*sends)
             for send in sends:
@@ -214,9 +214,9 @@ def test_a_client_with_a_wrong_secret_reads_why(under_test: BrokerUnderTest) -> 
 def test_only_a_wrong_signature_makes_a_connection_wait(under_test: BrokerUnderTest) -> None:
     """A right that is missing does not: a client with the right secret may meet that, too."""
 
-    async def scenario(face: FaceUnderTest) -> None:
-        async with face.client(signs_as=("the-sender", SECRET)) as client:
-            trust = face.connection(client).trust
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client(signs_as=("the-sender", SECRET)) as client:
+            trust = protocol.connection(client).trust
             assert trust.frames_at_once == FIRST_FRAMES_MAX
             for topic in ("payments", TOPIC):
                 send = send_of(client, topic=topic)

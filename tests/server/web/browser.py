@@ -18,7 +18,7 @@ from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 from tests.support.accounts import SECRET
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import Served
+from tests.support.services import Served
 
 HOST: Final = "localhost:8080"
 COOKIE: Final = "rmqlite_web_0"
@@ -85,7 +85,7 @@ class Server(Served):
 
     def __init__(self, under_test: BrokerUnderTest, syncer: SyncThread, **settings: Any) -> None:
         super().__init__(under_test, syncer, **settings)
-        self.app = web_app(Site(self.config, self.front))
+        self.app = web_app(Site(self.config, self.service))
 
 
 class Browser:

@@ -18,9 +18,9 @@ from rmqlite.server.web import schedule
 from rmqlite.server.web.site import Site
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
-from tests.support.fronts import Served, breaking, served
 from tests.support.letters import dead_letters as dead_in
 from tests.support.letters import purge
+from tests.support.services import Served, breaking, served
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
@@ -347,15 +347,15 @@ def test_what_breaks_a_rule_is_refused_with_the_rule(under_test: BrokerUnderTest
 
 
 def test_a_sync_that_fails_in_a_pages_call_ends_the_broker(under_test: BrokerUnderTest) -> None:
-    """The page calls the same front as every client."""
+    """The page calls the same service as every client."""
     (sent,) = under_test.send(Message("orders", b"x", delay_level=5))
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
-        site = Site(under_test.config, server.front)
+        site = Site(under_test.config, server.service)
         change = ChangeByIds(ScheduleAction.CANCEL, (sent.message_id,))
         with pytest.raises(FlushFailed, match="cannot cut"):
-            await site.front.schedule.change_by_ids(change)
+            await site.service.schedule.change_by_ids(change)
         with pytest.raises(FlushFailed, match="cannot cut"):
             await ending
 

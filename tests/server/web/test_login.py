@@ -469,7 +469,7 @@ def test_a_restart_ends_all_sessions(under_test: BrokerUnderTest) -> None:
 
 
 def test_a_trusted_address_needs_no_account(waiting: BrokerUnderTest) -> None:
-    """globalWhiteRemoteAddresses, as on the other faces."""
+    """globalWhiteRemoteAddresses, as on the other protocols."""
     trusting = accounts(ADMIN, global_white_remote_addresses=(parse_addresses("192.0.2.*"),))
 
     async def scenario(browser: Browser) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.access.addresses import parse_addresses
 from rmqlite.errors import AccessDenied
-from rmqlite.server.front.access import Access
+from rmqlite.server.service.access import Access
 from rmqlite.server.web.login import attempts as limits
 from rmqlite.server.web.login.attempts import Attempts
 from rmqlite.server.web.login.sessions import (
@@ -114,7 +114,7 @@ def test_a_session_says_nothing_of_the_secret(sessions: Sessions) -> None:
 def test_where_everybody_is_trusted_for_an_account_the_session_is_good_only_there(
     clock: FakeClock,
 ) -> None:
-    """An account's whiteRemoteAddress, as on the other faces: no secret is asked there."""
+    """An account's whiteRemoteAddress, as on the other protocols: no secret is asked there."""
     known = account("trusted", white_remote_address=parse_addresses("192.0.2.1"))
     sessions = Sessions(Access(accounts(known)), clock)
     session = sessions.log_in(HERE, "trusted", "another secret")

@@ -1,4 +1,4 @@
-"""Reads whole commands by the table, as the broker's face does."""
+"""Reads whole commands by the table, as the broker's protocol does."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.access.accounts import KEY_CHARS_MAX
 from rmqlite.clock import Clock
-from rmqlite.server.front.access import host_of
+from rmqlite.server.service.access import host_of
 
 ADDRESS_WAIT_S_MAX: Final = 60
 ACCOUNT_WAIT_S_MAX: Final = 5

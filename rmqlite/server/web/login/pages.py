@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from rmqlite.access.accounts import Right
 from rmqlite.errors import AccessDenied
-from rmqlite.server.front.access import group_right
+from rmqlite.server.service.access import group_right
 from rmqlite.server.web.guard import Forbidden, new_session
 from rmqlite.server.web.site import ROWS, Visit
 
@@ -45,7 +45,7 @@ async def form(visit: Visit) -> Response:
 async def log_in(visit: Visit) -> Response:
     _check_accounts(visit)
     site, address = visit.site, visit.address
-    if site.front.access.is_trusted(address):
+    if site.service.access.is_trusted(address):
         # There any name would do, and stand on the page and in the log.
         return RedirectResponse(_then(visit), HTTPStatus.SEE_OTHER)
     access_key, secret = visit.form.text("access_key"), visit.form.verbatim("secret")

@@ -2,7 +2,7 @@
 
 A session proves again with every request what its log-in has proved: it keeps a digest of the
 secret, and the account of this moment must still have that secret.  So a session ends when its
-account is deleted or gets another secret, and white lists count as on the other faces.  Nothing
+account is deleted or gets another secret, and white lists count as on the other protocols.  Nothing
 here can be turned back into a secret or into a browser's cookie.
 """
 
@@ -16,8 +16,8 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.errors import AccessDenied
-from rmqlite.server.front.access import Access, Caller
 from rmqlite.server.gate import audit
+from rmqlite.server.service.access import Access, Caller
 from rmqlite.server.web.guard import new_session
 
 SESSIONS_MAX: Final = 1_000
@@ -28,8 +28,8 @@ IDLE_MS_MAX: Final = 30 * 60_000
 """A session ends after this time without a request of a person: somebody left the desk."""
 SESSION_MS_MAX: Final = 12 * 3_600_000
 """A session ends after this time, however busy it is."""
-FACE: Final = "web"
-"""This face's name in the audit log."""
+PROTOCOL: Final = "web"
+"""This protocol's name in the audit log."""
 _WRONG: Final = "the access key or the secret is wrong"
 _CHANGED: Final = "the account of this session was deleted, or has another secret"
 
@@ -79,7 +79,9 @@ class Sessions:
             if is_use:
                 session.used_at_ms = self._clock.now_ms()
             return Visitor(caller, session.access_key)
-        return Visitor(Caller(None, address, FACE)) if self._access.is_trusted(address) else None
+        return (
+            Visitor(Caller(None, address, PROTOCOL)) if self._access.is_trusted(address) else None
+        )
 
     def log_in(self, address: str, access_key: str, secret: str) -> str:
         """The id of a new session.  Raises AccessDenied for a wrong pair."""
@@ -88,14 +90,16 @@ class Sessions:
         self._make_room(access_key)
         session_id, now_ms = new_session(), self._clock.now_ms()
         self._sessions[_name(session_id)] = _Session(access_key, digest, now_ms, now_ms)
-        audit.changed(audit.Event("log-in", FACE, access_key, address, "", "", "ok"))
+        audit.changed(audit.Event("log-in", PROTOCOL, access_key, address, "", "", "ok"))
         return session_id
 
     def log_out(self, address: str, session_id: str) -> None:
         session = self._found(session_id)
         if session is not None:
             self._end(session_id)
-            audit.changed(audit.Event("log-out", FACE, session.access_key, address, "", "", "ok"))
+            audit.changed(
+                audit.Event("log-out", PROTOCOL, session.access_key, address, "", "", "ok")
+            )
 
     def _found(self, session_id: str) -> _Session | None:
         session = self._sessions.get(_name(session_id))
@@ -122,7 +126,7 @@ class Sessions:
             return hmac.compare_digest(self._digest(secret), digest)
 
         return self._access.caller(
-            address, access_key, is_right, face=FACE, call="log-in", wrong=wrong
+            address, access_key, is_right, protocol=PROTOCOL, call="log-in", wrong=wrong
         )
 
     def _digest(self, secret: str) -> bytes:

@@ -1,0 +1,129 @@
+"""The gRPC port: rmqlite.v1, and gRPC's own health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.limits import TEXTS_BYTES_MAX
+from rmqlite.server.gate.tls import Keys, Pem
+from rmqlite.server.protocols.native.calls import handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import Guard
+from rmqlite.server.protocols.native.health import Health
+from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.server import Running
+from rmqlite.wire import rpcs
+
+
+class NativeServer:
+    """The port for rmqlite's own clients."""
+
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+        self._config = config
+        self._keys = keys
+        self._health = Health({rpc.service for rpc in rpcs.ALL})
+        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
+        self._server: grpc.aio.Server | None = None
+        self._loop: asyncio.Task[None] | None = None
+        self.port = 0
+        """The port that bind() took; the system chooses it if grpcPort is 0."""
+
+    async def bind(self) -> None:
+        config = self._config
+        self._server = grpc.aio.server(options=_options(config))
+        is_plain = config.tls_mode != "enforcing"
+        self.port = self._bound("grpcPort", config.grpc_port, is_plain=is_plain)
+        if config.grpc_tls_port:
+            self._bound("grpcTlsPort", config.grpc_tls_port, is_plain=False)
+
+    async def open(self, running: Running) -> None:
+        assert self._server is not None
+        service = running.service
+        methods, conversion = methods_of(service), Conversion(self._config)
+        enter = Guard(service.access, service.limits).enter
+        self._server.add_generic_rpc_handlers(
+            (
+                handlers_of(methods, self._in_flight, conversion, enter),
+                self._health.handlers(self._in_flight, enter),
+            )
+        )
+        self._loop = running.tasks.create_task(self._in_flight.run(), name="requests")
+        await self._server.start()
+
+    def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
+        """Take a port; the one that was taken.  Raises InvalidValue."""
+        assert self._server is not None
+        address = self._config.bind_address
+        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        try:
+            if is_plain:
+                return self._server.add_insecure_port(target)
+            assert self._keys is not None
+            return self._server.add_secure_port(target, _credentials(self._keys))
+        except RuntimeError as error:
+            rule = f"a port that is free on bindAddress={address}"
+            raise InvalidValue(key, port, rule) from error
+
+    async def drain(self) -> None:
+        assert self._server is not None
+        assert self._loop is not None
+        self._health.drain()
+        await self._server.stop(self._config.drain_ms_max / 1000)
+        self._loop.cancel()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+
+
+def _credentials(keys: Keys) -> grpc.ServerCredentials:
+    """For every port: each handshake takes the keys in force, of TLS 1.2 or newer."""
+    known = keys.pem
+
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        if keys.pem is known:
+            return None
+        known = keys.pem
+        return _certificates(known)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(known),
+        newer,  # type: ignore[arg-type]  # None: the keys are the same as before.
+        require_client_authentication=keys.needs_certificates,
+    )
+
+
+def _certificates(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    pair = (pem.key.encode(), pem.certificate.encode())
+    return grpc.ssl_server_certificate_configuration([pair], pem.client_ca.encode() or None)
+
+
+def _request_bytes_max(config: BrokerConfig) -> int:
+    """The longest request that gRPC accepts."""
+    return config.send_bytes_max + TEXTS_BYTES_MAX
+
+
+def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+    return (
+        # A second broker on the same port must fail; else the two would share the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", config.connections_max),
+        ("grpc.max_receive_message_length", _request_bytes_max(config)),
+        ("grpc.max_send_message_length", -1),
+        # gRPC cancels calls at random when a thousand of them arrive at once.
+        ("grpc.server.max_pending_requests", config.parked_polls_max),
+        ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
+        # gRPC then holds only 64 KiB of a request that waits to be read, not megabytes.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )

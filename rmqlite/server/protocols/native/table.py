@@ -1,0 +1,123 @@
+"""The table that says which method of the service answers which call of rmqlite.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from rmqlite.broker.pulling import Pulled, decoded
+from rmqlite.errors import InvalidValue
+from rmqlite.message import pack_host
+from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest, SentBatch
+from rmqlite.server.service.service import Service
+from rmqlite.server.turns import done_in_turns
+from rmqlite.wire import rpcs
+from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, encoded_pull, encoded_sent
+from rmqlite.wire.rpcs import Rpc
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+Method = Callable[[Any, Context], Awaitable[Any]]
+"""Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
+Methods = Mapping[Rpc[Any, Any], Method]
+
+
+def methods_of(service: Service) -> Methods:
+    """The method for every call."""
+    messages, topics, groups = service.messages, service.topics, service.groups
+    schedule, letters, redrives, log = (
+        service.schedule,
+        service.letters,
+        service.redrives,
+        service.log,
+    )
+    return {
+        rpcs.SEND: _with_host(partial(_sent, messages.send)),
+        rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
+        rpcs.PULL: _of(partial(_messages, messages.pull)),
+        rpcs.SEND_BACK: _of(messages.send_back),
+        rpcs.QUERY_MESSAGES: _of(messages.find),
+        rpcs.GET_MESSAGE: _of(messages.at),
+        rpcs.GET_BULK_JOB: _of(messages.bulk_job),
+        rpcs.LIST_BULK_JOBS: _of_nothing(messages.bulk_jobs),
+        rpcs.GET_ROUTE: _of(topics.route),
+        rpcs.SEARCH_OFFSET: _of(topics.search_offset),
+        rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
+        rpcs.LIST_TOPICS: _of_nothing(topics.all),
+        rpcs.CREATE_TOPIC: _of(topics.create),
+        rpcs.QUERY_OFFSETS: _of(groups.offsets),
+        rpcs.COMMIT_OFFSETS: _of(groups.commit),
+        rpcs.HEARTBEAT: _of(groups.heartbeat),
+        rpcs.LEAVE: _of(groups.leave),
+        rpcs.LIST_GROUPS: _of_nothing(groups.all),
+        rpcs.DESCRIBE_GROUP: _of(groups.status),
+        rpcs.SET_GROUP: _of(groups.change),
+        rpcs.LIST_PENDING: _of(schedule.pending),
+        rpcs.COUNT_PENDING: _of_nothing(schedule.counts),
+        rpcs.GET_TIMELINE: _of(schedule.timeline),
+        rpcs.CHANGE_BY_IDS: _of(schedule.change_by_ids),
+        rpcs.CHANGE_BY_FILTER: _of(schedule.change_by_filter),
+        rpcs.GET_LEVELS: _of_nothing(schedule.levels),
+        rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
+        rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(letters.dead_groups),
+        rpcs.LIST_DEAD_LETTERS: _of(letters.dead),
+        rpcs.PURGE_DEAD_LETTERS: _of(letters.purge),
+        rpcs.LIST_RETRIES: _of(letters.retries),
+        rpcs.GET_LIFE: _of(letters.life),
+        rpcs.PREVIEW_REDRIVE: _of(redrives.preview),
+        rpcs.START_REDRIVE: _of(redrives.start),
+        rpcs.GET_REDRIVE_JOB: _of(redrives.get),
+        rpcs.LIST_REDRIVE_JOBS: _of_nothing(redrives.all),
+        rpcs.CHANGE_REDRIVE_JOB: _of(redrives.change),
+        rpcs.IMPORT_LETTERS: _of(redrives.import_letters),
+        rpcs.LIST_REDRIVE_OUTCOMES: _of(redrives.outcomes),
+        rpcs.GET_LOG_SNAPSHOT: _of(log.snapshot),
+        rpcs.READ_LOG: _of(log.read),
+        rpcs.READ_QUEUE: _of(log.read_queue),
+        rpcs.GET_BROKER_STATUS: _of_nothing(service.status),
+    }
+
+
+@lru_cache(maxsize=4096)
+def peer_host(peer: str) -> bytes:
+    """The packed address of a gRPC peer, "ipv4:127.0.0.1:5000"; 0.0.0.0:0 for other kinds."""
+    _, _, address = peer.partition(":")
+    try:
+        return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
+    except InvalidValue:
+        return bytes(8)
+
+
+async def _sent(
+    send: Callable[[SendRequest | SendBatch, bytes], Awaitable[Any]],
+    request: SendRequest | SendBatch,
+    born_host: bytes,
+) -> Any:
+    sent = await send(request, born_host)
+    return encoded_sent(sent) if isinstance(sent, SentBatch) else sent
+
+
+async def _messages(
+    pull: Callable[[PullRequest], Awaitable[Pulled]], request: PullRequest
+) -> PullResult | Encoded:
+    """A pull's answer as text: only this protocol's clients need that."""
+    pulled = await pull(request)
+    bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+    records, encoded = pulled.records, None
+    if records.size <= ANSWER_BYTES_MAX:
+        encoded = encoded_pull(PullResult(*bounds), len(records), records.encoded)
+    return await done_in_turns(decoded(pulled)) if encoded is None else encoded
+
+
+def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:
+    return lambda request, _: method(request)
+
+
+def _of_nothing(method: Callable[[], Awaitable[Any]]) -> Method:
+    return lambda _, __: method()
+
+
+def _with_host(method: Callable[[Any, bytes], Awaitable[Any]]) -> Method:
+    return lambda request, context: method(request, peer_host(context.peer()))

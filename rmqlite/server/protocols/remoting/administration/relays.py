@@ -1,0 +1,163 @@
+"""Requests that the broker passes on to clients: running info, a message to consume, offsets.
+
+An answer of a client is passed on as it came: its bodies have parts that only the tools know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rmqlite.requests.topics import Queue
+from rmqlite.server.protocols.remoting.asked import NotAnswered
+from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.protocols.remoting.clients import Clients, Consumer
+from rmqlite.server.service.service import Service
+from rmqlite.wire.remoting.bodies.queues import (
+    ClientOffsets,
+    ClientsOffsets,
+    MessageQueue,
+    OffsetList,
+    OffsetTable,
+    QueueOffset,
+)
+from rmqlite.wire.remoting.codes import administration, consuming
+from rmqlite.wire.remoting.codes.consuming import GroupAndTopic
+from rmqlite.wire.remoting.codes.request import Request
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.shapes import read_body, write_body
+
+ANSWER_S: Final = 10.0
+"""How long a client may take for an answer that is passed on."""
+OFFSETS_S: Final = 5.0
+"""How long each client may take to say how far it is."""
+NOW: Final = -1
+"""As a time to reset to: behind the last message."""
+_ANSWERS_BEGIN: Final = 62
+"""Clients from this version on answer requests of the broker."""
+_CPP: Final = "CPP"
+
+log = logging.getLogger(__name__)
+
+
+class Relays:
+    """Requests for which the broker asks the members of a group."""
+
+    def __init__(self, broker_name: str, service: Service, clients: Clients) -> None:
+        self._broker_name = broker_name
+        self._service = service
+        self._clients = clients
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            consuming.GET_CONSUMER_RUNNING_INFO.code: self.running_info,
+            consuming.CONSUME_MESSAGE_DIRECTLY.code: self.consume,
+            administration.INVOKE_BROKER_TO_RESET_OFFSET.code: self.reset_offsets,
+            administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.code: self.offsets,
+        }
+
+    async def running_info(self, call: Call) -> Command:
+        """What a member says of itself."""
+        asked = consuming.GET_CONSUMER_RUNNING_INFO.fields.read(call.command.ext)
+        consumer = self._consumer(asked.consumer_group, asked.client_id)
+        return await _relayed(call, consumer, consuming.GET_CONSUMER_RUNNING_INFO, asked)
+
+    async def consume(self, call: Call) -> Command:
+        """Give a member a message, whatever its offsets, and tell what its listener returned."""
+        asked = consuming.CONSUME_MESSAGE_DIRECTLY.fields.read(call.command.ext)
+        consumer = self._consumer(asked.consumer_group, asked.client_id)
+        record = await self._service.messages.hand_out(asked.msg_id)
+        asked = asked._replace(broker_name=self._broker_name)
+        row = consuming.CONSUME_MESSAGE_DIRECTLY
+        return await _relayed(call, consumer, row, asked, record.encoded)
+
+    async def reset_offsets(self, call: Call) -> Command:
+        """Tell all members to go on at the messages of a time; they commit it themselves."""
+        asked = administration.INVOKE_BROKER_TO_RESET_OFFSET.fields.read(call.command.ext)
+        members = tuple(self._clients.consumers(asked.group).values())
+        offsets = await self._service.groups.reset(
+            asked.group,
+            asked.topic,
+            None if asked.timestamp == NOW else asked.timestamp,
+            may_advance=asked.is_force,
+        )
+        if not members:
+            remark = f"Consumer not online, so can not reset offset, Group: {asked.group}"
+            raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        table = write_body(OffsetTable(dict(self._offsets(offsets.items()))))
+        body = table
+        if call.command.language == _CPP:
+            body = write_body(OffsetList(tuple(self._listed(offsets.items()))))
+        row = consuming.RESET_CONSUMER_CLIENT_OFFSET
+        ext = row.fields.write(asked._replace(is_force=False))
+        for member in members:
+            member.connection.tell(row.code, ext, body)
+        log.info(
+            "members were told to reset their offsets group=%s topic=%s timestamp=%d members=%d",
+            asked.group,
+            asked.topic,
+            asked.timestamp,
+            len(members),
+        )
+        return call.command.answer(ResponseCode.SUCCESS, body=table)
+
+    async def offsets(self, call: Call) -> Command:
+        """How far the members of a group say they are in a topic."""
+        asked = administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.fields.read(call.command.ext)
+        members = [
+            consumer
+            for client_id, consumer in self._clients.consumers(asked.group).items()
+            if asked.client_addr in ("", client_id)
+        ]
+        if not members:
+            remark = f"No Any Consumer online in the consumer group: [{asked.group}]"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        wanted = GroupAndTopic(asked.topic, asked.group)
+        found = await asyncio.gather(*[_offsets_of(member, wanted) for member in members])
+        table = {
+            member.client_id: offsets
+            for member, offsets in zip(members, found, strict=True)
+            if offsets is not None
+        }
+        return call.command.answer(ResponseCode.SUCCESS, body=write_body(ClientsOffsets(table)))
+
+    def _consumer(self, group: str, client_id: str) -> Consumer:
+        consumer = self._clients.consumers(group).get(client_id)
+        if consumer is None:
+            remark = f"The Consumer <{group}> <{client_id}> not online"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        if consumer.version < _ANSWERS_BEGIN:
+            remark = f"The Consumer <{client_id}> Version <{consumer.version}> too low to finish"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return consumer
+
+    def _offsets(self, offsets: Iterable[tuple[Queue, int]]) -> Iterable[tuple[MessageQueue, int]]:
+        for queue, offset in offsets:
+            yield MessageQueue(queue.topic, queue.queue_id, self._broker_name), offset
+
+    def _listed(self, offsets: Iterable[tuple[Queue, int]]) -> Iterable[QueueOffset]:
+        for queue, offset in offsets:
+            yield QueueOffset(queue.topic, queue.queue_id, offset, self._broker_name)
+
+
+async def _relayed(
+    call: Call, consumer: Consumer, row: Request[Any, Any], asked: Any, body: bytes = b""
+) -> Command:
+    """Ask a client, and answer what it answers.  Raises NotAnswered."""
+    ext = row.fields.write(asked)
+    answer = await consumer.connection.ask(row.code, ext, body, ANSWER_S)
+    return call.command.answer(answer.code, answer.ext, answer.body, answer.remark)
+
+
+async def _offsets_of(member: Consumer, asked: GroupAndTopic) -> dict[MessageQueue, int] | None:
+    row = consuming.GET_CONSUMER_STATUS_FROM_CLIENT
+    try:
+        answer = await member.connection.ask(row.code, row.fields.write(asked), b"", OFFSETS_S)
+        return read_body(ClientOffsets, answer.body).message_queue_table
+    except (FieldError, NotAnswered) as error:
+        log.info("a member does not say its offsets client=%s error=%s", member.client_id, error)
+        return None

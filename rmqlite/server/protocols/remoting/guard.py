@@ -1,0 +1,70 @@
+"""Who sent a request: RocketMQ 4.x's ACL (remoting reference §6.1), and which codes need what.
+
+Unlike in RocketMQ, a batch and a reply need the right to publish, as a single send does, a failed
+message needs the right to read it, and what only tools ask for needs a right, too.  A route is told
+to everybody: clients ask for it first, and not all of them sign it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
+from rmqlite.errors import AccessDenied
+from rmqlite.server.protocols.remoting.connection import Connection
+from rmqlite.server.service.access import BROKER, Access, Caller
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.signature import ACCESS_KEY, is_signed
+
+PROTOCOL: Final = "remoting"
+"""This protocol's name in the audit log."""
+_OPEN: Final = frozenset({105})
+_OF_CLIENTS: Final = frozenset(
+    {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
+    | {310, 320, 324, 325, 361, 370}
+)
+"""What producers and consumers ask for: the service knows the topic and the group."""
+_LOOKING: Final = frozenset(
+    {21, 26, 28, 43, 45, 60, 61, 101, 106, 201, 202, 203, 204, 206, 208, 219, 223, 224}
+    | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328}
+)
+"""What tools ask for and changes nothing.  Every other code needs an admin."""
+
+
+class Guard:
+    """Lets requests in that an account has signed."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def caller_of(self, connection: Connection, command: Command) -> Caller | None:
+        """Whose request this is; None without accounts.
+
+        Raises AccessDenied.  Only a wrong signature makes the connection wait: a right one may
+        also lack a right.
+        """
+        if self._access.accounts is None:
+            connection.trust.right()
+            return None
+        if command.code in _OPEN:
+            return BROKER
+        key = command.ext.get(ACCESS_KEY, "")
+        try:
+            caller = self._access.caller(
+                connection.address,
+                key,
+                partial(is_signed, command),
+                protocol=PROTOCOL,
+                call=command.code,
+            )
+        except AccessDenied:
+            connection.trust.wrong(connection.go_on)
+            raise
+        connection.trust.right()
+        if command.code not in _OF_CLIENTS:
+            right = Right.VIEW if command.code in _LOOKING else Right.ADMIN
+            need = Need(right, "", f"request code={command.code}")
+            self._access.check(caller, (need,), command.code)
+        return caller

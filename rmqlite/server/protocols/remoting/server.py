@@ -1,0 +1,156 @@
+"""The ports of RocketMQ 4.x: the broker's, its VIP port, and the name server's.
+
+All three answer the same requests: one process is the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from typing import Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
+from rmqlite.server.protocols.remoting.administration.parts import administration_parts
+from rmqlite.server.protocols.remoting.calls import Answering, Calls
+from rmqlite.server.protocols.remoting.clients import Clients
+from rmqlite.server.protocols.remoting.connection import Connections
+from rmqlite.server.protocols.remoting.consuming import Consuming
+from rmqlite.server.protocols.remoting.finding import Finding
+from rmqlite.server.protocols.remoting.guard import Guard
+from rmqlite.server.protocols.remoting.key_values import KeyValues
+from rmqlite.server.protocols.remoting.name_server import NameServer
+from rmqlite.server.protocols.remoting.replies import Replies
+from rmqlite.server.protocols.remoting.sending import SENDS, Recalls, Sends
+from rmqlite.server.protocols.remoting.transactions import Transactions
+from rmqlite.server.protocols.server import Running
+
+IDLE_S: Final = 120.0
+"""A connection without any frame for so long is closed."""
+LOOK_S: Final = 10.0
+VIP_BELOW: Final = 2
+"""Java's vipChannelEnabled takes the broker's port less two."""
+
+log = logging.getLogger(__name__)
+
+
+class RemotingServer:
+    """The ports for RocketMQ's own clients."""
+
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+        self._config = config
+        self._keys = keys
+        self._sockets: list[socket.socket] = []
+        self._servers: list[Listening] = []
+        self._connections: Connections | None = None
+        self._calls: Calls | None = None
+        self._sends: Sends | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.port = 0
+        """The broker's port that bind() took; the system chooses it if listenPort is 0."""
+        self.name_server_port = 0
+
+    async def bind(self) -> None:
+        config = self._config
+        self.port = self._bound("listenPort", config.listen_port)
+        if config.listen_port > VIP_BELOW:
+            self._bound("listenPort", config.listen_port - VIP_BELOW)
+        self.name_server_port = self._bound("nameServerPort", config.name_server_port)
+
+    async def open(self, running: Running) -> None:
+        config, service = (
+            self._config.model_copy(update={"listen_port": self.port}),
+            running.service,
+        )
+        clients = Clients(service)
+        self._sends = Sends(config, service)
+        consuming = Consuming(config, service, clients)
+        parts: tuple[Answering, ...] = (
+            clients,
+            consuming,
+            Recalls(service),
+            Finding(service),
+            Transactions(service, clients),
+            Replies(config, service, clients, self._sends),
+            NameServer(config, service),
+            KeyValues(service),
+            *administration_parts(config, service, clients),
+        )
+        handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
+        sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
+        self._calls = Calls(
+            handlers, sends, consuming.at_once(), guard, service.limits, clients.gone
+        )
+        here = "this is a port of RocketMQ's remoting protocol"
+        self._connections = Connections(
+            self._calls,
+            config.connections_max,
+            config.in_flight_bytes_max,
+            f"{here}, rmqlite.v1 is on grpcPort={running.grpc_port}",
+        )
+        for name, work in (("sends", self._sends.run()), ("idle connections", self._close_idle())):
+            self._tasks.append(running.tasks.create_task(work, name=name))
+        for bound in self._sockets:
+            self._servers.append(await listen(bound, self._connections.made, self._keys))
+
+    async def drain(self) -> None:
+        """Take no new connections, answer what has come, then close."""
+        assert self._calls is not None
+        assert self._sends is not None
+        assert self._connections is not None
+        for server in self._servers:
+            server.close()
+        # A pull that is answered now would be followed by the next one at once.
+        self._connections.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.drain_ms_max / 1000):
+                while running := self._calls.running:
+                    await asyncio.wait(running)
+                await self._sends.all_answered.wait()
+        for connection in tuple(self._connections.open):
+            connection.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for bound in self._sockets:
+            bound.close()
+        if self._connections is not None:
+            for connection in tuple(self._connections.open):
+                connection.abort()
+
+    def _bound(self, key: str, port: int) -> int:
+        """Take a port; the one that was taken.  Raises InvalidValue."""
+        address = self._config.bind_address
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        self._sockets.append(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((address, port))
+            # Otherwise another broker that starts now could bind it, too.
+            bound.listen(BACKLOG)
+        except OSError as error:
+            rule = f"a port that is free on bindAddress={address} ({error.strerror})"
+            if key == "listenPort" and port == self._config.listen_port - VIP_BELOW:
+                rule = f"a port whose VIP port, {port}, is free on bindAddress={address}, too"
+                raise InvalidValue(key, self._config.listen_port, rule) from error
+            raise InvalidValue(key, port, rule) from error
+        taken: int = bound.getsockname()[1]
+        return taken
+
+    async def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            assert self._connections is not None
+            for connection in tuple(self._connections.open):
+                if loop.time() - connection.last_seen_s > IDLE_S:
+                    log.info("an idle connection is closed client=%s", connection.address)
+                    # A client that does not read would keep it open until it does.
+                    connection.abort()

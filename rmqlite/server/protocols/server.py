@@ -1,0 +1,58 @@
+"""What every protocol has, so that the broker process starts and ends its port.
+
+The server calls bind, open, drain and close, in this order; after a failure it calls close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from rmqlite.broker.broker import Broker
+from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.service.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The parts of a running broker that its protocols use.
+
+    service: everything that a caller can ask.  tasks: those of the broker; a protocol runs its loop
+    as one of them, so that a loop that fails ends the broker.  grpc_port: where rmqlite.v1 is
+    served.  The rest holds counts, for the metrics.
+    """
+
+    service: Service
+    tasks: asyncio.TaskGroup
+    broker: Broker
+    commit: GroupCommit
+    watch: ClockWatch
+    grpc_port: int
+
+
+class ProtocolServer(Protocol):
+    """One port and its protocol."""
+
+    async def bind(self) -> None:
+        """Take the port, but answer no call yet.  Raises InvalidValue if that fails.
+
+        The server calls it before it opens the store.
+        """
+        ...
+
+    async def open(self, running: Running) -> None:
+        """Answer calls from now on."""
+        ...
+
+    async def drain(self) -> None:
+        """Accept no more calls; return when the running ones are answered, or out of time.
+
+        The service is closed: no call waits.  A protocol that only shows may answer until close().
+        """
+        ...
+
+    async def close(self) -> None:
+        """End all calls and give the port back.  Works also before bind() and open()."""
+        ...

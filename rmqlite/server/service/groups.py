@@ -1,0 +1,226 @@
+"""Consumer groups: settings, members, assignments, committed offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
+from rmqlite.broker.figures.progress import Progress
+from rmqlite.errors import StoreUnavailable
+from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
+from rmqlite.requests.groups import (
+    Assignment,
+    GroupChange,
+    GroupExtras,
+    GroupInfo,
+    GroupStatus,
+    HeartbeatRequest,
+    LeaveRequest,
+    MemberInfo,
+    OffsetsCommit,
+    OffsetsQuery,
+)
+from rmqlite.requests.topics import Queue
+from rmqlite.server.service.access import (
+    admin,
+    group_right,
+    needs,
+    of_group,
+    of_topic,
+    topic_right,
+    view,
+)
+from rmqlite.server.service.part import Behind, Part
+from rmqlite.server.turns import done_in_turns
+
+
+def _commit_rights(commit: OffsetsCommit) -> list[Need]:
+    topics = {queue.topic for queue in commit.offsets}
+    return [
+        group_right(Right.SUB, commit.group),
+        *[topic_right(Right.SUB, topic) for topic in sorted(topics)],
+    ]
+
+
+def _member_rights(request: HeartbeatRequest) -> list[Need]:
+    return [
+        group_right(Right.SUB, request.group),
+        *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
+    ]
+
+
+def _progress_rights(group: str, topic: str = "") -> list[Need]:
+    """A group's progress in a topic also says where that topic ends, and when it was written."""
+    topics = [topic_right(Right.VIEW, topic)] if topic else []
+    return [group_right(Right.VIEW, group), *topics]
+
+
+_of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
+
+
+class GroupCalls(Part):
+    """Calls of consumers about their own group, and of administrators about any group."""
+
+    def __init__(self, behind: Behind) -> None:
+        super().__init__(behind)
+        broker = behind.broker
+        self._progress = Progress(
+            broker.store, broker.topics, broker.offsets, broker.membership, broker.traffic
+        )
+
+    @view
+    async def all(self) -> tuple[GroupInfo, ...]:
+        return self._broker.groups.all()
+
+    @of_group(Right.VIEW)
+    async def status(self, group: str) -> GroupStatus:
+        """Settings, members, and progress in every queue that the group reads or has read."""
+        return await done_in_turns(self._broker.group_status(group))
+
+    @admin
+    async def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
+        """Change a group's settings, or create the group."""
+        changed = self._broker.groups.change(change, extras)
+        await self._saved()
+        return changed
+
+    @admin
+    async def delete(self, group: str, *, with_offsets: bool = False) -> None:
+        """Delete a group's settings, and its offsets when that is on disk."""
+        self._broker.groups.delete(group)
+        await self._saved()
+        if with_offsets:
+            self._broker.offsets.forget_group(group)
+
+    @view
+    async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
+        """All settings of all groups; take some at a time."""
+        groups = self._broker.groups
+        return ((info, groups.extras(info.group)) for info in groups.all())
+
+    @view
+    async def version(self) -> TableVersion:
+        """The version of the table of groups."""
+        return self._broker.groups.version
+
+    @of_topic(Right.VIEW)
+    async def readers(self, topic: str) -> tuple[str, ...]:
+        """The groups that read a topic, or have read it."""
+        return self._progress.readers_of(topic)
+
+    @needs(_progress_rights)
+    async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
+        """A group's progress in one topic, or in all topics of which it has an offset."""
+        return await done_in_turns(self._progress.of_group(group, topic))
+
+    @needs(_progress_rights)
+    async def times(self, group: str, topic: str) -> tuple[QueueTimes, ...]:
+        """When the messages were stored that a group has taken of a topic, and will take next."""
+        return await done_in_turns(self._progress.times(group, topic))
+
+    @admin
+    async def reset(
+        self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool = True
+    ) -> dict[Queue, int]:
+        """The offsets at which a group goes on with the messages of a time.
+
+        The caller tells them to the members, which commit them.
+        """
+        steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
+        return await done_in_turns(steps)
+
+    @admin
+    async def copy_offsets(self, group: str, source: str, topic: str = "") -> None:
+        """Give a group another one's offsets, of one topic or of all that there still are."""
+        offsets = {
+            queue: offset
+            for queue, offset in self._broker.offsets.of(source).items()
+            if topic in ("", queue.topic) and self._broker.topics.get(queue.topic)
+        }
+        for part in OffsetsCommit(group, offsets).parts():
+            self._broker.commit_offsets(part)
+
+    @of_group(Right.VIEW)
+    async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:
+        """All offsets that a group has committed, by topic and queue id."""
+        return await done_in_turns(self._broker.offsets.by_topic(group))
+
+    @view
+    async def committing(self) -> tuple[str, ...]:
+        """The groups that have committed an offset."""
+        return tuple(self._broker.offsets.groups())
+
+    @_of_request
+    async def offsets(self, query: OffsetsQuery) -> dict[Queue, int]:
+        """The offsets that a group has committed; queues without one are left out."""
+        return self._broker.query_offsets(query)
+
+    @needs(_commit_rights)
+    async def commit(self, commit: OffsetsCommit) -> None:
+        """Store all of these offsets, or none."""
+        self._broker.commit_offsets(commit)
+        await self._saved()
+
+    @needs(_member_rights)
+    async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+        """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
+
+        Cancel the call when the caller's connection ends: then the member leaves at once.
+        """
+        self._check_open()
+        self._check_wait(request.wait_ms)
+        await done_in_turns(self._broker.membership.check_sql(request))
+        assignment = self._broker.heartbeat(request)
+        try:
+            await self._saved()
+        except StoreUnavailable:
+            # Its group is gone again.
+            self._broker.membership.leave(request.group, request.client_id)
+            raise
+        if assignment.epoch != request.known_epoch:
+            return assignment
+        try:
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000)
+        except asyncio.CancelledError:
+            # The connection is gone: other members get its queues now, not at the expiry.
+            self._broker.membership.leave(request.group, request.client_id)
+            raise
+        return self._broker.heartbeat(request)
+
+    @needs(_member_rights)
+    async def check(self, request: HeartbeatRequest) -> None:
+        """Do nothing but raise what heartbeat() would raise for these subscriptions."""
+        await done_in_turns(self._broker.membership.check_sql(request))
+
+    @_of_request
+    async def leave(self, request: LeaveRequest) -> None:
+        """Remove the member; the others get its queues."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    def left(self, request: LeaveRequest) -> None:
+        """Like leave(), for a caller that cannot wait: its connection is gone."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    @of_group(Right.SUB)
+    async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
+        """Keep other members of the group from these queues; those that the member has now."""
+        return self._broker.locks.lock(group, client_id, queues)
+
+    @of_group(Right.SUB)
+    async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
+        """Give queues back; those of other members stay locked."""
+        self._broker.locks.unlock(group, client_id, queues)
+
+    @of_group(Right.SUB)
+    async def members(self, group: str) -> tuple[MemberInfo, ...]:
+        """The members of a group now; none if no such group exists."""
+        return self._broker.membership.members(group)
+
+    def listen(self, changed: Callable[[str], None]) -> None:
+        """Call changed(group) after each change of a group's members or of their queues.
+
+        It is called inside the request that made the change, so it must return at once.
+        """
+        self._broker.membership.on_change.append(changed)

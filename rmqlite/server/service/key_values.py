@@ -1,0 +1,47 @@
+"""Values that tools keep at the name server, and the name server's one switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rmqlite.broker.tables.key_values import KeyValues
+from rmqlite.server.service.access import admin, anyone, view
+from rmqlite.server.service.part import Behind, Part
+
+
+class KeyValueCalls(Part):
+    """Calls about values by namespace and key."""
+
+    def __init__(self, behind: Behind) -> None:
+        """Raises StoreDamaged for a table that cannot be read."""
+        super().__init__(behind)
+        self._values = KeyValues(behind.broker.store)
+
+    @view
+    async def of(self, namespace: str) -> Mapping[str, str]:
+        return dict(self._values.of(namespace))
+
+    @admin
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        self._values.put(namespace, key, value)
+        await self._saved()
+
+    @admin
+    async def delete(self, namespace: str, key: str) -> None:
+        self._values.delete(namespace, key)
+        await self._saved()
+
+    @anyone
+    async def has_order(self) -> bool:
+        """Do routes tell the order configuration of topics?"""
+        return self._values.has_order
+
+    @admin
+    async def set_order(self, has_order: bool) -> None:
+        self._values.set_order(has_order)
+        await self._saved()
+
+    @anyone
+    async def order_of(self, topic: str) -> str | None:
+        """The order configuration that a topic's route tells; None: there is none."""
+        return self._values.order_of(topic)

@@ -1,0 +1,235 @@
+"""Messages: stored, pulled, failed, found; and the bulk jobs that stored some of them.
+
+A call that stores messages is answered when they are on disk.  born_host is the sender's packed
+address, which every stored message keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
+from rmqlite.broker.broker import Broker
+from rmqlite.broker.pulling import Pulled
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.draft_sends import Outcome
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import StoreUnavailable
+from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.messages import (
+    PullRequest,
+    PullStatus,
+    SendBackRequest,
+    SendBackResult,
+    SendBatch,
+    SendRequest,
+    SendResult,
+    SentBatch,
+)
+from rmqlite.server.group_commit import Failed
+from rmqlite.server.service.access import (
+    CALLER,
+    Caller,
+    admin,
+    group_right,
+    needs,
+    topic_right,
+    touches,
+    view,
+)
+from rmqlite.server.service.part import Part
+from rmqlite.server.turns import done_in_turns
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.stored import Record
+
+Looking = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class DraftsSent(NamedTuple):
+    """is_durable: False if the disk took too long; the messages may or may not survive a crash."""
+
+    outcomes: list[Outcome]
+    is_durable: bool = True
+
+
+def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
+def _send_back_rights(broker: Broker, request: SendBackRequest) -> Iterator[Need]:
+    """Who fails a message may read it where it lies, or else would get it by failing it."""
+    yield group_right(Right.SUB, request.group)
+    yield _right_at(Right.SUB, broker, request.physical_offset)
+
+
+def _record_rights(broker: Broker, physical_offset: int) -> Iterator[Need]:
+    yield _right_at(Right.VIEW, broker, physical_offset)
+
+
+def _right_at(right: Right, broker: Broker, physical_offset: int) -> Need:
+    """The right on the topic of a record.  Raises MessageNotFound."""
+    topic = broker.record_at(physical_offset).head.topic
+    return Need(right, "topic", topic, f"the message at physical offset {physical_offset}")
+
+
+class MessageCalls(Part):
+    """Calls of producers and consumers."""
+
+    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in request.topics])
+    async def send(
+        self, request: SendRequest | SendBatch, born_host: bytes
+    ) -> tuple[SendResult, ...] | SentBatch:
+        self._check_open()
+        if isinstance(request, SendBatch):
+            sent = self._broker.drafts.send_batch(request, born_host)
+            if isinstance(sent, SentBatch):
+                await self._durable()
+                return sent
+            request = sent
+        return await self._stored(self._broker.send(request, born_host))
+
+    def check_sender(self, caller: Caller | None, topic: str) -> None:
+        """Raises AccessDenied unless this caller may send to a topic.
+
+        send_drafts() stores what came of many callers, so each of them is checked before.
+        """
+        if self._access.accounts is not None:
+            need = topic_right(Right.PUB, topic)
+            self._access.check(caller, (need,), "MessageCalls.send", (topic,))
+
+    def check_draft(self, draft: Draft) -> None:
+        """Raises what refuses a message, before it is passed on to somebody else than the store."""
+        self._broker.drafts.check(draft)
+
+    @needs(lambda call: [topic_right(Right.PUB, each.topic) for each in call.drafts])
+    async def send_draft(self, call: DraftCall) -> Outcome:
+        """Store what came of one caller; its outcome, when it is on disk."""
+        answered: asyncio.Future[DraftsSent] = asyncio.get_running_loop().create_future()
+        outcomes = await done_in_turns(self._broker.drafts.send([call]))
+        self._commit.then(self._broker.store.end, partial(_answer, outcomes, answered.set_result))
+        (outcome,) = (await answered).outcomes
+        return outcome
+
+    @needs(lambda *_: (Need(Right.ADMIN, "", ""),))
+    async def send_drafts(
+        self, calls: Sequence[DraftCall], answer: Callable[[DraftsSent], None]
+    ) -> None:
+        """Store what came of many callers, each call with an outcome of its own.
+
+        Called by the broker itself, which has checked each sender.  Returns when it is stored, so
+        that the next calls can follow; answer is called when it is on disk, or when the disk has
+        refused it.
+        """
+        self._check_open()
+        refusals = self._commit.refusals
+        outcomes = await done_in_turns(self._broker.drafts.send(calls))
+        stored = partial(_answer, outcomes, answer)
+        self._commit.then(self._broker.store.end, stored, refusals)
+
+    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in set(request.topics)])
+    async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
+        self._check_open()
+        # It waits for the disk also for duplicates: the first message may not be there yet.
+        return await self._stored(self._broker.schedule_bulk(request, born_host))
+
+    @touches(_send_back_rights)
+    async def send_back(self, request: SendBackRequest) -> SendBackResult:
+        self._check_open()
+        result = self._broker.send_back(request)
+        await self._durable()
+        return result
+
+    @needs(_pull_rights)
+    async def pull(
+        self,
+        request: PullRequest,
+        looking: Looking = nullcontext,
+        *,
+        tells_unmatched: bool = False,
+    ) -> Pulled:
+        """Records of a queue; if there are none, wait for the next one and look again.
+
+        looking: makes a context for each look, which may wait until the caller has room.
+        tells_unmatched: if the first look finds only messages that the filter leaves out, return
+        at once, so that the caller goes on behind them; later ones do not end the wait.
+        """
+        self._check_wait(request.wait_ms)
+        until_s = elapsed_s() + request.wait_ms / 1000
+        first = request.queue_offset
+        while True:
+            async with looking():
+                result = await done_in_turns(self._broker.pull(request))
+            left_s = until_s - elapsed_s()
+            is_over = left_s <= 0 or self._pulls.is_closed
+            if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
+                break
+            scanned = result.next_offset - first
+            if scanned >= self._config.filter_scan_max or (scanned and tells_unmatched):
+                # Tells the consumer how far its filter has looked, so that it can commit that.
+                break
+            if result.status is PullStatus.NO_NEW_MESSAGE:
+                tells_unmatched = False
+                await self._wait((request.topic, request.queue_id), left_s)
+                self._access.check_again(_pull_rights(request), "MessageCalls.pull")
+            else:
+                # None of them matches: look behind them from now on, and each only once.
+                request = replace(request, queue_offset=result.next_offset)
+        if result.status is PullStatus.NO_NEW_MESSAGE and result.next_offset != first:
+            return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
+        return result
+
+    async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
+        """Wait for a message in a queue.  Raises Overloaded."""
+        caller = CALLER.get()
+        if self._limits is None or caller is None:
+            await self._pulls.wait(queue, seconds)
+            return
+        with self._limits.parked(caller.access_key):
+            await self._pulls.wait(queue, seconds)
+
+    @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
+    async def find(self, query: MessageQuery) -> FoundMessages:
+        """Messages by key or message id."""
+        return await done_in_turns(self._broker.find_messages(query))
+
+    @touches(_record_rights)
+    async def record(self, physical_offset: int) -> Record:
+        """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
+        return self._broker.record_at(physical_offset)
+
+    @view
+    async def at(self, offset_message_id: str) -> FoundMessage:
+        """The message of the record that an offset message id names."""
+        return self._broker.message_at(offset_message_id)
+
+    @admin
+    async def hand_out(self, offset_message_id: str) -> Record:
+        """The record that a member of a group gets now, whatever its offsets."""
+        found = self._broker.message_at(offset_message_id)
+        return self._broker.record_at(found.message.physical_offset)
+
+    @view
+    async def bulk_job(self, job_id: str) -> BulkJob:
+        return self._broker.bulk.jobs.get(job_id)
+
+    @view
+    async def bulk_jobs(self) -> tuple[BulkJob, ...]:
+        return self._broker.bulk.jobs.all()
+
+
+def _answer(
+    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: Failed | None
+) -> None:
+    if error is None:
+        answer(DraftsSent(outcomes))
+    elif isinstance(error, StoreUnavailable) or error.is_final:
+        answer(DraftsSent([error] * len(outcomes)))
+    else:
+        answer(DraftsSent(outcomes, is_durable=False))

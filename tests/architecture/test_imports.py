@@ -1,0 +1,334 @@
+"""Who may import whom: the table of design.md §2, walked over the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "rmqlite"
+BASE = frozenset(
+    {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
+    | {"access", "declared_types", "requests", "retry_policy", "visible", "compression"}
+    | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
+)
+ROOMS = frozenset({"store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"})
+
+MAY_IMPORT = {
+    "base": {"base"},
+    "store": {"store", "base"},
+    "broker": {"broker", "base", "store"},
+    "wire": {"wire", "base"},
+    "views": {"views", "base"},
+    "server": {"server", "base", "store", "broker", "wire", "views"},
+    "client": {"client", "base", "wire"},
+    "cli": {"cli", "base", "store", "views", "client", "server", "arrow", "spark"},
+    "arrow": {"arrow", "base", "store"},
+    "spark": {"spark", "base", "store", "client", "arrow"},
+}
+ONLY_THESE_OF = {
+    ("cli", "store"): {
+        *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
+        *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
+        *("rmqlite.store.records.record", "rmqlite.store.moving.handover"),
+    },
+    ("arrow", "store"): {
+        *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),
+    },
+    ("spark", "store"): {"rmqlite.store.reader"},
+}
+INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "arrow"), ("cli", "spark")}
+ALONE = {
+    "os": {
+        *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
+        *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
+        *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.client.forks"),
+        "rmqlite.client.quiet_grpc",
+    },
+    "mmap": {"rmqlite.store.disk.files"},
+    "fcntl": {"rmqlite.store.disk.files"},
+    "sqlite3": {"rmqlite.store.timers.index"},
+    "time": {"rmqlite.clock"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
+    "pydantic": {
+        *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
+        *("rmqlite.access.accounts", "rmqlite.access.reading"),
+    },
+    "yaml": {"rmqlite.access.plain_yaml"},
+    "google": {"rmqlite.wire"},
+    "grpc": {"rmqlite.server.protocols", "rmqlite.client"},
+    "asyncio": {"rmqlite.server"},
+    "grpc_health": {"rmqlite.server.protocols.native.health"},
+    "grpc_reflection": {"rmqlite.server.protocols.native.health"},
+    "prometheus_client": {"rmqlite.server.protocols.metrics"},
+    "typer": {"rmqlite.cli"},
+    "click": {"rmqlite.cli"},
+    "rich": {"rmqlite.cli"},
+    "pyspark": {"rmqlite.spark"},
+    "uvloop": {"rmqlite.server.event_loop"},
+    "lz4": {"rmqlite.compression"},
+    "backports": {"rmqlite.compression"},
+    "compression": {"rmqlite.compression"},
+    "zlib": {"rmqlite.compression", "rmqlite.store", "rmqlite.arrow.records"},
+    "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
+    "numpy": {"rmqlite.arrow", "rmqlite.spark"},
+    "matplotlib": {"rmqlite.spark.jobs.report", "rmqlite.cli.bench.plot"},
+    "textual": {"rmqlite.cli.top"},
+    "cryptography": {"rmqlite.cli.tls"},
+    "starlette": {"rmqlite.server.web"},
+    "uvicorn": {"rmqlite.server.web"},
+    "jinja2": {"rmqlite.server.web"},
+    "markupsafe": {"rmqlite.server.web"},
+}
+"""Outside module -> the package, or the one module, that may import it."""
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str
+    imported: str
+    line: int
+    in_function: bool
+    is_for_types: bool
+    """Only a type checker runs it."""
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def package_of(module: str) -> str:
+    """The package that a module of ours stands in; "" for the package and its __main__."""
+    part = [*module.split("."), ""][1]
+    if part in BASE:
+        return "base"
+    return part if part in ROOMS else ""
+
+
+def names_imported(node: ast.AST, importer: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        is_package = MODULES[importer].name == "__init__.py"
+        parents = importer.split(".")
+        above = parents[: len(parents) - node.level + is_package]
+        base = ".".join([*above, *([base] if base else [])])
+    # "from rmqlite.store import reader" imports a module, "from … import a_name" its module.
+    return [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
+
+
+def imports_of(module: str, path: Path) -> Iterator[Import]:
+    def walk(node: ast.AST, in_function: bool, is_for_types: bool) -> Iterator[Import]:
+        for name in names_imported(node, module):
+            yield Import(module, name, getattr(node, "lineno", 0), in_function, is_for_types)
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = is_for_types or (isinstance(node, ast.If) and is_type_checking(node.test))
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside, for_types)
+
+    yield from walk(ast.parse(path.read_text("utf-8")), in_function=False, is_for_types=False)
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+
+
+IMPORTS = [each for name, path in MODULES.items() for each in imports_of(name, path)]
+OURS = [each for each in IMPORTS if each.imported.split(".")[0] == "rmqlite"]
+
+
+def is_within(module: str, place: str) -> bool:
+    return module == place or module.startswith(place + ".")
+
+
+def test_every_module_stands_in_a_package() -> None:
+    """A new package is a new line in design.md and in the table above."""
+    homeless = [name for name in MODULES if not package_of(name)]
+    assert set(homeless) <= {"rmqlite", "rmqlite.__main__"}
+
+
+@pytest.mark.parametrize("importing", sorted(MAY_IMPORT))
+def test_a_package_imports_only_what_stands_below_it(importing: str) -> None:
+    """A rule that can be broken silently is no rule."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if package_of(each.importer) == importing
+        and each.imported != "rmqlite"
+        and package_of(each.imported) not in MAY_IMPORT[importing]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one module."""
+
+    def reached(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+        found, waiting = {start}, [start]
+        while waiting:
+            new = edges[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    back: dict[str, set[str]] = {name: set() for name in graph}
+    for name, imported in graph.items():
+        for each in imported:
+            back[each].add(name)
+    left, found = set(graph), []
+    while left:
+        start = left.pop()
+        together = reached(start, graph) & reached(start, back)
+        left -= together
+        if len(together) > 1:
+            found.append(sorted(together))
+    return sorted(found)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Inside a package, too, and also not in functions: a circle is one module in several files."""
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for each in OURS:
+        if each.imported in graph:
+            graph[each.importer].add(each.imported)
+    assert circles(graph) == []
+    # The rule itself: what is found when there is one.
+    around = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set[str]()}
+    assert circles(around) == [["a", "b", "c"]]
+
+
+def test_no_packages_inside_one_import_each_other_in_a_circle() -> None:
+    """A package that needs the one that needs it is one package in two folders."""
+
+    def box(module: str) -> str:
+        return ".".join(module.split(".")[:3])
+
+    graph: dict[str, set[str]] = {box(name): set() for name in MODULES}
+    for each in OURS:
+        if each.imported in MODULES and not each.is_for_types:
+            graph[box(each.importer)].add(box(each.imported))
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(("importing", "imported"), sorted(ONLY_THESE_OF))
+def test_a_reader_of_the_store_uses_only_its_reading_side(importing: str, imported: str) -> None:
+    """The command line and Spark look at a store that a broker may be writing."""
+    allowed = ONLY_THESE_OF[importing, imported]
+    wrong = [
+        str(each)
+        for each in OURS
+        if (package_of(each.importer), package_of(each.imported)) == (importing, imported)
+        and each.imported not in allowed
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_command_line_loads_a_package_above_only_when_a_command_needs_it() -> None:
+    """rmqlite send must not load the server, nor anything Spark."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if (package_of(each.importer), package_of(each.imported)) in INSIDE_FUNCTIONS
+        and not each.in_function
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("outside", sorted(ALONE))
+def test_an_outside_module_is_used_in_one_place(outside: str) -> None:
+    """So a fake disk, a fake clock or another protocol replaces that one place."""
+    wrong = [
+        str(each)
+        for each in IMPORTS
+        if is_within(each.imported, outside)
+        and not any(is_within(each.importer, place) for place in ALONE[outside])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_generated_code_is_imported_only_inside_the_wire() -> None:
+    """Everybody else has plain values, so a protocol can be added without touching them."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if is_within(each.imported, "rmqlite.wire.pb") and package_of(each.importer) != "wire"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_front_knows_no_protocol() -> None:
+    """Three protocols ask there: none of them may have to look like another."""
+    wrong = [
+        str(each)
+        for each in IMPORTS
+        if is_within(each.importer, "rmqlite.server.service")
+        and any(is_within(each.imported, place) for place in ("grpc", "rmqlite.wire"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_web_page_makes_no_calls_of_the_wire() -> None:
+    """It asks at the service, as every protocol does."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if is_within(each.importer, "rmqlite.server.web")
+        and (is_within(each.imported, "rmqlite.wire.rpcs") or each.imported == "rmqlite.wire")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    """A Spark executor that imports rmqlite must not get gRPC."""
+    assert [str(each) for each in IMPORTS if each.importer == "rmqlite"] == []
+
+
+def run_fresh(code: str) -> set[str]:
+    """The modules loaded by code in an interpreter of its own, beyond those of a bare one."""
+    script = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    """The same seen from outside."""
+    assert run_fresh("import rmqlite") == {"rmqlite"}
+
+
+@pytest.mark.parametrize("module", ["errors", "message", "names", "levels", "clock", "requests"])
+def test_a_word_of_the_hall_loads_neither_grpc_nor_protobuf_nor_pydantic(module: str) -> None:
+    """Only config is a pydantic model, and only the broker needs it."""
+    loaded = run_fresh(f"import rmqlite.{module}")
+    assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "rich"}
+
+
+def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
+    """Otherwise `--help`, completion and every command would start later."""
+    loaded = run_fresh("import rmqlite.cli.main")
+    assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "numpy", "yaml"}
+
+
+def test_the_wire_does_not_load_grpc() -> None:
+    """It is a table of bytes; the transport is somebody else's."""
+    assert "grpc" not in run_fresh("import rmqlite.wire.rpcs, rmqlite.wire.status")
