@@ -1,4 +1,4 @@
-"""The house's own rules: sizes, docstrings, generated code, the configuration file, tidiness."""
+"""Rules of the code base: sizes, docstrings, generated code, the configuration, tidiness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.generate_pb import generate
 ROOT = Path(__file__).resolve().parents[2]
 PB = ROOT / "rmqlite" / "wire" / "pb"
 CONF = ROOT / "conf" / "broker.conf"
-MODULE_LINES_MAX = 399
+MODULE_LINES_MAX = 500
 FOLDER_MODULES_MAX = 16
 FUNCTION_LINES_MAX = 59
 SOURCE_FOLDERS = ("rmqlite", "tests", "examples")

@@ -1,0 +1,77 @@
+"""How large the product may be: one line for each package, so that "smaller" is tested, too.
+
+A change may lower a number.  Whoever raises one adds a comment to its line: for which feature.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.architecture.test_rules import ROOT, written
+
+PRODUCT: Final = ROOT / "rmqlite"
+BASE: Final = "base"
+BASE_FOLDERS: Final = ("access", "config_keys", "declared_types", "requests")
+"""They belong to the base layer, with the modules beside them."""
+
+
+class Size(NamedTuple):
+    """Lines of Python or C, and modules, that people wrote."""
+
+    lines: int
+    modules: int
+
+
+SIZES: Final = {
+    BASE: Size(6_517, 47),
+    "store": Size(14_585, 92),
+    "broker": Size(13_793, 93),
+    "wire": Size(4_782, 38),
+    "views": Size(331, 6),
+    "server": Size(11_891, 100),
+    "client": Size(4_362, 33),
+    "cli": Size(14_227, 105),
+    "arrow": Size(2_349, 16),
+    "spark": Size(4_806, 37),
+    "compiled": Size(34, 1),
+    "C": Size(2_874, 17),
+}
+
+
+def package_of(path: Path) -> str:
+    first, *rest = path.relative_to(PRODUCT).parts
+    return BASE if not rest or first in BASE_FOLDERS else first
+
+
+def lines_in(path: Path) -> int:
+    return len(path.read_text("utf-8").splitlines())
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Size]:
+    sizes: dict[str, Size] = {}
+    for path in written("rmqlite"):
+        lines, modules = sizes.get(package := package_of(path), Size(0, 0))
+        sizes[package] = Size(lines + lines_in(path), modules + 1)
+    c_files = [*PRODUCT.rglob("*.c"), *PRODUCT.rglob("*.h")]
+    return sizes | {"C": Size(sum(map(lines_in, c_files)), len(c_files))}
+
+
+def test_no_package_has_grown(found: dict[str, Size]) -> None:
+    """Write the smaller number down when it has shrunk."""
+    grown = [
+        f"{package}: {size.lines} lines in {size.modules} modules, {SIZES.get(package)} are agreed"
+        for package, size in sorted(found.items())
+        if package not in SIZES
+        or size.lines > SIZES[package].lines
+        or size.modules > SIZES[package].modules
+    ]
+    assert not grown, "\n".join(grown)
+
+
+def test_every_line_of_the_table_is_of_a_package(found: dict[str, Size]) -> None:
+    """One that is gone has no room for others."""
+    assert set(SIZES) == set(found)
