@@ -2,7 +2,7 @@
 
 A level is a position in the table, counted from 1.  A record does not carry its due time:
 that is the record's store timestamp plus the delay that its level had at that moment
-(store/wait_queues.py adds them up).  So every table stays in the history, and a queue that
+(records/wait_queues.py adds them up).  So every table stays in the history, and a queue that
 is rebuilt from the log after an edit equals the original.
 """
 

@@ -23,7 +23,7 @@ REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 """Messages that wait for an instant of their own are here, as in RocketMQ 5."""
 WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
-"""The topics whose messages wait; store/wait_queues.py says which of their queues do."""
+"""The topics whose messages wait; records/wait_queues.py says which of their queues do."""
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """A message here is half of a transaction: nobody gets it before its producer commits it."""
 HALF_ENDS_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -85,7 +85,7 @@ Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
 QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
 Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
 WaitQueueId = Annotated[int, Field(ge=-1, le=_INT_MAX)]
-"""A delay level, or -1 for the timers (store/wait_queues.py)."""
+"""A delay level, or -1 for the timers (records/wait_queues.py)."""
 Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
 StoredName = Annotated[str, AfterValidator(_stored_name)]
 TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]

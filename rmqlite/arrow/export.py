@@ -21,7 +21,7 @@ from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import unpack_host
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.store.wait_queues import WAIT_TOPICS
+from rmqlite.records.wait_queues import WAIT_TOPICS
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig

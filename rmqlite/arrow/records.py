@@ -2,7 +2,7 @@
 
 A record has a magic number and its own physical offset, and these show where it may begin.  A
 body may have the same bytes, so a beginning counts only if each record ends where the next one
-begins.  rmqlite/store/records/record.py draws the layout; a test compares the two.
+begins.  rmqlite/records/record.py draws the layout; a test compares the two.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord
 from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.records.wait_queues import HASH_END
 from rmqlite.store.disk.regular_file import check_regular
-from rmqlite.store.wait_queues import HASH_END
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize

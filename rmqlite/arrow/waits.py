@@ -1,6 +1,6 @@
 """What records say of waits, many at once: which of them wait, until when, and which end a wait.
 
-The rules are those of rmqlite/store/wait_queues.py and rmqlite/store/records/completion.py, column
+The rules are those of rmqlite/records/wait_queues.py and rmqlite/records/completion.py, column
 by column; a test compares the two.
 """
 
@@ -30,7 +30,7 @@ from rmqlite.message import (
     TIMER_OUT_MS,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, dlq_topic
-from rmqlite.store.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
+from rmqlite.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIMERS_QUEUE: Final = queue_of(TIMERS)

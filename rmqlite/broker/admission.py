@@ -26,8 +26,8 @@ from rmqlite.message import (
     TIMER_PROPERTIES,
 )
 from rmqlite.property_string import PropertyString, java_int
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import INNER_BATCH, NEED_UNWRAP
+from rmqlite.records.drafts import Draft
+from rmqlite.records.record import INNER_BATCH, NEED_UNWRAP
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")

@@ -12,11 +12,11 @@ from rmqlite.broker.histogram import Durations
 from rmqlite.broker.listener import Listener
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
+from rmqlite.records.packed import Packed
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import QueueKey, wait_queue_of
+from rmqlite.records.written import Place, Written
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.packed import Packed
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Place, Written
-from rmqlite.store.wait_queues import QueueKey, wait_queue_of
 
 
 class Appending:

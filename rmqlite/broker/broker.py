@@ -50,6 +50,8 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing
 from rmqlite.message import host_text, pack_host
 from rmqlite.names import check_sendable, retry_topic
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.groups import (
@@ -70,9 +72,7 @@ from rmqlite.requests.messages import (
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Snapshot
-from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of
 
 
 class Broker:

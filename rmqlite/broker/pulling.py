@@ -16,18 +16,13 @@ from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import TAGS, StoredMessage
+from rmqlite.records.queue_entry import ENTRY_BYTES, TAGS_CODE_MAX, Entry
+from rmqlite.records.stored import Record, Records
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.store.consume_queue import (
-    ENTRY_BYTES,
-    TAGS_CODE_MAX,
-    ConsumeQueue,
-    Entry,
-    first_stored_at,
-)
+from rmqlite.store.consume_queue import ConsumeQueue, first_stored_at
 from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.stored import Record, Records
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024

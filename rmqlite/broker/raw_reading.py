@@ -19,6 +19,7 @@ from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
+from rmqlite.records.queue_entry import Entry
 from rmqlite.requests.log import (
     READ_BYTES_DEFAULT,
     READ_BYTES_MAX,
@@ -31,7 +32,7 @@ from rmqlite.requests.log import (
     QueueReadRequest,
 )
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
 

@@ -20,8 +20,8 @@ from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import local_hour
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import DiskFull, StoreUnavailable
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.wait_queues import TIMERS
 
 FILES_A_ROUND_MAX: Final = 10
 """The most log files removed in one round, as in RocketMQ."""

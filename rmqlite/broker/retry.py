@@ -48,12 +48,12 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, group_of, retry_topic
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import derived
+from rmqlite.records.record import Head, NewRecord, one_more
+from rmqlite.records.stored import Record
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord, one_more
-from rmqlite.store.records.stored import Record
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64

@@ -13,10 +13,10 @@ from typing import Final
 from rmqlite.config import KEYS, RECORD_ROOM_BYTES
 from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
+from rmqlite.records.record import OVERHEAD_BYTES, Head
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.store.log.checksums import record_bytes_max
-from rmqlite.store.records.record import OVERHEAD_BYTES, Head
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24

@@ -22,7 +22,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
+from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
 
 _KEY_END: Final = b"\x01"
 _PAIR_END: Final = b"\x02"

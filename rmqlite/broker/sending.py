@@ -20,10 +20,10 @@ from rmqlite.message import (
 )
 from rmqlite.names import check_sendable
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.record import NewRecord
+from rmqlite.records.written import Written
 from rmqlite.requests.messages import SendRequest, SendResult
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
 
 STEP_MESSAGES: Final = 100
 """A call with more messages makes its records in a step of 10 ms and appends them in the next."""

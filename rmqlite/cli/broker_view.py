@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rmqlite.cli.options import refuse
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.views.levels import TIMER
 
 if TYPE_CHECKING:

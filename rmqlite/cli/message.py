@@ -17,8 +17,8 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until
 from rmqlite.cli.output.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.compression import readable_message
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.store.wait_queues import wait_queue_of
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The layout of a record, see store/records/record.py. */
+/* The layout of a record, see records/record.py. */
 enum {
     SIZE_AT = 0,
     MAGIC_AT = 4,

@@ -16,10 +16,10 @@ from rmqlite.broker.broker import Broker
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.broker.waits.unindexed import WRITE_ENTRIES
 from rmqlite.errors import StoreUnavailable
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.server.outage import Outage
 from rmqlite.server.turns import next_slice
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
-from rmqlite.store.wait_queues import TIMERS
 
 WRITE_S: Final = 2.0
 """How long changes gather, unless WRITE_ENTRIES come earlier."""

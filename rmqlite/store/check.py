@@ -16,6 +16,7 @@ from typing import Final
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.records.wait_queues import queue_of, wait_queue_name, wait_queue_of
 from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
@@ -36,7 +37,6 @@ from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PRO
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, deleted_topics
-from rmqlite.store.wait_queues import queue_of, wait_queue_name, wait_queue_of
 from rmqlite.table_shapes import DeletedTopicsTable, LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
+from rmqlite.records import record
+from rmqlite.records.encoding import Chunk, Run
+from rmqlite.records.record import BLANK_BYTES
+from rmqlite.records.stored import Record
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.checksums import (
@@ -26,10 +30,6 @@ from rmqlite.store.log.checksums import (
     record_bytes_max,
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.records import record
-from rmqlite.store.records.encoding import Chunk, Run
-from rmqlite.store.records.record import BLANK_BYTES
-from rmqlite.store.records.stored import Record
 
 WALK_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""

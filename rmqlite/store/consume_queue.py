@@ -1,45 +1,17 @@
 """One queue of a topic: queue offset -> physical offset, size, tags code.
 
-An entry has 20 bytes (reference §2.1): i64 physical offset, i32 size, i64 tags code; entry
-n lies at byte 20 n.  Where messages wait, the tags code is the deliver time.  A queue is
-made from the log and can be rebuilt from it.
+Entry n lies at byte 20 n.  A queue is made from the log and can be rebuilt from it.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
-from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
 
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry, codes_in
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments
-
-ENTRY: Final = struct.Struct(">qiq")
-ENTRY_BYTES: Final = ENTRY.size
-TAGS_CODE_MAX: Final = 2**63 - 1
-PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
-"""Fills the first file before the first entry, if that is not the file's first place."""
-
-
-class Entry(NamedTuple):
-    """tags_code: hash of the tags; in a schedule queue the deliver time, milliseconds."""
-
-    physical_offset: int
-    size: int
-    tags_code: int
-
-
-def codes_in(entries: bytes) -> tuple[int, ...]:
-    """The tags codes of whole entries: 7 times as fast as a tuple of each entry."""
-    return _codes(len(entries) // ENTRY_BYTES).unpack(entries)
-
-
-@lru_cache(maxsize=2)
-def _codes(count: int) -> struct.Struct:
-    return struct.Struct(">" + "12xq" * count)
 
 
 def first_stored_at(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rmqlite.store.wait_queues import QueueKey
+from rmqlite.records.wait_queues import QueueKey
 
 
 class Deleted(NamedTuple):

@@ -17,8 +17,23 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
 from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
+from rmqlite.records import record
+from rmqlite.records.completion import completed_queue, topic_ahead, waited_for
+from rmqlite.records.packed import PackedRun
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import Head, NewRecord
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import (
+    TIMERS,
+    queue_of,
+    timer_due_ms,
+    wait_queue_of,
+    when_due_ms,
+)
+from rmqlite.records.wait_queues import QueueKey as QueueKey
+from rmqlite.records.written import Place, Written
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
@@ -26,20 +41,6 @@ from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_queue, topic_ahead, waited_for
-from rmqlite.store.records.packed import PackedRun
-from rmqlite.store.records.record import Head, NewRecord
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Place, Written
-from rmqlite.store.wait_queues import (
-    TIMERS,
-    queue_of,
-    timer_due_ms,
-    wait_queue_of,
-    when_due_ms,
-)
-from rmqlite.store.wait_queues import QueueKey as QueueKey
 
 _BUFFERED_MAX: Final = 4096
 _INDEXED_TOGETHER: Final = 256

@@ -19,8 +19,14 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
+from rmqlite.records.encoding import NewRun, Run
+from rmqlite.records.packed import Packed, PackedRun, packed_records
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import NewRecord
+from rmqlite.records.stored import Record
+from rmqlite.records.written import Written
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deletions import Deletions
 from rmqlite.store.disk.files import Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
@@ -40,11 +46,6 @@ from rmqlite.store.opening.recovery import (
     recover,
 )
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records.encoding import NewRun, Run
-from rmqlite.store.records.packed import Packed, PackedRun, packed_records
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, load_deleted

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.table_shapes import CHUNK_OFFSETS
 
 _CHUNK_SHIFT: Final = 13

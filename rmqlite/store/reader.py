@@ -17,6 +17,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.raw_records import messages_in
@@ -41,7 +42,6 @@ from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.time_offsets import offsets_at
 from rmqlite.store.reading.timers import Told
-from rmqlite.store.wait_queues import wait_queue_of
 
 __all__ = [
     "DiskUse",

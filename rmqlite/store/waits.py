@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmqlite.message import StoredMessage, encode_properties
-from rmqlite.store.consume_queue import Entry
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import wait_queue_of, when_due_ms
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import wait_queue_of, when_due_ms
 
 
 class Wait(NamedTuple):

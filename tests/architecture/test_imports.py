@@ -18,28 +18,30 @@ BASE = frozenset(
     | {"access", "declared_types", "requests", "retry_policy", "visible", "compression"}
     | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
 )
-ROOMS = frozenset({"store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"})
+LAYERS = frozenset(
+    {"records", "store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"}
+)
 
 MAY_IMPORT = {
     "base": {"base"},
-    "store": {"store", "base"},
-    "broker": {"broker", "base", "store"},
-    "wire": {"wire", "base"},
+    "records": {"records", "base"},
+    "store": {"store", "records", "base"},
+    "broker": {"broker", "base", "records", "store"},
+    "wire": {"wire", "records", "base"},
     "views": {"views", "base"},
-    "server": {"server", "base", "store", "broker", "wire", "views"},
-    "client": {"client", "base", "wire"},
-    "cli": {"cli", "base", "store", "views", "client", "server", "arrow", "spark"},
-    "arrow": {"arrow", "base", "store"},
-    "spark": {"spark", "base", "store", "client", "arrow"},
+    "server": {"server", "base", "records", "store", "broker", "wire", "views"},
+    "client": {"client", "base", "records", "wire"},
+    "cli": {"cli", "base", "records", "store", "views", "client", "server", "arrow", "spark"},
+    "arrow": {"arrow", "base", "records", "store"},
+    "spark": {"spark", "base", "records", "store", "client", "arrow"},
 }
 ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
-        *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
-        *("rmqlite.store.records.record", "rmqlite.store.moving.handover"),
+        "rmqlite.store.moving.handover",
     },
     ("arrow", "store"): {
-        *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),
+        *("rmqlite.store.reader", "rmqlite.store.disk.regular_file"),
     },
     ("spark", "store"): {"rmqlite.store.reader"},
 }
@@ -75,7 +77,7 @@ ALONE = {
     "lz4": {"rmqlite.compression"},
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},
-    "zlib": {"rmqlite.compression", "rmqlite.store", "rmqlite.arrow.records"},
+    "zlib": {"rmqlite.compression", "rmqlite.records", "rmqlite.store", "rmqlite.arrow.records"},
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.jobs.report", "rmqlite.cli.bench.plot"},
@@ -118,7 +120,7 @@ def package_of(module: str) -> str:
     part = [*module.split("."), ""][1]
     if part in BASE:
         return "base"
-    return part if part in ROOMS else ""
+    return part if part in LAYERS else ""
 
 
 def names_imported(node: ast.AST, importer: str) -> list[str]:

@@ -7,17 +7,15 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from rmqlite.config import KEYS, BrokerConfig, load_config
 from rmqlite.config_keys.refused import WITHOUT_MEANING
+from tests.architecture.sources import PB, ROOT, is_test, name_of, tree_of, written
 from tests.generate_pb import generate
 
-ROOT = Path(__file__).resolve().parents[2]
-PB = ROOT / "rmqlite" / "wire" / "pb"
 CONF = ROOT / "conf" / "broker.conf"
 MODULE_LINES_MAX = 500
 FOLDER_MODULES_MAX = 16
@@ -33,27 +31,6 @@ TOP_LEVEL = {
     "README.md",
     "LICENSE",
 }
-
-
-def written(*folders: str) -> Iterator[Path]:
-    """Every Python file that a person wrote."""
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if PB not in path.parents and "__pycache__" not in path.parts:
-                yield path
-
-
-def _is_test(path: Path) -> bool:
-    return (ROOT / "tests") in path.parents
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def test_a_module_is_short_enough_to_be_read_at_once() -> None:
@@ -86,7 +63,7 @@ def test_a_module_says_what_it_owns() -> None:
         name_of(path)
         for path in written(*SOURCE_FOLDERS)
         if not ast.get_docstring(tree_of(path))
-        and not (path.name == "__init__.py" and path.stat().st_size == 0 and _is_test(path))
+        and not (path.name == "__init__.py" and path.stat().st_size == 0 and is_test(path))
     ]
     assert not silent, "\n".join(silent)
 
@@ -273,7 +250,7 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
     wrong = []
     for path in written("rmqlite"):
         # The second one counts the queues of a topic.
-        if name_of(path) in ("rmqlite/store/wait_queues.py", "rmqlite/store/repairing/files.py"):
+        if name_of(path) in ("rmqlite/records/wait_queues.py", "rmqlite/store/repairing/files.py"):
             continue
         tree = tree_of(path)
         lines = [*queue_arithmetic(tree)]
@@ -289,9 +266,9 @@ def test_one_rule_says_which_topics_wait() -> None:
     """Readers ask for wait queues, not for the topics of levels or of timers."""
     allowed = {
         "rmqlite/names.py",
-        "rmqlite/store/wait_queues.py",
+        "rmqlite/records/wait_queues.py",
         # The form of a completion, and the numbers of queues, differ by the topic.
-        "rmqlite/store/records/completion.py",
+        "rmqlite/records/completion.py",
         "rmqlite/broker/tables/topics.py",
         # What it names for compiled code, and for Spark.
         "rmqlite/broker/sends/packed_drafts.py",

@@ -19,13 +19,13 @@ from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import pack_host
 from rmqlite.names import CANCELLED_TOPIC
+from rmqlite.records import record
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import WAIT_TOPICS, when_due_ms
 from rmqlite.spark.options import parse_options
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records import record
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.wait_queues import WAIT_TOPICS, when_due_ms
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -27,10 +27,10 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.record import NewRecord, destination
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord, destination
 from tests.benchmarks.spark_read import HOSTS, STORE_HOST, best_s, run
 from tests.support.clock import FakeClock
 

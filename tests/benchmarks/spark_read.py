@@ -22,12 +22,12 @@ from rmqlite.clock import SystemClock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.record import NewRecord
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import plan, read_partition
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord
 
 FIVE: Final = ("topic", "queue_id", "queue_offset", "store_timestamp", "store_size")
 EVERY: Final = tuple(column.name for column in COLUMNS)

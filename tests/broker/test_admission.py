@@ -29,8 +29,8 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
+from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
-from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

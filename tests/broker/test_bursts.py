@@ -16,7 +16,7 @@ from rmqlite.broker.waits.wait_queue import READ_ENTRIES
 from rmqlite.levels import parse_levels
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.consume_queue import ENTRY_BYTES
+from rmqlite.records.queue_entry import ENTRY_BYTES
 from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest

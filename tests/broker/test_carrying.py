@@ -12,6 +12,11 @@ from rmqlite.broker.schedule.carrying import STEP_MAX
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import RESCHEDULED_FROM, TIMER_EXACT
 from rmqlite.names import TIMER_TOPIC
+from rmqlite.records.completion import Completion, completion_of
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -19,11 +24,6 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
-from rmqlite.store.consume_queue import Entry
-from rmqlite.store.records.completion import Completion, completion_of
-from rmqlite.store.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

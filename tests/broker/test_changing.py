@@ -23,6 +23,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, retry_topic
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
@@ -32,7 +33,6 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

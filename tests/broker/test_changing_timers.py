@@ -23,6 +23,7 @@ from rmqlite.message import (
     Message,
 )
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import (
     ChangeByIds,
     ChangeOutcome,
@@ -30,7 +31,6 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
     GROUP,

@@ -28,12 +28,12 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.drafts import Draft, DraftBatch, derived
 from rmqlite.requests.letters import Letter
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
 from rmqlite.requests.transactions import TransactionEnd
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.drafts import Draft, DraftBatch, derived
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead_letters

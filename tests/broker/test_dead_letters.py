@@ -10,8 +10,8 @@ from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters as module
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.names import dlq_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons

@@ -11,9 +11,9 @@ from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.record import BORN_HOST_V6
-from rmqlite.store.records.stored import Record
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.record import BORN_HOST_V6
+from rmqlite.records.stored import Record
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.forms import needs_compiled, same_in_both

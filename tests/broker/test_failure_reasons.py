@@ -12,10 +12,10 @@ from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters as letters_module
 from rmqlite.broker.letters import failure_reasons
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.failure_kinds import NO_REASON
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.log.property_strings import property_strings
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

@@ -26,9 +26,9 @@ from rmqlite.message import (
     UNIQ_KEY,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.schedule import ScheduleAction
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.record import NewRecord
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, save_group, send_back
 from tests.support.pending import by_filter, deliver_all

@@ -17,10 +17,10 @@ from rmqlite.broker.finding.letter_reading import (
 from rmqlite.broker.finding.matching import reason_of
 from rmqlite.errors import InvalidValue
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.record import Head, read_outline
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.record import Head, read_outline
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, send_back
 from tests.support.stores import new_record

@@ -22,9 +22,9 @@ from rmqlite.compiled import ROW, SPAN
 from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.message import Message, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.records.drafts import Draft, DraftBatch, fresh
-from rmqlite.store.records.packed import Packed, PackedRun
-from rmqlite.store.records.record import NewRecord
+from rmqlite.records.drafts import Draft, DraftBatch, fresh
+from rmqlite.records.packed import Packed, PackedRun
+from rmqlite.records.record import NewRecord
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles

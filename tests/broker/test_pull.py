@@ -14,9 +14,9 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import Message
+from rmqlite.records.record import tags_hash
 from rmqlite.requests.messages import PullRequest, PullStatus, SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
 from tests.broker.pulls import pull, texts
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

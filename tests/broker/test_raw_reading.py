@@ -9,6 +9,7 @@ import pytest
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.records import record
 from rmqlite.requests.log import (
     READ_BYTES_MAX,
     LogRead,
@@ -20,7 +21,6 @@ from rmqlite.requests.log import (
 )
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store.records import record
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import (

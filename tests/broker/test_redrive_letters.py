@@ -27,6 +27,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.records.queue_entry import Entry
 from rmqlite.requests.letters import UNREADABLE
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
@@ -37,7 +38,6 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.store.consume_queue import Entry
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import (

@@ -24,13 +24,13 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.record import OVERHEAD_BYTES
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import RouteRequest
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.record import OVERHEAD_BYTES
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back

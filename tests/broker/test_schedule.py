@@ -6,8 +6,8 @@ import pytest
 
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.records.record import tags_hash
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.records.record import tags_hash
+from rmqlite.records.wait_queues import TIMERS
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (

@@ -7,9 +7,9 @@ import pytest
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import tags_hash
 from rmqlite.requests.messages import SendRequest
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles

@@ -9,7 +9,7 @@ import pytest
 from rmqlite.broker.figures import status as figures
 from rmqlite.broker.waits import unindexed
 from rmqlite.message import Message
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.records.wait_queues import TIMERS
 from tests.support.brokers import BrokerUnderTest
 
 

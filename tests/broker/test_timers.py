@@ -8,8 +8,8 @@ import pytest
 
 from rmqlite.errors import InvalidValue
 from rmqlite.names import TIMER_TOPIC
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.transactions import TransactionEnd
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, bodies, create_topic
 from tests.support.restarts import WAYS, Restart

@@ -18,9 +18,9 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import TIMER_TOPIC, dlq_topic, retry_topic
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.redrive import ImportedLetter, ImportRequest
 from rmqlite.requests.schedule import ChangeOutcome
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, send_back
 from tests.support.pending import CANCEL, counts, everything, forward_to, outcome, waiting

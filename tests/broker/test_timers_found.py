@@ -6,13 +6,13 @@ import pytest
 
 from rmqlite.message import DELAY, RESCHEDULED_FROM, TIMER_DELAY_MS, TIMER_EXACT, TIMER_OUT_MS
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC
+from rmqlite.records.drafts import derived
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
+from rmqlite.records.written import Written
 from rmqlite.requests.finding import FoundMessages, MessageQuery, MessageState
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import kinds, life
 from tests.support.messages import TOPIC, create_topic

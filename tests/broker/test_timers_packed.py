@@ -6,8 +6,8 @@ import pytest
 
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome, Stored
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.wait_queues import TIMERS
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.forms import needs_compiled, same_in_both

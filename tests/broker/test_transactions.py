@@ -16,9 +16,9 @@ from rmqlite.errors import (
 )
 from rmqlite.message import Message
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
+from rmqlite.records.record import read_head
+from rmqlite.records.written import Written
 from rmqlite.requests.topics import Queue
-from rmqlite.store.records.record import read_head
-from rmqlite.store.records.written import Written
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

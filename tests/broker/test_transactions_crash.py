@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
+from rmqlite.records.written import Written
 from rmqlite.requests.transactions import TransactionQuestion
 from rmqlite.store.check import check
-from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

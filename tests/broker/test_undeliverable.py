@@ -26,8 +26,8 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.schedule import ChangeOutcome
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

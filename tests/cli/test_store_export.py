@@ -20,8 +20,8 @@ from rmqlite.cli.output.message_text import BODY_CHARS_SHOWN, json_of, line_of, 
 from rmqlite.cli.output.terminal import message_tree
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.records.record import tags_hash
 from rmqlite.store.reader import Waiting
-from rmqlite.store.records.record import tags_hash
 from tests.support.golden import pending_timers, unpack_timers
 from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record

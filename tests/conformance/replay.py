@@ -17,10 +17,10 @@ from typing import Any, Final
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.message import WAIT, StoredMessage, encode_properties, pack_host
 from rmqlite.names import group_of
+from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
 from rmqlite.server.checking_back import CheckingBack
-from rmqlite.store.records.drafts import Draft
 from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, ProducerData, Subscription
 from rmqlite.wire.remoting.codes import consuming
 from rmqlite.wire.remoting.codes.request import Body

@@ -21,7 +21,7 @@ from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer, StoredMessage
 from rmqlite.message import DELAY, REAL_TOPIC, REDRIVEN_FROM, UNIQ_KEY, encode_properties
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.store.records.record import read_head
+from rmqlite.records.record import read_head
 from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullMessage
 from rmqlite.wire.remoting.codes.sending import (
     CONSUMER_SEND_MSG_BACK,

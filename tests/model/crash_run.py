@@ -27,15 +27,15 @@ from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.store.wait_queues import TIMERS
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from rmqlite.message import FAILURE_REASON, FIRED
 from rmqlite.names import CANCELLED_TOPIC
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of
 
 
 class Seen(NamedTuple):

@@ -33,6 +33,8 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import FAILURE_REASON, FIRED, Message
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
 from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import SendBackRequest, SendRequest, SendResult
 from rmqlite.requests.schedule import (
@@ -44,9 +46,7 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
-from rmqlite.store.consume_queue import Entry
 from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock

@@ -29,6 +29,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.letters import LettersQuery
 from rmqlite.requests.messages import PullRequest, SendBackRequest
@@ -37,7 +38,6 @@ from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import everybody
 from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
-from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from rmqlite.wire.remoting.codes.request import Party, Request

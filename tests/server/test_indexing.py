@@ -10,11 +10,11 @@ import pytest
 
 from rmqlite.broker.waits import unindexed
 from rmqlite.errors import StoreUnavailable
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.server import indexing
 from rmqlite.server.indexing import Indexing
 from rmqlite.store.check import check
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import AtOnce, run_with
 from tests.support.messages import TOPIC, create_topic

@@ -22,13 +22,13 @@ from rmqlite.errors import RmqliteError
 from rmqlite.levels import DELAY_MS_MAX
 from rmqlite.message import Message, decode_properties, message_properties
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import everybody
 from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
-from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire import native, rpcs
 from rmqlite.wire.limits import RequestLimits
 from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, PackedSends, encoded_pull

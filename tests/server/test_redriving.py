@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
+from rmqlite.records.record import NewRecord
+from rmqlite.records.written import Written
 from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
@@ -25,8 +27,6 @@ from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.service.redrives import RedriveCalls
 from rmqlite.store.check import check
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import SyncsAtOnce, run_with, turns_beside
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start

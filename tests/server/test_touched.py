@@ -20,6 +20,9 @@ from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.errors import AccessDenied, MessageNotFound, RmqliteError
 from rmqlite.message import REAL_TOPIC, Message, encode_properties, offset_message_id
 from rmqlite.names import BULK_JOBS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.records.drafts import Draft, derived
+from rmqlite.records.record import destination
+from rmqlite.records.stored import Record, Records
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.letters import LifeQuery
 from rmqlite.requests.log import LogReadRequest
@@ -27,9 +30,6 @@ from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.access import CALLER, Caller
-from rmqlite.store.records.drafts import Draft, derived
-from rmqlite.store.records.record import destination
-from rmqlite.store.records.stored import Record, Records
 from rmqlite.wire.remoting.bodies.clients import Heartbeat, ProducerData
 from rmqlite.wire.remoting.codes import consuming, sending
 from rmqlite.wire.remoting.codes.request import Body, Party, Request

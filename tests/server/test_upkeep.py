@@ -16,11 +16,11 @@ import pytest
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, FlushFailed, StoreUnavailable
 from rmqlite.message import Message
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import AtOnce, run_with

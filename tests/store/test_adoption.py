@@ -14,13 +14,13 @@ import pytest
 
 from rmqlite.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
+from rmqlite.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.opening import recovery
 from rmqlite.store.reader import MessageFilter, StoreReader
 from rmqlite.store.reading import snapshot
 from rmqlite.store.reading.timers import complete_timers
-from rmqlite.store.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -11,13 +11,13 @@ import pytest
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import ConfigInvalid
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import TIMERS
+from rmqlite.records.written import Written
 from rmqlite.store.check import StoreCheck, check
 from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.repairs import overwrite
 from tests.support.stores import (

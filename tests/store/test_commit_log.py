@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
+from rmqlite.records.encoding import NewRun, encode
+from rmqlite.records.record import OVERHEAD_BYTES, encode_blank
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import decode_mark, mark_position
-from rmqlite.store.records.encoding import NewRun, encode
-from rmqlite.store.records.record import OVERHEAD_BYTES, encode_blank
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
 

@@ -22,7 +22,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.completion import (
+from rmqlite.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
     completed_queue,
@@ -30,9 +30,9 @@ from rmqlite.store.records.completion import (
     topic_ahead,
     waited_for,
 )
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import NewRecord, read_head
-from rmqlite.store.records.written import Written
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import NewRecord, read_head
+from rmqlite.records.written import Written
 from tests.support.stores import StoreUnderTest, new_record
 
 PREPARED, COMMITTED, ROLLBACK = 0x4, 0x8, 0xC

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue, Entry
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import SystemFiles
 
 PER_FILE = 10

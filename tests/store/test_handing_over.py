@@ -10,11 +10,11 @@ import pytest
 from rmqlite.errors import InvalidValue, StoreUnavailable
 from rmqlite.message import REAL_QID, REAL_TOPIC, TIMER_EXACT, TIMER_OUT_MS, UNIQ_KEY
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.records.wait_queues import TIMERS
+from rmqlite.records.written import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.moving.handover import DAY_MS, Handover, hand_over
 from rmqlite.store.moving.timer_files import CHECK, SLOT, UNIT
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.clock import FakeClock
 from tests.support.stores import StoreUnderTest, contents, new_record, scheduled
 

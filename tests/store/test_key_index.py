@@ -16,12 +16,12 @@ from rmqlite import compiled
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.property_string import PropertyString
+from rmqlite.records import record
+from rmqlite.records.key_hash import Suffix, key_hash, positive, text_hash, token_hash
+from rmqlite.records.record import Head
 from rmqlite.store.disk.files import Files, ReadOnlyFiles
 from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
-from rmqlite.store.index.key_hash import Suffix, key_hash, positive, text_hash, token_hash
 from rmqlite.store.index.key_index import IndexJob, KeyIndex
-from rmqlite.store.records import record
-from rmqlite.store.records.record import Head
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import contents

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.store.check import Finding, StoreCheck, Verdict
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.log import READ_BYTES
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import small_config

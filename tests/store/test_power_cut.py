@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
+from rmqlite.records.written import Written
 from rmqlite.store.log.checksums import MARK_BYTES, decode_mark, mark_position
-from rmqlite.store.records.written import Written
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import (
     LOG_FILE_BYTES,

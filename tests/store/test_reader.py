@@ -17,13 +17,13 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreDamaged
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
-from rmqlite.store.consume_queue import ENTRY, Entry
+from rmqlite.records.queue_entry import ENTRY, Entry
+from rmqlite.records.record import NewRecord
+from rmqlite.records.written import Written
 from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
 from rmqlite.store.reading.log_view import LogView, LogWalk, Window
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import DELAY
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from tests.support.stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_BYTES,

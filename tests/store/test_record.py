@@ -10,12 +10,12 @@ from rmqlite import compiled
 from rmqlite.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.consume_queue import ENTRY
+from rmqlite.records import encoding, record
+from rmqlite.records.completion import completion_of, topic_ahead, wait_queue_left
+from rmqlite.records.queue_entry import ENTRY
+from rmqlite.records.record import NewRecord
+from rmqlite.records.stored import Records
 from rmqlite.store.log import raw_records
-from rmqlite.store.records import encoding, record
-from rmqlite.store.records.completion import completion_of, topic_ahead, wait_queue_left
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.stored import Records
 from tests.support.forms import needs_compiled
 from tests.support.stores import new_record
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.records.encoding import encode
 from rmqlite.store.log.checksums import mark_position
-from rmqlite.store.records.encoding import encode
 from tests.support.clock import FakeClock
 from tests.support.repairs import overwrite
 from tests.support.stores import (

@@ -14,7 +14,9 @@ import pytest
 
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
 from rmqlite.property_string import PropertyString
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK
+from rmqlite.records.record import encode_blank, read_head
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import BLOCK_BYTES, mark_position
 from rmqlite.store.log.repaired_place import (
@@ -23,9 +25,7 @@ from rmqlite.store.log.repaired_place import (
     is_anonymous,
     is_repaired,
 )
-from rmqlite.store.records.record import encode_blank, read_head
 from rmqlite.store.repair import plan_repair, repair
-from rmqlite.store.wait_queues import TIMERS
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.repairs import (
     Known,

@@ -9,9 +9,9 @@ import pytest
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.message import encode_properties
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.records.record import tags_code
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms, when_stored_ms
 from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.records.record import tags_code
-from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms, when_stored_ms
 from rmqlite.store.waits import wait_of
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 

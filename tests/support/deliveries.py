@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
+from rmqlite.records.packed import Packed, PackedRun
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import WAIT_TOPICS
+from rmqlite.records.written import Written
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import Delivery
-from rmqlite.store.records.packed import Packed, PackedRun
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import WAIT_TOPICS
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.loops import run_with
 from tests.support.steps import done

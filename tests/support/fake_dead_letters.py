@@ -17,12 +17,12 @@ from rmqlite.message import (
     pack_host,
 )
 from rmqlite.names import dlq_topic
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import read_head, to_message
 from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import read_head, to_message
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

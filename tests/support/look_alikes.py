@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import NewRecord, layout_of
+from rmqlite.records.drafts import Draft
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import NewRecord, layout_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 

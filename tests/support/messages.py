@@ -7,11 +7,11 @@ from typing import Any
 from rmqlite.levels import LevelTable
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.records.queue_entry import Entry
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import SendBackRequest, SendBackResult, SendResult
 from rmqlite.requests.status import LevelStatus
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.store.consume_queue import Entry
 from tests.support.brokers import BrokerUnderTest
 
 TOPIC = "orders"

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -20,8 +22,6 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.wait_queues import wait_queue_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done

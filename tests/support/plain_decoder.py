@@ -15,13 +15,13 @@ from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.records import record
+from rmqlite.records.completion import completed_queue, completion_of
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
 from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.spark.options import parse_options
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_queue, completion_of
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
 
 Row = dict[str, Any]
 _INT_MAX = (1 << 31) - 1

@@ -9,12 +9,12 @@ import pytest
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import parse_levels
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.record import read_head
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.disk.files import Files
 from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.record import read_head
 from rmqlite.store.repair import Plan, plan_repair, repair
-from rmqlite.store.wait_queues import wait_queue_of
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.rocketmq_rules import violations

@@ -13,6 +13,7 @@ from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
+from rmqlite.records.drafts import Draft
 from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.groups import (
     GroupChange,
@@ -49,7 +50,6 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.service import Service
-from rmqlite.store.records.drafts import Draft
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.clock import START_MS

@@ -19,15 +19,15 @@ from rmqlite.message import (
     pack_host,
 )
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import TIMERS, queue_of
+from rmqlite.records.written import Written
 from rmqlite.store.check import Finding, check
-from rmqlite.store.consume_queue import Entry
 from rmqlite.store.disk.files import Files
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
-from rmqlite.store.wait_queues import TIMERS, queue_of
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -7,7 +7,8 @@ from pathlib import Path
 from shutil import copytree, rmtree
 
 from rmqlite.broker.waits.timer_queue import TimerQueue
-from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
+from rmqlite.records.queue_entry import ENTRY
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import IndexWrite, TimerIndex

@@ -8,7 +8,7 @@ from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.errors import RmqliteError
 from rmqlite.message import encode_properties
-from rmqlite.store.records.drafts import Draft
+from rmqlite.records.drafts import Draft
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done

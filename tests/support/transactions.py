@@ -7,10 +7,10 @@ from collections.abc import Collection
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.message import encode_properties
 from rmqlite.names import HALF_TOPIC
+from rmqlite.records.drafts import Draft
+from rmqlite.records.stored import Record
+from rmqlite.records.written import Written
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 

@@ -19,9 +19,9 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest, RefusedAt
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import NewRecord
 
 HOUR_MS: Final = 3_600_000
 

@@ -19,11 +19,11 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import pack_host
 from rmqlite.names import BULK_JOBS_TOPIC
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.record import NewRecord
+from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import SAMPLES_MAX, BulkJob, Refusal
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import BulkCall, BulkJobsTable, validated

@@ -32,6 +32,8 @@ from rmqlite.message import (
     UNIQ_KEY,
     Message,
 )
+from rmqlite.records.drafts import Draft
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.bulk import (
     COLUMNS,
     BulkMatch,
@@ -40,8 +42,6 @@ from rmqlite.requests.bulk import (
     check_job_id,
     check_property_text,
 )
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import NewRecord
 
 _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock, local_text
+from rmqlite.records.wait_queues import TIMERS, queue_of
 from rmqlite.requests.figures import Rate, Rates, Totals
 from rmqlite.requests.figures import Traffic as TrafficNow
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.wait_queues import TIMERS, queue_of
 
 SAMPLE_S: Final = 10
 _STEP_QUEUES: Final = 5_000

@@ -7,7 +7,7 @@ from typing import Final
 
 from rmqlite.errors import ExpressionInvalid
 from rmqlite.limits import EXPRESSION_BYTES_MAX, check_length
-from rmqlite.store.records.record import tags_hash
+from rmqlite.records.record import tags_hash
 
 _SHORT_CHARS_MAX: Final = 256
 

@@ -28,10 +28,10 @@ from rmqlite.message import (
     StoredMessage,
 )
 from rmqlite.names import CANCELLED_TOPIC, is_dlq, is_retry
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.wait_queues import WAIT_TOPICS
 from rmqlite.store.waits import wait_of
 
 MESSAGES_MAX: Final = 64

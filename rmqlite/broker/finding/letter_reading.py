@@ -44,13 +44,14 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import group_of
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import Head, read_outline
+from rmqlite.records.stored import Record
 from rmqlite.requests.letters import Letter, LetterFilter
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head, read_outline
-from rmqlite.store.records.stored import Record
 
 SLICE_MAX: Final = 400
 """The most letters of a slice, 4 ms."""

@@ -34,12 +34,12 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
 from rmqlite.requests.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
 from rmqlite.requests.letters import LETTER_IDS_MAX, Place
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)

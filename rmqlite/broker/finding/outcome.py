@@ -10,12 +10,12 @@ from rmqlite.broker.finding.matching import wanted_ids
 from rmqlite.errors import MessageNotFound
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.records.record import Head, read_outline
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
-from rmqlite.store.records.record import Head, read_outline
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 
 def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:

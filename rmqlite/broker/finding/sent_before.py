@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.message import REAL_TOPIC, UNIQ_KEY, find_property, property_marker
-from rmqlite.store.index.key_hash import Suffix
+from rmqlite.records.key_hash import Suffix
+from rmqlite.records.record import read_outline
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import read_outline
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)

@@ -23,6 +23,7 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
+from rmqlite.records.record import Head
 from rmqlite.requests.letters import (
     EVERY_LETTER,
     LETTERS_DEFAULT,
@@ -37,7 +38,6 @@ from rmqlite.requests.letters import (
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head
 
 STEP_LETTERS: Final = 250
 """Letters that one step reads; then other calls may run."""

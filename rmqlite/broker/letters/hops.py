@@ -23,10 +23,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, group_of, is_dlq, is_retry
 from rmqlite.property_string import PropertyString
-from rmqlite.requests.letters import Hop, HopKind
-from rmqlite.requests.topics import Queue
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import (
+from rmqlite.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
     completed_queue,
@@ -34,8 +31,11 @@ from rmqlite.store.records.completion import (
     topic_ahead,
     wait_queue_left,
 )
-from rmqlite.store.records.record import Head, destination
-from rmqlite.store.wait_queues import WAIT_TOPICS
+from rmqlite.records.record import Head, destination
+from rmqlite.records.wait_queues import WAIT_TOPICS
+from rmqlite.requests.letters import Hop, HopKind
+from rmqlite.requests.topics import Queue
+from rmqlite.store.message_store import MessageStore
 from rmqlite.store.waits import wait_of
 
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)

@@ -34,11 +34,11 @@ from rmqlite.message import (
 )
 from rmqlite.names import is_dlq
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import completed_queue
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import queue_of
 from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery, Place
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import completed_queue
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import queue_of
 
 IDS_MAX: Final = 100
 """The most message ids through which one life is followed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.names import dlq_topic, group_of
+from rmqlite.records.record import Head
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.record import Head
 
 
 class Shown:

@@ -22,12 +22,12 @@ from rmqlite.broker.tables.membership import Membership
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.message import REAL_TOPIC, REDRIVEN_BY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic, is_system_group, retry_topic
+from rmqlite.records.wait_queues import queue_of
 from rmqlite.requests.redrive import RedriveFates, RedriveJob, RedriveSpec
 from rmqlite.requests.topics import Queue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.wait_queues import queue_of
 
 LOOK_MAX: Final = 200_000
 """Records that one count reads at most, in two seconds; then it says that it is not complete."""

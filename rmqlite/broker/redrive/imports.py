@@ -29,6 +29,8 @@ from rmqlite.clock import Clock
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
+from rmqlite.records.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
+from rmqlite.records.stored import Record
 from rmqlite.requests.redrive import (
     IMPORT_LETTERS_MAX,
     ImportAnswer,
@@ -40,8 +42,6 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
-from rmqlite.store.records.stored import Record
 
 _HOST: Final = pack_host("127.0.0.1:0")
 _TWICE: Final = "the call has this letter twice"

@@ -20,10 +20,10 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC
+from rmqlite.records.stored import Record
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import RedriveImported, RedriveJobsTable, RedriveTold
 

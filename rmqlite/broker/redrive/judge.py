@@ -49,12 +49,12 @@ from rmqlite.message import (
 )
 from rmqlite.names import check_sendable, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
+from rmqlite.records.record import Head, one_more
+from rmqlite.records.stored import Record
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
 from rmqlite.requests.redrive import RedriveOutcome, RedriveSpec
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
-from rmqlite.store.records.record import Head, one_more
-from rmqlite.store.records.stored import Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""

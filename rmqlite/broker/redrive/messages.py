@@ -16,10 +16,10 @@ from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
 from rmqlite.names import group_of, is_retry
+from rmqlite.records.drafts import Draft
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import NewRecord
 
 
 class RedrivenMessages:

@@ -15,6 +15,7 @@ from rmqlite.broker.redrive.records import Step
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue
 from rmqlite.names import REDRIVE_JOBS_TOPIC
+from rmqlite.records.record import tags_hash
 from rmqlite.requests.redrive import (
     OUTCOMES_DEFAULT,
     OUTCOMES_MAX,
@@ -23,7 +24,6 @@ from rmqlite.requests.redrive import (
     RedrivenLetter,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import tags_hash
 
 PAGE_RECORDS_MAX: Final = 100
 """Records that one page reads at most; then it is answered, full or not."""

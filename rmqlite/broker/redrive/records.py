@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,
@@ -25,8 +27,6 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import RedriveImported, RedriveKept, RedriveStep, validated
 

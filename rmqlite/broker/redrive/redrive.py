@@ -41,6 +41,7 @@ from rmqlite.names import (
     group_of,
     retry_topic,
 )
+from rmqlite.records.record import NewRecord
 from rmqlite.requests.bulk import check_job_id
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
@@ -58,7 +59,6 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import NewRecord
 
 STEP_LETTERS_MAX: Final = 100
 """The most letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one letter."""

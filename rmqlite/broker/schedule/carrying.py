@@ -1,7 +1,7 @@
 """Carries pending timers from expired log files to the log's end, so that the files may go.
 
 A timer may wait for years, and must not keep years of log.  So its record is appended once more,
-unchanged but for its place; the new record completes the old one (store/records/completion.py).
+unchanged but for its place; the new record completes the old one (records/completion.py).
 This is done where pending timers take at most a quarter of the bytes that become free.  So a
 carried byte frees at least three, and expired files that stay hold less than four times the bytes
 of the timers that keep them.
@@ -20,14 +20,14 @@ from rmqlite.broker.waits.wait_queue import PendingPlace
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.errors import Overloaded
 from rmqlite.message import RESCHEDULED_FROM
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.drafts import derived
+from rmqlite.records.record import TRANSACTION_TYPE, NewRecord
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS, queue_of
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, queue_of
 
 SHARE: Final = 4
 """Timers are carried where they take at most one SHAREth of the bytes."""

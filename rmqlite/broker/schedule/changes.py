@@ -1,6 +1,6 @@
 """Cancel, fire, reschedule: three more ways to end the wait of a pending message.
 
-A change appends one record that completes the scheduled one (see store/records/completion.py).
+A change appends one record that completes the scheduled one (see records/completion.py).
 So it is as atomic and as safe from a crash as a delivery, and if the two race, only the first
 has an effect.  Changes are made in slices; the caller continues at the cursor.
 """
@@ -36,6 +36,11 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import Completion, topic_ahead
+from rmqlite.records.drafts import derived
+from rmqlite.records.record import Head, NewRecord
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
@@ -49,11 +54,6 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import Completion, topic_ahead
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS
 
 SLICE_MAX: Final = 100
 """The most messages changed in one step; then other calls may run."""

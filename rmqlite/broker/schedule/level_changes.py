@@ -12,6 +12,7 @@ import logging
 
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.levels import (
     DatedTable,
     LevelChange,
@@ -20,7 +21,6 @@ from rmqlite.requests.levels import (
     LevelsInForce,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.wait_queues import TIMERS
 
 log = logging.getLogger(__name__)
 

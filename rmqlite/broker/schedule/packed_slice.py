@@ -18,11 +18,11 @@ from rmqlite.broker.waits.wait_queue import WaitQueue
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.store.consume_queue import ENTRY_BYTES, codes_in
+from rmqlite.records.packed import Packed
+from rmqlite.records.queue_entry import ENTRY_BYTES, codes_in
+from rmqlite.records.wait_queues import WAIT_TOPICS, QueueKey, queue_of
 from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.packed import Packed
-from rmqlite.store.wait_queues import WAIT_TOPICS, QueueKey, queue_of
 
 _ANY_END: Final = 2**63 - 1
 """The schedule delivers whatever it has appended, synced or not."""

@@ -31,6 +31,9 @@ from rmqlite.message import (
 )
 from rmqlite.names import TOPIC_BYTES_MAX, is_retry
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import Completion, completed_queue, completion_of
+from rmqlite.records.record import Head, destination
+from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_DEFAULT,
@@ -44,9 +47,6 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import Completion, completed_queue, completion_of
-from rmqlite.store.records.record import Head, destination
-from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.store.waits import wait_of
 
 SMALL_AT_ONCE: Final = 100

@@ -28,14 +28,14 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.message import pack_host
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.records.drafts import derived
+from rmqlite.records.record import Head, NewRecord, destination
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS
+from rmqlite.records.written import Written
 from rmqlite.requests.letters import UNREADABLE
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord, destination
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import TIMERS
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """The most bytes of scheduled records in one slice; a single record may be longer."""

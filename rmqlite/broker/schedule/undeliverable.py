@@ -31,13 +31,13 @@ from rmqlite.message import (
 )
 from rmqlite.names import group_of
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
+from rmqlite.records.drafts import Draft, derived, fresh
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import Head, NewRecord, delay_level
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
 from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
-from rmqlite.store.consume_queue import Entry
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
-from rmqlite.store.records.drafts import Draft, derived, fresh
-from rmqlite.store.records.record import Head, NewRecord, delay_level
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
 
 _SPARED_FIRST: Final = (
     FAILURE_REASON,

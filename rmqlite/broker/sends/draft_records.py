@@ -32,9 +32,9 @@ from rmqlite.message import (
 )
 from rmqlite.names import HALF_TOPIC, check_sendable, group_of, is_retry
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.record import TRANSACTION_TYPE, NewRecord
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
 
 STEP_MESSAGES: Final = 256
 """After so many messages, 4 ms, or as much work, other calls may run."""

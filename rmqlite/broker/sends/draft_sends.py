@@ -38,12 +38,12 @@ from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
 from rmqlite.names import check_sendable, group_of, is_retry
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.packed import Packed
+from rmqlite.records.record import NewRecord
+from rmqlite.records.wait_queues import TIMERS, wait_queue_of
 from rmqlite.requests.messages import SendBatch, SendRequest, SentBatch
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.packed import Packed
-from rmqlite.store.records.record import NewRecord
-from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 PACKED_WORK_MAX: Final = 80_000
 """The work of one batch of which the compiled form makes the records."""

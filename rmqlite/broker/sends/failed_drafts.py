@@ -40,9 +40,9 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import Draft
+from rmqlite.records.record import TIMES_MAX, Head, body_crc
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import TIMES_MAX, Head, body_crc
 
 SAME_ID_MAX: Final = 8
 """How many records with the message's id, or its hash, are looked at in each of two topics."""

@@ -23,10 +23,10 @@ from rmqlite.errors import RmqliteError
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_sendable, group_of
+from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.packed import Limits, Packed, packed_batch
+from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.packed import Limits, Packed, packed_batch
-from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
 
 _TIMER: Final = 127
 """Stands for a level where pack_drafts() says that a message waits for an instant."""

@@ -33,18 +33,18 @@ from rmqlite.message import (
 )
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC, is_retry
 from rmqlite.property_string import PropertyString
-from rmqlite.requests.transactions import TransactionQuestion
-from rmqlite.store.records.drafts import Draft, derived, fresh
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import (
+from rmqlite.records.drafts import Draft, derived, fresh
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import (
     COMMITTED,
     TRANSACTION_TYPE,
     Head,
     NewRecord,
     delay_level,
 )
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
+from rmqlite.records.stored import Record
+from rmqlite.records.written import Written
+from rmqlite.requests.transactions import TransactionQuestion
 
 _IS_HALF: Final = f"{TRAN_MSG}\x01".encode()
 _END_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"

@@ -25,11 +25,7 @@ from rmqlite.names import (
     UNDECIDED_TOPIC,
 )
 from rmqlite.property_string import PropertyString
-from rmqlite.requests.topics import Queue
-from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.record import (
+from rmqlite.records.record import (
     COMMITTED,
     TRANSACTION_TYPE,
     Head,
@@ -37,9 +33,13 @@ from rmqlite.store.records.record import (
     destination,
     read_outline,
 )
-from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import WAIT_TOPICS
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import WAIT_TOPICS
+from rmqlite.records.written import Written
+from rmqlite.requests.topics import Queue
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.progress import CompletedOffsets
 
 SAME_ID_MAX: Final = 32
 """How many records with one message id, or its hash, are looked at."""

@@ -34,11 +34,11 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import CHECK_IMMUNITY_TIME_IN_SECONDS, PGROUP
 from rmqlite.names import HALF_TOPIC, UNDECIDED_TOPIC, check_sendable
 from rmqlite.property_string import PropertyString
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import Head, NewRecord, destination
+from rmqlite.records.stored import Record
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
-from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head, NewRecord, destination
-from rmqlite.store.records.stored import Record
 
 STEP_HALVES: Final = 100
 """How many open half messages a step of a round looks at, in 3 ms."""

@@ -15,7 +15,8 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.sorted_keys import END
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.broker.waits.wait_queue import READ_ENTRIES, PendingPlace, WaitQueue
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.records.queue_entry import Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import OFFSETS, TimerIndex, due_of, key_of
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from rmqlite.broker.waits.sorted_keys import SortedKeys
 from rmqlite.errors import Overloaded, StoreUnavailable
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.records.queue_entry import Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import (
     INSERTED_TOGETHER,

@@ -1,6 +1,6 @@
 """One wait queue: lists, counts and completes the messages that wait in it, in due order.
 
-A wait queue is a queue of the store (see store/wait_queues.py) with a short list of runs.  A run
+A wait queue is a queue of the store (see records/wait_queues.py) with a short list of runs.  A run
 is a part of the queue that is in due order.  The queue of a delay level has a second run only
 after the table of levels changed, or after the clock of an older broker stepped.  Delivery takes
 the earliest head of all runs, so no message waits behind a later one.  A time is found in a run
@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.errors import StoreUnavailable
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.records.queue_entry import Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 
 SCAN_ENTRIES: Final = 8192

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.broker.waits.timer_queue import TimerQueue
 from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
 from rmqlite.requests.status import LevelStatus
-from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.timers.index import check_sqlite
-from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of
 
 
 class WaitQueues:

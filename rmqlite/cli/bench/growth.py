@@ -20,7 +20,7 @@ from rmqlite.cli.bench.load import ENDLESS, GROUP, Load, parked_polls
 from rmqlite.client import Producer, PullConsumer
 from rmqlite.clock import elapsed_s
 from rmqlite.message import Message
-from rmqlite.store.records.record import encode_blank
+from rmqlite.records.record import encode_blank
 
 TOPICS: Final = (1, 100, 10_000)
 LOG_GB: Final = (1, 50)

@@ -11,7 +11,7 @@ from rmqlite.cli.output.terminal import body_text, printable, time_text
 from rmqlite.compression import readable_message
 from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.completion import is_completing
+from rmqlite.records.completion import is_completing
 from rmqlite.views.levels import level_name
 
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreUnavailable
+from rmqlite.records.drafts import Draft
+from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.messages import (
@@ -46,8 +48,6 @@ from rmqlite.server.service.access import (
 )
 from rmqlite.server.service.part import Part
 from rmqlite.server.turns import done_in_turns
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.stored import Record
 
 Looking = Callable[[], AbstractAsyncContextManager[None]]
 

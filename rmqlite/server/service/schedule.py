@@ -11,6 +11,7 @@ from typing import TypeVar
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.errors import InvalidValue
+from rmqlite.records.wait_queues import queue_of
 from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
@@ -27,7 +28,6 @@ from rmqlite.requests.schedule import (
 from rmqlite.server.service.access import admin, anyone, needs, of_topic, view
 from rmqlite.server.service.part import Part
 from rmqlite.server.turns import done_in_turns
-from rmqlite.store.wait_queues import queue_of
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from rmqlite.clock import local_ms
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import SEARCH_BYTES_MAX
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.schedule import PendingFilter
-from rmqlite.store.wait_queues import TIMERS
 from rmqlite.views.levels import TIMER
 
 FIELDS_MAX: Final = 1_200

@@ -8,13 +8,13 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.store.wait_queues import TIMERS
 from rmqlite.views.counts import COUNTED, counts_text
 from rmqlite.views.group_figures import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.troubles import Subject, Trouble, troubles

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rmqlite.records import record
+from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, Head
 
 
 class Damage(NamedTuple):

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rmqlite.property_string import PropertyString
-from rmqlite.store.checking.finding import Finding
-from rmqlite.store.checking.queues import QueueCheck, QueueChecks
-from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records.completion import (
+from rmqlite.records.completion import (
     completion_of,
     is_completing,
     topic_ahead,
     wait_queue_left,
     waited_for,
 )
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import queue_of, wait_queue_name
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import queue_of, wait_queue_name
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.queues import QueueCheck, QueueChecks
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.progress import ScheduleProgress
 
 POINTER: Final = "wrong-delivery"
 EARLY: Final = "delivered-early"

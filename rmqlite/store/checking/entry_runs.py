@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rmqlite.records.queue_entry import ENTRY_BYTES, Entry
+from rmqlite.records.wait_queues import HASH_END, TIMERS
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.consume_queue import ENTRY_BYTES, Entry
-from rmqlite.store.wait_queues import HASH_END, TIMERS
 
 NO_ENTRY: Final = "missing-entry"
 WRONG_ENTRY: Final = "wrong-entry"

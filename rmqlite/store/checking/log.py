@@ -15,6 +15,10 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.records import record
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.records.record import BLANK_BYTES, Head
+from rmqlite.records.wait_queues import when_due_ms
 from rmqlite.store.checking.damage import Damage, Gap, what_is_wrong
 from rmqlite.store.checking.deliveries import DeliveryCheck, Moment
 from rmqlite.store.checking.finding import Finding
@@ -22,12 +26,8 @@ from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, Head
-from rmqlite.store.wait_queues import when_due_ms
 
 READ_BYTES: Final = 1 << 20
 RECORD: Final = "damaged-record"

@@ -14,6 +14,8 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.checking.entry_runs import (
     NO_ENTRY,
     STRAY_ENTRY,
@@ -26,12 +28,11 @@ from rmqlite.store.checking.entry_runs import (
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, from_error
 from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.segments import is_zeros
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.index.key_hashes import topic_prefix
-from rmqlite.store.wait_queues import wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128

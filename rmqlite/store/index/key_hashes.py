@@ -16,7 +16,7 @@ from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from rmqlite.message import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_property, property_marker
-from rmqlite.store.index.key_hash import positive, text_hash, token_hash
+from rmqlite.records.key_hash import positive, text_hash, token_hash
 
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _KEYS: Final = property_marker(KEYS)

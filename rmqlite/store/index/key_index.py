@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
+from rmqlite.records.key_hash import Suffix, positive
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import is_numbered
@@ -28,7 +29,6 @@ from rmqlite.store.index.index_file import (
     Shape,
     read_header,
 )
-from rmqlite.store.index.key_hash import Suffix, positive
 from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 
 _PREFIXES_MAX: Final = 4096

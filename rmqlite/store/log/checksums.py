@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreUnavailable
+from rmqlite.records.record import BLANK_BYTES
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments
-from rmqlite.store.records.record import BLANK_BYTES
 
 BLOCK_BYTES: Final = 64 << 10
 """Distance between two checksums in a file of checksums/."""

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.records import record
+from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.store.disk.segments import Segments, is_zeros
 from rmqlite.store.log.checksums import MARK_BYTES, SECTOR_BYTES, Mark, decode_mark, mark_position
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, Head
 
 SCAN_BYTES: Final = 1 << 20
 """Bytes per read while searching for the beginning of a record."""

@@ -11,9 +11,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from rmqlite.store.consume_queue import Entry
-from rmqlite.store.log.raw_records import neighbours
-from rmqlite.store.records.record import (
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import (
     BORN_HOST_V6,
     HEAD,
     MAGIC,
@@ -21,6 +20,7 @@ from rmqlite.store.records.record import (
     STORE_HOST_V6,
     TRANSACTION_TYPE,
 )
+from rmqlite.store.log.raw_records import neighbours
 
 _FIXED: Final = struct.Struct(">ii20xqi44xi")
 """Total size, magic, physical offset, sys flag, body length (see record.py)."""

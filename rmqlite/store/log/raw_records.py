@@ -12,9 +12,8 @@ from typing import Final, TypeVar
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
-from rmqlite.store.consume_queue import Entry
-from rmqlite.store.log.repaired_place import is_repaired
-from rmqlite.store.records.record import (
+from rmqlite.records.queue_entry import Entry
+from rmqlite.records.record import (
     MAGIC,
     ROLLBACK,
     TRANSACTION_TYPE,
@@ -22,7 +21,8 @@ from rmqlite.store.records.record import (
     read_head,
     to_message,
 )
-from rmqlite.store.records.stored import Record
+from rmqlite.records.stored import Record
+from rmqlite.store.log.repaired_place import is_repaired
 
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes of the log per read; a single record may be longer."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rmqlite.message import REAL_QID, REAL_TOPIC, TIMER_OUT_MS, encode_properties
-from rmqlite.store.records import record
-from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.encoding import encode
-from rmqlite.store.records.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
-from rmqlite.store.wait_queues import TIMERS, wait_queue_of
+from rmqlite.records import record
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
+from rmqlite.records.wait_queues import TIMERS, wait_queue_of
 
 REPAIRED: Final = "REPAIRED"
 """The property's name."""

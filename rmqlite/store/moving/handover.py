@@ -23,15 +23,16 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LEVELS_MAX
 from rmqlite.message import DELAY, RESCHEDULED_FROM, TIMER_EXACT, TIMER_OUT_MS
-from rmqlite.store.consume_queue import ENTRY, ConsumeQueue, Entry
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.drafts import derived
+from rmqlite.records.queue_entry import ENTRY, Entry
+from rmqlite.records.record import destination, tags_hash
+from rmqlite.records.wait_queues import SLOT_MS, TIMERS, queue_of
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.moving.timer_files import Check, Unit, write_timer_files
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import destination, tags_hash
 from rmqlite.store.tables.levels_table import load_levels
-from rmqlite.store.wait_queues import SLOT_MS, TIMERS, queue_of
 
 TO_4_9: Final = "4.9"
 TARGETS: Final = (TO_4_9, "5.3", "5.4", "5.5")

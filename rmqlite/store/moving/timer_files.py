@@ -16,10 +16,10 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
+from rmqlite.records.record import BLANK_MAGIC
+from rmqlite.records.wait_queues import SLOT_MS
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments, is_numbered
-from rmqlite.store.records.record import BLANK_MAGIC
-from rmqlite.store.wait_queues import SLOT_MS
 
 LOG_FILE_BYTES: Final = 104_857_600
 """mappedFileSizeTimerLog, for a store that has no timer log."""

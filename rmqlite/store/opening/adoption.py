@@ -25,12 +25,12 @@ from typing import Final
 from rmqlite.message import TIMER_OUT_MS, UNIQ_KEY
 from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.record import Head
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import TIMERS, wait_queue_of
 from rmqlite.store.disk.files import SIGNATURE, Files
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.record import Head
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import TIMERS, wait_queue_of
 
 _NAMED: Final = "TIMER_DEL_UNIQKEY"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.consume_queue import ENTRY_BYTES
+from rmqlite.records import record
+from rmqlite.records.queue_entry import ENTRY_BYTES
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import NAME_DIGITS, is_numbered
@@ -31,7 +32,6 @@ from rmqlite.store.index.index_file import (
     read_header,
 )
 from rmqlite.store.opening.recovery import PROGRESS_TABLE
-from rmqlite.store.records import record
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import ProgressTable
 

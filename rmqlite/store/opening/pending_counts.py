@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import wait_queue_name, wait_queue_of
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.stored import Record
-from rmqlite.store.wait_queues import wait_queue_name, wait_queue_of
 
 _ENTRIES_AT_ONCE: Final = 8192
 

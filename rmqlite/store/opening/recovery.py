@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_of
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
@@ -25,10 +27,8 @@ from rmqlite.store.opening.adoption import TimerAdoption
 from rmqlite.store.opening.pending_counts import count_pending, open_records
 from rmqlite.store.opening.verification import verify
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
-from rmqlite.store.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_of
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"

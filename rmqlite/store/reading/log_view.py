@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.records import record
+from rmqlite.records.record import BLANK_BYTES, Head
+from rmqlite.records.stored import Record
 from rmqlite.store.disk.files import ReadOnlyFiles
 from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, Head
-from rmqlite.store.records.stored import Record
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""

@@ -10,10 +10,10 @@ from typing import Final
 from rmqlite.errors import InvalidValue
 from rmqlite.message import KEYS, REAL_TOPIC, UNIQ_KEY, find_property, property_marker
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.records import record
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.records import record
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 _NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 _KEYS: Final = property_marker(KEYS)

@@ -14,13 +14,13 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.dispatch import queue_keys
 from rmqlite.store.opening.file_sizes import Sizes
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.tables import tables
-from rmqlite.store.wait_queues import TIMERS
 from rmqlite.table_shapes import ConsumerOffsetsTable
 
 CONSUMER_OFFSET_TABLE: Final = "consumerOffset.json"

@@ -15,12 +15,13 @@ from functools import cached_property
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import HASH_END, wait_queue_of
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import HASH_END, wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192
 _PRE_BLANK_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]

@@ -15,7 +15,9 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.records import record
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import Head
 from rmqlite.store.log.raw_records import neighbours
 from rmqlite.store.log.repaired_place import is_anonymous
 from rmqlite.store.reading.index_view import places_of
@@ -23,8 +25,6 @@ from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.message_filter import Matcher, MessageFilter
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
-from rmqlite.store.records import record
-from rmqlite.store.records.record import Head
 
 ROWS_MAX: Final = 1 << 18
 """Queue entries that are sorted at a time."""

@@ -14,8 +14,13 @@ from typing import Final
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
 from rmqlite.property_string import PropertyString
+from rmqlite.records import record
+from rmqlite.records.completion import completed_queue
+from rmqlite.records.queue_entry import ENTRY_BYTES, Entry
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.store.commit_log import CHECKSUMS
-from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.index.key_index import KeyIndex
@@ -30,13 +35,9 @@ from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
 from rmqlite.store.reading.timers import Told, complete_timers
-from rmqlite.store.records import record
-from rmqlite.store.records.completion import completed_queue
-from rmqlite.store.records.record import Head
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import load_deleted
 from rmqlite.store.tables.levels_table import load_levels
-from rmqlite.store.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30

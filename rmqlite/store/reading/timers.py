@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rmqlite.records import record
+from rmqlite.records.stored import Record
 from rmqlite.store.opening.adoption import NEEDLE, TimerAdoption
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.log_view import LogView, windows
 from rmqlite.store.reading.queue_view import WaitView
-from rmqlite.store.records import record
-from rmqlite.store.records.stored import Record
 
 _NO_ENTRY = (record.PREPARED, record.ROLLBACK)
 

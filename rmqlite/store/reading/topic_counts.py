@@ -12,13 +12,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from rmqlite.property_string import PropertyString
+from rmqlite.records import record
+from rmqlite.records.completion import topic_ahead
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import windows
 from rmqlite.store.reading.snapshot import Snapshot
-from rmqlite.store.records import record
-from rmqlite.store.records.completion import topic_ahead
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import wait_queue_of
 
 _NO_ENTRY = (record.PREPARED, record.ROLLBACK)
 """Half messages of transactions, and repaired places."""

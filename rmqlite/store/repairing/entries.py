@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK
+from rmqlite.records.record import RECORD_BYTES_MIN
 from rmqlite.store.checking.folders import queue_folder
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import QueueKey, queue_keys
-from rmqlite.store.records.record import RECORD_BYTES_MIN
 
 POINTERS_MAX: Final = 100_000
 """The most entries in memory; records behind them are lost without a name."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.config_keys.values import QUEUES_MAX
+from rmqlite.records.queue_entry import ENTRY_BYTES, PRE_BLANK
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
 from rmqlite.store.checking.tables import is_sound
-from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import queue_keys
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
@@ -22,7 +23,6 @@ from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Resize
 from rmqlite.store.repairing.plan import ENTRIES, MADE, MOVED, RESIZED, Action
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.store.wait_queues import WAIT_TOPICS
 
 TOPICS_TABLE: Final = "topics.json"
 _BACKUP: Final = ".bak"

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.records.record import Head
 from rmqlite.store.checking.damage import Gap
 from rmqlite.store.checking.folders import queue_folder
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
 from rmqlite.store.log.repaired_place import encode_anonymous
-from rmqlite.store.records.record import Head
 from rmqlite.store.repairing.changes import Overwrite
 from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.headers import mend_header, name_of, place_of, pointer_of

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqlite.levels import LevelHistory
+from rmqlite.records import record
+from rmqlite.records.record import BORN_HOST_V6, Head
+from rmqlite.records.wait_queues import when_stored_ms
 from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.log.repaired_place import is_repaired
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BORN_HOST_V6, Head
 from rmqlite.store.repairing.changes import Overwrite
 from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.log import head_at
 from rmqlite.store.repairing.plan import HEADER, Action, message_id_of, record_name
-from rmqlite.store.wait_queues import when_stored_ms
 
 _QUEUE_ID_AT = 12
 _QUEUE_OFFSET_AT = 20

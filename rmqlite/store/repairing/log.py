@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.records import record
+from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.store.checking.damage import Damage, what_is_wrong
 from rmqlite.store.checking.sums import sums_path
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.checksums import mark_position
 from rmqlite.store.log.repaired_place import PLACE_BYTES_MIN, encode_anonymous, encode_named
-from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, Head
 from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Zero
 from rmqlite.store.repairing.entries import Interval, Pointer, Pointers
 from rmqlite.store.repairing.plan import CUT, PLACE, Action, message_id_of, record_name

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
+from rmqlite.records.record import Head
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import queue_name
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.topic_counts import TopicCounts
-from rmqlite.store.records.record import Head
 from rmqlite.store.repairing.changes import Change
 
 RESTORED: Final = "restored-byte"

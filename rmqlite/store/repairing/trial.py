@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import RepairRefused, StoreDamaged
+from rmqlite.records.record import MAGIC_BYTES
 from rmqlite.store.check import StoreCheck
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
@@ -20,7 +21,6 @@ from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import is_numbered
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.topic_counts import TopicCounts, count_topics, total
-from rmqlite.store.records.record import MAGIC_BYTES
 from rmqlite.store.repairing.plan import Action
 
 _READ_BYTES: Final = 1 << 20

@@ -16,10 +16,10 @@ from typing import Final
 
 from rmqlite.clock import Basis, Clock
 from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.tables import tables
-from rmqlite.store.wait_queues import wait_queue_of
 from rmqlite.table_shapes import ClockTable
 
 CLOCK_TABLE: Final = "clock.json"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.store.consume_queue import ENTRY_BYTES, codes_in
+from rmqlite.records.queue_entry import ENTRY_BYTES, codes_in
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 

@@ -8,10 +8,10 @@ from rmqlite.cli.top import overview
 from rmqlite.cli.top.grid import Table, lines_of, text_of
 from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.status import LevelStatus
-from rmqlite.store.wait_queues import TIMERS
 from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told, waiting
 
 

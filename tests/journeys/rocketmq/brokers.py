@@ -12,7 +12,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.message import UNIQ_KEY, encode_properties
 from rmqlite.names import is_system
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.record import MAGIC_BYTES, Head, read_head
+from rmqlite.records.record import MAGIC_BYTES, Head, read_head
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.java_server import port_with_vip, running, server_command

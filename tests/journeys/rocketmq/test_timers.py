@@ -13,12 +13,12 @@ import pytest
 from rmqlite.clock import pause_s, wall_ms
 from rmqlite.message import REAL_QID, REAL_TOPIC, RESCHEDULED_FROM, UNIQ_KEY
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC
+from rmqlite.records.wait_queues import TIMERS, queue_of
+from rmqlite.records.written import Written
 from rmqlite.store.check import check
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.moving import handover
 from rmqlite.store.moving.handover import hand_over
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import TIMERS, queue_of
 from tests.journeys.rocketmq.brokers import POM, TOPIC, delivered, log_end, rocketmq
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock

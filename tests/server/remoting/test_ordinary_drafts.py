@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
+from rmqlite.records.drafts import Draft
 from rmqlite.server.protocols.remoting.sending import call_of, ordinary_draft
-from rmqlite.store.records.drafts import Draft
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError

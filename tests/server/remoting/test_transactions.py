@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmqlite.message import encode_properties
+from rmqlite.records.record import read_head
 from rmqlite.server.checking_back import CheckingBack
-from rmqlite.store.records.record import read_head
 from rmqlite.wire.remoting.bodies.clients import Heartbeat, ProducerData
 from rmqlite.wire.remoting.codes import consuming, sending
 from rmqlite.wire.remoting.codes.sending import EndTransaction, SendMessage

@@ -19,8 +19,8 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.timer_queue import TimerQueue
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.wait_queues import TIMERS
 
 PREFIX: Final = "rocketmq_"
 BOUNDS_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)

@@ -17,6 +17,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge
 from rmqlite.message import UNIQ_KEY, host_text, pack_host
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.server.protocols.remoting.calls import Call, Handler, refused
 from rmqlite.server.protocols.remoting.connection import Answered, Connection
@@ -24,7 +25,6 @@ from rmqlite.server.service.access import BROKER, CALLER, Caller
 from rmqlite.server.service.messages import DraftsSent
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import let_others
-from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.codes import sending as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode

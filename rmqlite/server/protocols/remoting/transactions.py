@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.errors import MessageNotFound
+from rmqlite.records.record import COMMITTED, ROLLBACK
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
 from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.protocols.remoting.clients import Clients, Producer
 from rmqlite.server.service.service import Service
-from rmqlite.store.records.record import COMMITTED, ROLLBACK
 from rmqlite.wire.remoting.codes import sending as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import CheckTransaction

@@ -8,12 +8,12 @@ from typing import Final
 
 from rmqlite.broker.histogram import Histogram
 from rmqlite.config import BrokerConfig
+from rmqlite.records.wait_queues import SLOT_MS, TIMERS
 from rmqlite.requests.figures import Rate, Rates, Traffic
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
 from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.service.service import Service
-from rmqlite.store.wait_queues import SLOT_MS, TIMERS
 from rmqlite.wire.remoting.bodies.stats import (
     BrokerStats,
     StatsItem,

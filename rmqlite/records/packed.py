@@ -15,10 +15,10 @@ from rmqlite import compiled
 from rmqlite.compiled import KEY, ROW
 from rmqlite.compression import COMPRESSED
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
-from rmqlite.store.consume_queue import ENTRY_BYTES
-from rmqlite.store.records.drafts import DraftBatch
-from rmqlite.store.records.encoding import Chunk
-from rmqlite.store.records.record import (
+from rmqlite.records.drafts import DraftBatch
+from rmqlite.records.encoding import Chunk
+from rmqlite.records.queue_entry import ENTRY_BYTES
+from rmqlite.records.record import (
     BORN_HOST_V6,
     HEAD,
     INNER_BATCH,
@@ -28,8 +28,8 @@ from rmqlite.store.records.record import (
     TRANSACTION_TYPE,
     NewRecord,
 )
-from rmqlite.store.records.written import Place, Written
-from rmqlite.store.wait_queues import TIMERS, QueueKey, queue_of
+from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
+from rmqlite.records.written import Place, Written
 
 _NOT_OF_CLIENTS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
 _TIMERS: Final = queue_of(TIMERS)

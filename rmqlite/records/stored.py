@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rmqlite.message import StoredMessage
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.record import Head, has_sound_body, layout_of, read_head, to_message
+from rmqlite.records.record import Head, has_sound_body, layout_of, read_head, to_message
 
 
 class Record:

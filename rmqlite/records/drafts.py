@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from rmqlite.compiled import SPAN
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, body_crc
-from rmqlite.store.records.stored import Record
+from rmqlite.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, body_crc
+from rmqlite.records.stored import Record
 
 _PAIR_END: Final = b"\x02"
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6

@@ -46,7 +46,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import TOPIC_BYTES_MAX
 from rmqlite.property_string import PropertyString, java_int, number_of
-from rmqlite.store.index.key_hash import text_hash, token_hash
+from rmqlite.records.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124

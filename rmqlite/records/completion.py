@@ -13,7 +13,7 @@ prepared transaction offset is the physical offset at which the scheduled one en
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
 DELAY has the level of the scheduled record; without it, TIMER_OUT_MS says that it was a timer.  On
-a rescheduled one, RESCHEDULED_FROM has the wait queue that it left (store/wait_queues.py).
+a rescheduled one, RESCHEDULED_FROM has the wait queue that it left (records/wait_queues.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Final
 from rmqlite.message import FIRED, RESCHEDULED_FROM, TIMER_OUT_MS
 from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records import record
-from rmqlite.store.records.record import Head
-from rmqlite.store.wait_queues import TIMERS, WAIT_TOPICS
+from rmqlite.records import record
+from rmqlite.records.record import Head
+from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 _FROM_TIMERS: Final = str(TIMERS).encode()

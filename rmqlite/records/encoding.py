@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
-from rmqlite.store.records.record import (
+from rmqlite.records.record import (
     BORN_HOST_V6,
     HEAD,
     MAGIC,
@@ -14,7 +14,7 @@ from rmqlite.store.records.record import (
     NewRecord,
     layout_of,
 )
-from rmqlite.store.records.written import Place, Written
+from rmqlite.records.written import Place, Written
 
 _NO_END: Final = 1 << 64
 Chunk = bytes | bytearray
