@@ -14,7 +14,6 @@ from typing import Final
 
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.waits.timer_keys import TimerKeys
-from rmqlite.broker.waits.unindexed import WRITE_ENTRIES
 from rmqlite.errors import StoreUnavailable
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.server.outage import Outage
@@ -22,7 +21,7 @@ from rmqlite.server.turns import next_slice
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
 
 WRITE_S: Final = 2.0
-"""How long changes gather, unless WRITE_ENTRIES come earlier."""
+"""How long changes gather, unless there are many of them earlier."""
 LOOK_S: Final = 0.1
 IDLE_LOOK_S: Final = 0.5
 """How often to look whether there are timers."""
@@ -82,7 +81,7 @@ class Indexing:
             await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
             if keys is None or not keys.changes:
                 continue
-            if keys.changes >= WRITE_ENTRIES or self._loop.time() >= next_s:
+            if keys.is_full or self._loop.time() >= next_s:
                 next_s = self._loop.time() + WRITE_S
                 await self._write_all(keys)
 

@@ -222,14 +222,13 @@ class Schedule:
             by_queue[each.place.wait_queue].append(each)
         for number, mine in by_queue.items():
             # Complete neighbours in the queue at once: nearly always these are all messages.
-            start, end, topics = mine[0].place.queue_offset, -1, Counter[str]()
-            for (_, _, queue_offset, _), topic, _, _ in mine:
-                if queue_offset != end and topics:
-                    progress.complete(number, start, end, topics)
-                    start, topics = queue_offset, Counter[str]()
-                end = queue_offset + 1
-                topics[topic] += 1
-            progress.complete(number, start, end, topics)
+            start = end = mine[0].place.queue_offset
+            for each in mine:
+                if each.place.queue_offset != end:
+                    progress.of(number).add(start, end)
+                    start = each.place.queue_offset
+                end = each.place.queue_offset + 1
+            progress.complete(number, start, end, Counter([each.topic for each in mine]))
             places = [each.place for each in mine]
             self._wait_queues[number].advance([(at.due_ms, at.queue_offset) for at in places])
 

@@ -231,6 +231,11 @@ class TimerKeys:
         """How many changes the next write has."""
         return self._new.changes
 
+    @property
+    def is_full(self) -> bool:
+        """Should they be written now?"""
+        return self._new.is_full
+
     def begin_write(self) -> IndexWrite:
         """The transaction that brings the table up to date; the last one has ended.
 

@@ -65,9 +65,10 @@ class TimerQueue(WaitQueue):
         if not heads:
             return None
         keys, other = heads[0], heads[1][0] if len(heads) > 1 else END
+        limit = min(until, other)
         first = end = keys[0] & OFFSETS
         for key in islice(keys, count_max):
-            if key >= min(until, other) or key & OFFSETS != end:
+            if key >= limit or key & OFFSETS != end:
                 break
             end += 1
         count = end - first

@@ -109,8 +109,9 @@ class Unindexed:
         self.fresh.drop_front(self._completed)
         keys = [due_ms << OFFSET_BITS | offset for due_ms, offset in completed]
         self._ended += len(keys)
-        frozen = Indexed(self._old.frozen, self._live.begin, self._live.frozen)
-        self._gone.update([key for key in keys if key >= passed and key & OFFSETS in frozen])
+        if keys and max(keys) >= passed:
+            frozen = Indexed(self._old.frozen, self._live.begin, self._live.frozen)
+            self._gone.update([key for key in keys if key >= passed and key & OFFSETS in frozen])
 
     def end_late(self, keys: Iterable[int]) -> None:
         """Note rows of messages that were completed before the start."""
@@ -156,6 +157,14 @@ class Unindexed:
     def changes(self) -> int:
         """How many new entries and completed messages the next write has."""
         return self._noted + self._ended
+
+    @property
+    def is_full(self) -> bool:
+        """Are so many of them in memory that they should be written now?
+
+        Rows that are deleted all at once, because they are passed, do not count.
+        """
+        return self._noted + len(self._gone) >= WRITE_ENTRIES
 
     def begin_write(self, index: TimerIndex, passed: int, log_end: int) -> IndexWrite:
         """The transaction that brings the table up to date; the last one has ended.
