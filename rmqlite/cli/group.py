@@ -127,7 +127,7 @@ def set_group(
 
     asked = (max_reconsume_times, retry_policy, retry_queues, consume)
     if all(each is None for each in asked):
-        refuse("GROUP", group, "say what to set: --max-reconsume-times, --retry-policy …")
+        refuse("GROUP", group, "given with a setting: --max-reconsume-times, --retry-policy …")
     with AdminClient(endpoint) as admin:
         before = None
         with suppress(GroupUnknown):

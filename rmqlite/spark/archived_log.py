@@ -241,7 +241,7 @@ def _parsed(options: Mapping[str, object]) -> ReadOptions:
         ("endingOffsets", wanted.ending_offsets),
     ):
         if given is not None:
-            rule = "not with an archive: startingTimestamp, or physical offsets"
+            rule = "left out with an archive: give startingTimestamp, or physical offsets"
             raise InvalidValue(name, given, rule)
     return wanted
 

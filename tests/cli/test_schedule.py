@@ -217,7 +217,7 @@ def test_what_the_broker_refuses_is_one_line(run: Run, broker: FakeBroker) -> No
     result = run("schedule", "list", "--cursor", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "error: cursor='nonsense' is not allowed: the cursor of the page before\n"
+        "error: cursor must be the cursor of the page before, not 'nonsense'\n"
     )
 
 

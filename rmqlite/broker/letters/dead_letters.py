@@ -268,7 +268,7 @@ def checked_limit(query: LettersQuery) -> int:
     """The most letters of a page.  Raises InvalidValue for an impossible query."""
     check_filter(query.filter)
     if not query.group and not query.filter.ids:
-        rule = "a group; letters of all groups can only be listed by ids"
+        rule = "a group: letters of all groups can only be listed by ids"
         raise InvalidValue("group", query.group, rule)
     if not 0 <= query.max_letters <= LETTERS_MAX:
         rule = f"0 for the default, {LETTERS_DEFAULT}, or 1 to {LETTERS_MAX}"

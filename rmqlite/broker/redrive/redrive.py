@@ -200,7 +200,7 @@ class Redrive:
             _check_rate(change.max_per_second)
             changes = {"spec": replace(job.spec, max_per_second=change.max_per_second)}
         elif change.max_per_second:
-            rule = f"{change.action.name} takes no rate"
+            rule = f"left out: {change.action.name} takes no rate"
             raise InvalidValue("max_per_second", change.max_per_second, rule)
         else:
             changes = {"state": _STATES[change.action]}
@@ -283,7 +283,7 @@ class Redrive:
                 raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:
             if is_own(spec.to_topic):
-                rule = "no retry or dead-letter topic: only failed messages go there"
+                rule = "an ordinary topic: only failed messages go to retry and dead-letter topics"
                 raise InvalidValue("to_topic", spec.to_topic, rule)
             self._judge.check_topic(spec.to_topic)
         elif spec.to_group and spec.group != SCHEDULE_GROUP:
@@ -389,5 +389,5 @@ class Redrive:
 
 def _check_rate(max_per_second: int) -> None:
     if not 0 <= max_per_second <= RATE_MAX:
-        rule = f"letters per second, 1 to {RATE_MAX}, or 0 for no limit"
+        rule = f"1 to {RATE_MAX} letters per second, or 0 for no limit"
         raise InvalidValue("max_per_second", max_per_second, rule)

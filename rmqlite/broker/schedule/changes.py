@@ -156,12 +156,12 @@ class Changes:
         given = {name: value for name in _NEW_TIMES if (value := getattr(request, name))}
         if action is not ScheduleAction.RESCHEDULE:
             for name, value in given.items():
-                raise InvalidValue(name, value, f"{action.name} takes no new time")
+                raise InvalidValue(name, value, f"left out: {action.name} takes no new time")
             return
         name, *others = given or ("delay_level",)
         value = getattr(request, name)
         if others:
-            raise InvalidValue(name, value, f"give {name} or {others[0]}, not both")
+            raise InvalidValue(name, value, f"left out if {others[0]} is given")
         if name == "delay_level" and not 1 <= value <= most:
             raise InvalidValue(name, value, f"a level of the table in force, 1 to {most}")
         if value < 0:

@@ -45,9 +45,9 @@ class ReportPage(Protocol):
 def source(path: str, endpoint: str) -> dict[str, str]:
     """The source of a job, for running(): a store's folder or a broker, never both."""
     if not path and not endpoint:
-        refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
+        refuse("--path", "", "a store's folder: or give --endpoint HOST:PORT of a broker")
     if path and endpoint:
-        refuse("--endpoint", endpoint, "either --path or --endpoint")
+        refuse("--endpoint", endpoint, "left out if --path is given")
     # An executor may run in another folder.
     absolute = str(Path(path).absolute()) if path else ""
     return {"path": absolute, "endpoint": endpoint}

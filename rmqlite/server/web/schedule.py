@@ -167,7 +167,7 @@ def _asked(visit: Visit) -> Change:
     is_chosen = fields.is_on("chosen")
     ids = fields.quoted_ids("ids")
     if is_chosen and not ids:
-        raise InvalidValue("ids", "", "choose at least one message")
+        raise InvalidValue("ids", "", "at least one chosen message")
     new_time, typed = {}, Kept()
     if action is ScheduleAction.RESCHEDULE:
         new_time, typed = _new_time(fields, visit.now_ms), fields.kept(*_NEW_TIME)
@@ -179,7 +179,11 @@ def _asked(visit: Visit) -> Change:
 def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
     to, at = [fields.text(name) for name in _NEW_TIME]
     if bool(to) == bool(at):
-        raise InvalidValue("to", to, "a level, or else an instant: one of them")
+        raise InvalidValue(
+            "to",
+            to,
+            "given if at is not, and else left out: a level, or else an instant: one of them",
+        )
     if to:
         return {"delay_level": fields.number("to")}
     if (length := _from_now(at)) is not None:
