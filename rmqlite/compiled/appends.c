@@ -87,15 +87,15 @@ static Py_ssize_t write_record(uint8_t *out, const Fields *fields, Text topic) {
     memset(out, 0, HEAD_BYTES);
     put32(out + SIZE_AT, (uint32_t)size);
     put32(out + MAGIC_AT, MAGIC);
-    put32(out + CRC_AT, (uint32_t)fields->crc);
+    put32(out + BODY_CRC_AT, (uint32_t)fields->crc);
     put32(out + FLAG_AT, (uint32_t)fields->flag);
     put32(out + SYS_FLAG_AT, (uint32_t)fields->sys_flag);
     put64(out + BORN_TIMESTAMP_AT, (uint64_t)fields->born_timestamp_ms);
     memcpy(out + BORN_HOST_AT, fields->born_host.at, HOST_BYTES);
     memcpy(out + STORE_HOST_AT, fields->store_host.at, HOST_BYTES);
     put32(out + RECONSUME_TIMES_AT, (uint32_t)fields->times);
-    put64(out + COMPLETES_AT, (uint64_t)fields->completes);
-    put32(out + BODY_BYTES_AT, (uint32_t)fields->body.size);
+    put64(out + PREPARED_TRANSACTION_OFFSET_AT, (uint64_t)fields->completes);
+    put32(out + BODY_SIZE_AT, (uint32_t)fields->body.size);
     uint8_t *at = out + HEAD_BYTES;
     memcpy(at, fields->body.at, fields->body.size);
     at += fields->body.size;
