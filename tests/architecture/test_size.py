@@ -34,7 +34,7 @@ SIZES: Final = {
     "views": Size(337, 6),
     "server": Size(11_855, 97),
     "client": Size(4_362, 33),
-    "cli": Size(14_212, 105),
+    "cli": Size(14_218, 105),
     "arrow": Size(2_329, 16),
     "spark": Size(4_807, 37),
     "compiled": Size(34, 1),
