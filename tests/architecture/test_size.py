@@ -30,7 +30,7 @@ SIZES: Final = {
     "records": Size(1_379, 11),
     "store": Size(13_269, 82),
     "broker": Size(13_807, 93),
-    "wire": Size(4_782, 38),
+    "wire": Size(4_383, 34),
     "views": Size(337, 6),
     "server": Size(11_855, 97),
     "client": Size(4_362, 33),
