@@ -29,7 +29,7 @@ SIZES: Final = {
     BASE: Size(6_519, 47),
     "records": Size(1_379, 11),
     "store": Size(13_269, 82),
-    "broker": Size(13_807, 93),
+    "broker": Size(13_617, 86),
     "wire": Size(4_383, 34),
     "views": Size(337, 6),
     "server": Size(11_855, 97),
