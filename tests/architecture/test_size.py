@@ -26,17 +26,17 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_519, 47),
+    BASE: Size(6_531, 47),
     "records": Size(1_379, 11),
     "store": Size(13_269, 82),
     "broker": Size(13_617, 86),
     "wire": Size(4_383, 34),
     "views": Size(337, 6),
-    "server": Size(11_855, 97),
-    "client": Size(4_362, 33),
+    "server": Size(11_859, 97),
+    "client": Size(4_361, 33),
     "cli": Size(14_218, 105),
     "arrow": Size(2_329, 16),
-    "spark": Size(4_807, 37),
+    "spark": Size(4_813, 37),
     "compiled": Size(34, 1),
     "C": Size(2_871, 17),
 }
