@@ -33,7 +33,7 @@ def test_a_job_reads_one_source(command: str) -> None:
     [
         (["lateness", "--conf", "fast"], "--conf='fast' is not allowed: KEY=VALUE"),
         (["lateness", "--since", "soon"], "--since='soon' is not allowed: a time such as"),
-        (["lateness", "--report", "x.png"], "--report='x.png' is not allowed: a file's name"),
+        (["lateness", "--plot", "x.html"], "--plot='x.html' is not allowed: a file's name"),
         (["forecast", "--bucket", "1 minute"], "--bucket='1 minute' is not allowed: a whole"),
         (["forecast", "--hours", "9999", "--bucket", "1s"], "--bucket='1s' is not allowed: at"),
     ],
