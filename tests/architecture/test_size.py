@@ -36,7 +36,7 @@ SIZES: Final = {
     "client": Size(4_362, 33),
     "cli": Size(14_218, 105),
     "arrow": Size(2_329, 16),
-    "spark": Size(4_807, 37),
+    "spark": Size(4_318, 35),
     "compiled": Size(34, 1),
     "C": Size(2_871, 17),
 }

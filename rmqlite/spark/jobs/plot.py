@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, SymmetricalLogLocator
 
-from rmqlite.clock import local_text, zone_text
+from rmqlite.clock import local_ms, local_text, zone_text
 
 Row = Mapping[str, Any]
 
@@ -199,10 +198,9 @@ def _time_axis(axes: Axes, times_ms: Sequence[int], margin_ms: int) -> None:
     first_ms, last_ms = min(times_ms) - margin_ms, max(times_ms) + margin_ms
     axes.set_xlim(first_ms, last_ms)
     step_ms = next((n for n in _STEPS_MS if (last_ms - first_ms) / n <= _TICKS_MAX), _STEPS_MS[-1])
-    # Round hours of local time, so that a mark is midnight in every zone.
-    offset = datetime.fromtimestamp(first_ms / 1000, UTC).astimezone().utcoffset()
-    shift_ms = round(1000 * offset.total_seconds()) if offset else 0
-    first = -(-(first_ms + shift_ms) // step_ms) * step_ms - shift_ms
+    # Count the marks from local midnight, so that they are round in every zone.
+    midnight_ms = local_ms(local_text(first_ms)[:10]) or 0
+    first = midnight_ms - (midnight_ms - first_ms) // step_ms * step_ms
     marks = range(first, last_ms + 1, step_ms)
     is_long = last_ms - first_ms > _DAY_MS
     clock = slice(5, 16) if is_long else slice(11, 16 if step_ms >= 60_000 else 19)
