@@ -33,7 +33,7 @@ def test_a_job_reads_one_source(command: str) -> None:
     [
         (["lateness", "--conf", "fast"], "--conf must be KEY=VALUE"),
         (["lateness", "--since", "soon"], "--since must be a time such as"),
-        (["lateness", "--report", "x.png"], "--report must be a file's name"),
+        (["lateness", "--plot", "x.html"], "--plot must be a file's name"),
         (["forecast", "--bucket", "1 minute"], "--bucket must be a whole"),
         (["forecast", "--hours", "9999", "--bucket", "1s"], "--bucket must be at"),
     ],
