@@ -34,9 +34,9 @@ SIZES: Final = {
     "views": Size(337, 6),
     "server": Size(11_859, 97),
     "client": Size(4_361, 33),
-    "cli": Size(14_218, 105),
+    "cli": Size(14_092, 105),
     "arrow": Size(2_329, 16),
-    "spark": Size(4_813, 37),
+    "spark": Size(4_322, 35),
     "compiled": Size(34, 1),
     "C": Size(2_871, 17),
 }
