@@ -21,18 +21,16 @@ from rmqlite.wire.remoting.bodies.clients import (
 )
 from rmqlite.wire.remoting.bodies.clients import Subscription as Wanted
 from rmqlite.wire.remoting.bodies.queues import (
-    DelayOffsets,
-    GroupOffsets,
-    MessageQueue,
-    QueueRange,
-    TopicStats,
-)
-from rmqlite.wire.remoting.bodies.stats import (
     BrokerConsumeStats,
     BrokerStats,
     ConsumeOffset,
     ConsumeStats,
+    DelayOffsets,
+    GroupOffsets,
+    MessageQueue,
+    QueueRange,
     TimeSpans,
+    TopicStats,
 )
 from rmqlite.wire.remoting.bodies.topics import (
     GroupList,
