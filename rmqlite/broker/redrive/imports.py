@@ -32,7 +32,6 @@ from rmqlite.requests.redrive import (
     ImportAnswer,
     ImportedLetter,
     ImportRequest,
-    RedrivenLetter,
     RedriveOutcome,
     RedriveSpec,
 )
@@ -76,7 +75,7 @@ class Imports:
         if not request.dry_run:
             self._broker.retention.check_room(is_send=False)
             self._put(spec, sent, known)
-        letters = [RedrivenLetter(queue_id, *each[:2], *each[2:5]) for queue_id, each in found]
+        letters = [each.shown(queue_id) for queue_id, each in found]
         topics = Counter(each.topic for each in sent)
         return ImportAnswer(tuple(letters), with_groups(topics, self._broker.readers_of))
 

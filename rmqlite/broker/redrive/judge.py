@@ -55,7 +55,7 @@ from rmqlite.records.drafts import Draft
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
-from rmqlite.requests.redrive import RedriveOutcome, RedriveSpec
+from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome, RedriveSpec
 from rmqlite.requests.topics import TopicInfo
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
@@ -81,6 +81,10 @@ class Judged(NamedTuple):
     why: str
     letter: Record | None = None
     properties: PropertyString = _NOTHING
+
+    def shown(self, queue_id: int) -> RedrivenLetter:
+        """The outcome as users see it."""
+        return RedrivenLetter(queue_id, *self[:5])
 
 
 class Judge:

@@ -137,9 +137,7 @@ def preview(kept: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[Redri
                 topics[each.topic] += 1
             chosen = samples[each.outcome is RedriveOutcome.REFUSED]
             if len(chosen) < SAMPLES_MAX:
-                chosen.append(
-                    RedrivenLetter(queue_id, *each[:2], each.topic, each.message_id, each.why)
-                )
+                chosen.append(each.shown(queue_id))
         kept = kept.moved(at)
         yield
     return RedrivePreview(

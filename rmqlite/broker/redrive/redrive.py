@@ -41,7 +41,6 @@ from rmqlite.requests.redrive import (
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
@@ -289,9 +288,7 @@ class Redrive:
         if counts[RedriveOutcome.REFUSED] and len(job.samples) < SAMPLES_MAX:
             queue_id = kept.parts[kept.at.part].queue_id
             refused = [
-                RedrivenLetter(queue_id, each.queue_offset, each.outcome, why=each.why)
-                for each in letters
-                if each.outcome is RedriveOutcome.REFUSED
+                each.shown(queue_id) for each in letters if each.outcome is RedriveOutcome.REFUSED
             ]
             changes["samples"] = (*job.samples, *refused)[:SAMPLES_MAX]
         moved = kept.moved(
