@@ -29,7 +29,7 @@ SIZES: Final = {
     BASE: Size(6_531, 47),
     "records": Size(1_379, 11),
     "store": Size(13_269, 82),
-    "broker": Size(13_617, 86),
+    "broker": Size(13_615, 86),
     "wire": Size(4_371, 33),
     "views": Size(337, 6),
     "server": Size(11_794, 92),
