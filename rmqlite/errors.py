@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from rmqlite.visible import shortened
-
-_BEFORE_EXPLANATION: Final = re.compile("(?=: |; )")
 
 
 class RmqliteError(Exception):
@@ -48,16 +46,13 @@ class Unavailable(RmqliteError):
 
 
 class InvalidValue(Refused):
-    """A field's value breaks a rule: "NAME must be RULE, not 'value'".
-
-    rule: reads well after "must be"; what explains it follows ": " or "; " and then stands last.
-    """
+    """A field's value breaks a rule; what explains the rule follows ": " or "; " in it."""
 
     code = "invalid-value"
     response_code = 13
 
     def __init__(self, field: str, value: object, rule: str, sentence: str = "") -> None:
-        wanted, *explained = _BEFORE_EXPLANATION.split(rule, maxsplit=1)
+        wanted, *explained = re.split("(?=: |; )", rule, maxsplit=1)
         said = f"{field} must be {wanted}, not {shortened(value)!r}{''.join(explained)}"
         super().__init__(sentence or said, field=field, value=value, rule=rule)
 
@@ -78,9 +73,8 @@ class ExpressionInvalid(InvalidValue):
     def __init__(self, field: str, expression: str, rule: str, *, at: int) -> None:
         rest = expression[at : at + 20]
         place = f"before {rest!r}" if rest else "at the end"
-        where = f"at character {at + 1}, {place}: {rule}"
-        said = f"{field}={shortened(expression)!r} does not parse {where}"
-        super().__init__(field, expression, where, said)
+        rule, said = f"at character {at + 1}, {place}: {rule}", f"{field}={shortened(expression)!r}"
+        super().__init__(field, expression, rule, f"{said} does not parse {rule}")
         self.at = at
 
 

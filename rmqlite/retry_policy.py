@@ -146,18 +146,14 @@ def _by_levels(words: list[str]) -> RetryPolicy:
     levels = tuple([int(word) if len(word) <= len(str(LEVELS_MAX)) else 0 for word in words])
     for word, level in zip(words, levels, strict=True):
         if not 1 <= level <= LEVELS_MAX:
-            raise InvalidValue(
-                "retry_policy", text, f"levels: {word!r} is no level from 1 to {LEVELS_MAX}"
-            )
+            raise InvalidValue("retry_policy", text, f"levels 1 to {LEVELS_MAX}: {word!r} is none")
     return RetryPolicy(" ".join(map(str, levels)), levels=levels)
 
 
 def _exponential(text: str) -> RetryPolicy:
     found = _EXPONENTIAL.fullmatch(text)
     if not found:
-        raise InvalidValue(
-            "retry_policy", text, f"{_EXPONENTIAL_FORM}, such as exponential(10s, 2, 1h)"
-        )
+        raise InvalidValue("retry_policy", text, _EXPONENTIAL_FORM)
     first, factor, longest = found.groups()
     first_ms, longest_ms = _delay_ms(text, first), _delay_ms(text, longest)
     if not _FACTOR.fullmatch(factor) or not 1 < float(factor) <= FACTOR_MAX:

@@ -179,11 +179,7 @@ def _asked(visit: Visit) -> Change:
 def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
     to, at = [fields.text(name) for name in _NEW_TIME]
     if bool(to) == bool(at):
-        raise InvalidValue(
-            "to",
-            to,
-            "given if at is not, and else left out: a level, or else an instant: one of them",
-        )
+        raise InvalidValue("to", to, "a level, or else an instant: one of them")
     if to:
         return {"delay_level": fields.number("to")}
     if (length := _from_now(at)) is not None:

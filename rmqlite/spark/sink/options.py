@@ -110,8 +110,7 @@ class SinkOptions:
                 raise InvalidValue(f"column {name}", kind, f"of type {' or '.join(allowed)}")
         for name in ("body", *extra):
             if name not in types:
-                rule = f"given{_hint(name, types)}"
-                raise InvalidValue("column", name, rule, f"column {name!r} must be {rule}")
+                raise InvalidValue(f"column {name}", "", f"given{_hint(name, types)}")
         if not self.topic and "topic" not in types:
             raise InvalidValue("topic", "", "a column topic, or the option topic")
         delays = [name for name in DELAY_COLUMNS if name in types]
@@ -148,8 +147,7 @@ class SinkOptions:
             rule = "a folder for the refused rows, which onInvalid=collect needs"
             raise InvalidValue("refusedPath", "", rule)
         if self.refused_path and not self.is_collecting:
-            rule = "left out unless onInvalid=collect"
-            raise InvalidValue("refusedPath", self.refused_path, rule)
+            raise InvalidValue("refusedPath", self.refused_path, "empty unless onInvalid=collect")
         credentials_of(self)
 
 

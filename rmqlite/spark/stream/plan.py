@@ -203,14 +203,10 @@ def check_stream(options: ReadOptions) -> None:
         ("endingPhysicalOffset", options.ending_physical_offset),
     ):
         if value is not None:
-            raise InvalidValue(
-                name, value, "left out: an option of spark.read; a stream has no end"
-            )
+            raise InvalidValue(name, value, "left out: only spark.read has this option")
     if options.group:
         if options.path:
-            rule = (
-                "left out without endpoint: nobody can commit a group's offsets in a store's folder"
-            )
+            rule = "left out without endpoint: a store's folder takes no offsets of a group"
             raise InvalidValue("group", options.group, rule)
         check_group(options.group)
 
