@@ -26,17 +26,17 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_531, 47),
+    BASE: Size(6_521, 47),
     "records": Size(1_379, 11),
     "store": Size(13_269, 82),
     "broker": Size(13_615, 86),
     "wire": Size(4_371, 33),
     "views": Size(337, 6),
-    "server": Size(11_794, 92),
+    "server": Size(11_790, 92),
     "client": Size(4_361, 33),
     "cli": Size(14_092, 105),
     "arrow": Size(2_329, 16),
-    "spark": Size(4_322, 35),
+    "spark": Size(4_316, 35),
     "compiled": Size(34, 1),
     "C": Size(2_871, 17),
 }
