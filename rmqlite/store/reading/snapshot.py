@@ -8,19 +8,23 @@ so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelTable
 from rmqlite.records.queue_entry import ENTRY_BYTES, Entry
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import QueueKey, Redo, queue_keys
+from rmqlite.store.index.index_file import Header
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.log.repaired_place import is_anonymous
@@ -34,7 +38,6 @@ from rmqlite.store.opening.recovery import (
 )
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
-from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
 from rmqlite.store.reading.timers import Told, complete_timers
@@ -143,7 +146,7 @@ class Snapshot:
         known = self._persisted
         if known is None or known.physical_offset != self.known_end:
             return None
-        return vouched_index(self._files, self._root / "index", known.index, self.begin)
+        return _vouched_index(self._files, self._root / "index", known.index, self.begin)
 
     # ---- the state that needs no walk
 
@@ -344,3 +347,30 @@ class Snapshot:
         except StoreDamaged:
             # Opening the store rebuilds it; until then the log must do.
             return None
+
+
+def _vouched_index(
+    files: Files, folder: Path, state: Mapping[str, Any] | None, log_begin: int
+) -> KeyIndex | None:
+    """The index, if it has every record from the log's beginning up to where it was persisted.
+
+    storeProgress.json has its state there, and the files must have grown from that.  Those of a
+    store that only RocketMQ wrote may lack keys.
+    """
+    if state is None:
+        return None
+    try:
+        slots, entries = int(state["slots"]), int(state["entries"])
+        index = KeyIndex.reading(files, folder, slots=slots, entries=entries)
+        there = index.headers()
+        for name, *numbers in state["files"]:
+            header = Header(*map(int, numbers))
+            grown = there.get(folder / str(name))
+            if grown is None and header.end_offset < log_begin:
+                # Retention removed it, together with its records.
+                continue
+            if grown is None or not header.can_become(grown):
+                return None
+    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError, struct.error):
+        return None
+    return index
