@@ -27,18 +27,18 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     BASE: Size(6_519, 47),
-    "records": Size(1_321, 11),
-    "store": Size(13_278, 82),
-    "broker": Size(13_793, 93),
+    "records": Size(1_379, 11),
+    "store": Size(13_202, 79),
+    "broker": Size(13_807, 93),
     "wire": Size(4_782, 38),
-    "views": Size(331, 6),
-    "server": Size(11_891, 100),
+    "views": Size(337, 6),
+    "server": Size(11_855, 97),
     "client": Size(4_362, 33),
-    "cli": Size(14_227, 105),
-    "arrow": Size(2_349, 16),
-    "spark": Size(4_806, 37),
+    "cli": Size(14_218, 105),
+    "arrow": Size(2_329, 16),
+    "spark": Size(4_807, 37),
     "compiled": Size(34, 1),
-    "C": Size(2_874, 17),
+    "C": Size(2_871, 17),
 }
 
 

@@ -273,7 +273,7 @@ def test_everything_has_to_be_said(run: Run, broker: FakeBroker) -> None:
     """--all is the filter without a filter."""
     changes(broker, 3)
     result = run("schedule", "fire", "--all", "--yes")
-    assert (result.exit_code, result.stdout) == (0, "3 messages fired\n")
+    assert (result.exit_code, result.stdout) == (0, "3 messages delivered now\n")
     assert asked_to_change(broker) == [ChangeByFilter(FIRE, PendingFilter())]
 
 

@@ -106,7 +106,7 @@ async def retries(visit: Visit) -> Response:
     group = args.text("group")
     if not group:
         infos = await visit.service.groups.all()
-        lines = [each for each in await group_lines(visit, infos) if each.retries]
+        lines = [each for each in await group_lines(visit, infos) if each.figures.retries]
         return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
     wanted = LetterFilter(
         topic=args.text("topic"),
