@@ -8,23 +8,25 @@ has removed since, and reports that.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage
 from rmqlite.records.wait_queues import wait_queue_of
+from rmqlite.store.consume_queue import first_stored_at
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.raw_records import messages_in
 from rmqlite.store.opening.file_sizes import sizes_of
 from rmqlite.store.opening.recovery import PROGRESS_TABLE
-from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of, topics_of
-from rmqlite.store.reading.log_view import LiveFiles
+from rmqlite.store.reading.log_view import LiveFiles, LogWalk
 from rmqlite.store.reading.message_filter import MessageFilter
 from rmqlite.store.reading.overview import (
     DiskUse,
@@ -40,8 +42,9 @@ from rmqlite.store.reading.overview import (
 )
 from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Snapshot
-from rmqlite.store.reading.time_offsets import offsets_at
 from rmqlite.store.reading.timers import Told
+from rmqlite.store.tables import tables
+from rmqlite.table_shapes import TopicsTable
 
 __all__ = [
     "DiskUse",
@@ -63,8 +66,42 @@ __all__ = [
     "messages_in",
 ]
 
+TOPICS_TABLE: Final = "topics.json"
 _HOUR_MS: Final = 3_600_000
 _STORE_RULE: Final = "a store's folder: one with commitlog/ or a checkpoint in it"
+
+
+class QueueExtent(NamedTuple):
+    """min_offset <= queue offset < max_offset; those below `filed` are in the queue's files."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    filed: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """A store at one moment; begin <= physical offset < end are whole, sound records.
+
+    known_end: up to there the queues' files have an entry for every record.  files: for each
+    log file the physical offset of its first byte, and the store timestamp of its first
+    record or None.  topics: the names in the table of topics.  deleted_topics: the log still has
+    records of these, and their queues do not.
+    """
+
+    log_file_bytes: int
+    queue_file_bytes: int
+    begin: int
+    known_end: int
+    end: int
+    newest_timestamp_ms: int
+    levels: LevelHistory
+    files: tuple[tuple[int, int | None], ...]
+    queues: tuple[QueueExtent, ...]
+    topics: tuple[str, ...]
+    deleted_topics: tuple[str, ...]
 
 
 class StoreReader:
@@ -138,7 +175,21 @@ class StoreReader:
 
     def offsets_at(self, timestamp_ms: int) -> dict[QueueKey, int]:
         """The first queue offset of each queue stored at or after a time; its end if none."""
-        return offsets_at(self._snapshot, timestamp_ms)
+        # Store timestamps never go back in the log: entries in files are searched by halves,
+        # and later records walked once for all queues.
+        snapshot, found = self._snapshot, {}
+        for key, queue in snapshot.queues.items():
+            filed = range(queue.min_offset, max(queue.min_offset, queue.filed))
+            timestamp_of = snapshot.log.timestamp_at
+            found[key] = first_stored_at(filed, queue.entry, timestamp_of, timestamp_ms)
+        walk = LogWalk(snapshot.log, snapshot.known_end, snapshot.end)
+        for head in chain.from_iterable(window.heads for window in walk):
+            if head.store_timestamp_ms >= timestamp_ms:
+                break
+            key = (head.topic, head.queue_id)
+            if key in found and head.queue_offset >= found[key]:
+                found[key] = head.queue_offset + 1
+        return found
 
     # ---- the store as a whole
 
@@ -149,7 +200,26 @@ class StoreReader:
 
     def layout(self) -> StoreLayout:
         """The places of log and queues.  Raises StoreDamaged if the log ends in damage."""
-        return layout_of(self._snapshot, self._sizes, topics_of(self._files, self.root))
+        snapshot = self._snapshot
+        if snapshot.damage is not None:
+            raise snapshot.damage
+        log = snapshot.log
+        starts = [each for each in log.segments.starts if snapshot.begin <= each < snapshot.end]
+        return StoreLayout(
+            *self._sizes,
+            snapshot.begin,
+            snapshot.known_end,
+            snapshot.end,
+            snapshot.last_timestamp_ms(),
+            snapshot.levels,
+            tuple((start, log.timestamp_at(start)) for start in starts),
+            tuple(
+                QueueExtent(*key, queue.min_offset, queue.filed, queue.max_offset)
+                for key, queue in sorted(snapshot.queues.items())
+            ),
+            self._topics(),
+            snapshot.deleted.with_records_after(snapshot.begin),
+        )
 
     def overview(self) -> Overview:
         """The store in figures."""
@@ -160,6 +230,15 @@ class StoreReader:
         return wall_ms() - self._config.file_reserved_hours * _HOUR_MS
 
     # ---- parts
+
+    def _topics(self) -> tuple[str, ...]:
+        """The names in the table of topics; none if the table cannot be read."""
+        try:
+            table = tables.load_as(self._files, self.root / "config" / TOPICS_TABLE, TopicsTable)
+        except StoreDamaged:
+            # The log can be read without it.
+            return ()
+        return tuple(table.topic_config_table) if table else ()
 
     def _find_state(self) -> StoreState:
         if self._files.is_locked(self.root / "lock"):

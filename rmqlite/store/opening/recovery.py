@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
+from rmqlite.levels import LevelHistory
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_of
 from rmqlite.store.commit_log import CommitLog
@@ -107,8 +108,8 @@ def recover(
     was_closed = not is_foreign and not files.kind(root / "abort")
     is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
     adoption = TimerAdoption(dispatch.progress) if is_foreign or not is_known else None
-    kept_before_ms = _kept_before_ms(files, root, dispatch, is_foreign)
-    redo = Redo(dispatch, log, kept_before_ms, adoption.see if adoption else None)
+    kept = kept_before_ms(files, root, dispatch.levels, is_foreign=is_foreign)
+    redo = Redo(dispatch, log, kept, adoption.see if adoption else None)
     for key in queue_keys(files, root):
         dispatch.queue(*key)
     begin = log.end
@@ -118,7 +119,8 @@ def recover(
     mark = log.log_end.mark_over(log.min_offset)
     is_ours = is_known or not log.persisted_end
     log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))
-    count = redo.run(_told(log.walk(begin, to_end=True), begin, log))
+    count = redo.run(dispatch.indexed(_told(log.walk(begin, to_end=True), begin, log)))
+    dispatch.changed |= redo.entered
     if adoption is not None:
         adoption.tell()
     _tell_end(log)
@@ -278,14 +280,14 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     )
 
 
-def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, is_foreign: bool) -> int:
+def kept_before_ms(files: Files, root: Path, levels: LevelHistory, *, is_foreign: bool) -> int:
     """The store timestamp before which RocketMQ may have set deliver times.
 
     Recovery keeps the deliver times of such records.
     """
     if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
         return _EVER_MS
-    return dispatch.levels.begins_at_ms
+    return levels.begins_at_ms
 
 
 def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:

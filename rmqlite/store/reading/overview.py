@@ -289,9 +289,7 @@ class Overview:
         )
 
     def _newest_of(self, queue: QueueView) -> int:
-        if queue.newest_timestamp_ms or queue.max_offset == queue.min_offset:
-            return queue.newest_timestamp_ms
-        entry = queue.entry(queue.max_offset - 1)
+        entry = queue.last() if queue.max_offset > queue.min_offset else None
         return (self._snapshot.log.timestamp_at(entry.physical_offset) or 0) if entry else 0
 
     def _oldest_pending(self) -> tuple[int, int, int] | None:

@@ -1,35 +1,38 @@
 """Queues for a reader in another process: first from their files, then from the log.
 
 Up to `filed` the files are trusted, because the last persist covers them; later entries come
-from a walk over the log.  A level's later entries stay in memory, because they hold deliver
-times; everything else is read in blocks, so that a backlog of any length fits.
+from a walk over the log, as at an opening (Redo), but they go into memory.  Only a wait queue
+keeps all of them there, because they hold deliver times; everything else is read in blocks, so
+that a backlog of any length fits.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
-from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import HASH_END, wait_queue_of
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
 
 BLOCK_ENTRIES: Final = 8192
 _PRE_BLANK_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]
+_SIZE: Final = struct.Struct(">8xi8x")
 _DUE: Final = struct.Struct(">12xq")
 
 
 class QueueView:
-    """The entries min_offset <= n < max_offset; those below `filed` are in the files."""
+    """The entries min_offset <= n < max_offset; those below `filed` are in the files.
+
+    A walk writes the later ones as it writes those of a ConsumeQueue, but no file changes.
+    """
 
     def __init__(
         self,
@@ -46,9 +49,9 @@ class QueueView:
         self.filed = self.max_offset = high
         self.tail_bytes = 0
         """Bytes of the records behind `filed`."""
-        self.newest_timestamp_ms = 0
-        """Store timestamp of the newest record if it lies behind `filed`; otherwise 0."""
-        self._newest_offset = -1
+        self._keeps_all = bool(wait_queue_of(*key))
+        self._tail = bytearray()
+        """Entries behind `filed`, up to max_offset: all of a wait queue, of others the last."""
         self._open_files = open_files
         self.low = low
         """The first entry that the last persist covers."""
@@ -70,56 +73,83 @@ class QueueView:
         """Trust only entries of records before physical_offset."""
         self.filed = self.max_offset = self._search(self.low, physical_offset)
 
-    def enter(self, head: Head) -> None:
-        """Take this queue's next record from the walk."""
-        if head.queue_offset < self.max_offset:
-            # Its topic was deleted and made again.
-            self.low = self.filed = head.queue_offset
-            self.tail_bytes = 0
-            self.__dict__.pop("min_offset", None)
-        self.max_offset = head.queue_offset + 1
-        self.tail_bytes += head.size
-        self.newest_timestamp_ms = head.store_timestamp_ms
-        self._newest_offset = head.physical_offset
+    def begin_at(self, queue_offset: int) -> None:
+        """Make the queue empty, with this next entry."""
+        self.low = self.filed = self.max_offset = queue_offset
+        self.tail_bytes = 0
+        self._tail.clear()
+        self.__dict__.pop("min_offset", None)
 
-    def pass_over(self, place: RepairedPlace, queue_offset: int) -> None:
-        """Skip lost records up to queue_offset; a repaired place fills their space."""
-        self.tail_bytes += place.size * (queue_offset - self.max_offset)
-        self.max_offset = queue_offset
+    def write(self, queue_offset: int, entries: bytes) -> None:
+        """Take whole entries at max_offset; advance() makes them visible."""
+        assert queue_offset == self.max_offset
+        self.tail_bytes += sum(chain.from_iterable(_SIZE.iter_unpack(entries)))
+        if not self._keeps_all:
+            self._tail.clear()
+            entries = entries[-ENTRY_BYTES:]
+        self._tail += entries
 
-    @property
-    def newest_offset(self) -> int:
-        """The physical offset of the last record; -1 if unknown."""
-        if self._newest_offset < 0 and (entry := self.entry(self.filed - 1)):
-            return entry.physical_offset
-        return self._newest_offset
+    def advance(self, max_offset: int) -> None:
+        self.max_offset = max_offset
+
+    def last(self) -> Entry | None:
+        """The last entry; None if the queue is empty, or if it is missing."""
+        return self.entry(self.max_offset - 1)
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """One entry from the files; None if it is missing."""
-        if not self.low <= queue_offset < self.filed:
-            return None
-        entry = self.files.read_beyond(queue_offset)
+        """One entry; None if it is missing, or if it lies in a tail that is not kept."""
+        if queue_offset >= self.filed:
+            at = (queue_offset - self._tail_begins_at) * ENTRY_BYTES
+            is_kept = 0 <= at < len(self._tail)
+            return Entry._make(ENTRY.unpack_from(self._tail, at)) if is_kept else None
+        entry = self.files.read_beyond(queue_offset) if queue_offset >= self.low else None
         return entry if entry and 0 < entry.size < _PRE_BLANK_SIZE else None
 
+    def read_beyond(self, queue_offset: int) -> Entry | None:
+        """The entry in the files at a place, also past `filed`."""
+        return self.files.read_beyond(queue_offset)
+
+    @property
+    def _tail_begins_at(self) -> int:
+        return self.max_offset - len(self._tail) // ENTRY_BYTES
+
     def first_with(self, physical_offset: int) -> int:
-        """The first filed queue offset whose record begins there or later; filed if none."""
-        return self._search(self.min_offset, physical_offset)
+        """The first queue offset whose record begins there or later.
+
+        If none is in the files or the kept tail, it is where the kept tail ends, or `filed`.
+        """
+        found = self._search(self.min_offset, physical_offset)
+        if found < self.filed or not self._keeps_all:
+            return found
+        kept = range(self.filed, self.max_offset)
+        return self.filed + bisect_left(kept, physical_offset, key=self._begin_of)
 
     def blocks(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(queue offset, raw entries) of begin <= n < end from the files, whole entries only."""
-        while begin < end:
+        """(queue offset, raw entries) of begin <= n < end, whole entries only.
+
+        Of a queue that does not wait only those from the files: then end <= filed.
+        """
+        filed = min(end, self.filed)
+        while begin < filed:
             # Never across two files: the first one may have been removed.
             room = self._file_entries - begin % self._file_entries
-            count = min(BLOCK_ENTRIES, room, end - begin)
+            count = min(BLOCK_ENTRIES, room, filed - begin)
             data = self.files.bytes_at(begin, count)
             yield begin, data[: len(data) - len(data) % ENTRY_BYTES]
             begin += count
+        if begin < end:
+            at = self._tail_begins_at
+            yield begin, bytes(self._tail[(begin - at) * ENTRY_BYTES : (end - at) * ENTRY_BYTES])
 
     def damage(self, queue_offset: int, expected: str, found: str) -> StoreDamaged:
         path, position = self.files.place_of(queue_offset)
         topic, queue_id = self.key
         where = f"{topic} queue {queue_id}, queue offset {queue_offset}: "
         return StoreDamaged(str(path), position, where + expected, found)
+
+    def _begin_of(self, queue_offset: int) -> int:
+        entry = self.entry(queue_offset)
+        return entry.physical_offset if entry else -1
 
     def _search(self, low: int, physical_offset: int) -> int:
         high = self.filed
@@ -144,50 +174,13 @@ class WaitView:
         self.queue = queue
         self.completed = completed
         self._due_of = due_of
-        # The records behind `filed`, 20 bytes each, because there may be many.
-        self._begins = array("q")
-        self._sizes = array("i")
-        self._dues = array("q")
 
     @property
     def wait_queue(self) -> int:
         return wait_queue_of(*self.queue.key)
 
-    def enter(self, head: Head, due_ms: int) -> None:
-        """Take this queue's next record from the walk."""
-        if head.queue_offset < self.queue.max_offset:
-            del self._begins[:], self._sizes[:], self._dues[:]
-        self.queue.enter(head)
-        self._begins.append(head.physical_offset)
-        self._sizes.append(head.size)
-        self._dues.append(due_ms)
-
-    def pass_over(self, place: RepairedPlace, queue_offset: int, due_ms: int) -> None:
-        """Skip lost records up to queue_offset; they count as completed."""
-        begin = self.queue.max_offset
-        count = queue_offset - begin
-        self._begins.extend([place.physical_offset] * count)
-        self._sizes.extend([place.size] * count)
-        self._dues.extend([due_ms] * count)
-        self.queue.pass_over(place, queue_offset)
-        self.completed.add(begin, queue_offset)
-
-    def complete(self, end: int) -> None:
-        """Complete the record that ends at physical offset `end`."""
-        for each in (self.completed.below, self._before(end)):
-            entry = self.entry(each)
-            if entry is not None and entry.physical_offset + entry.size == end:
-                self.completed.add(each, each + 1)
-                return
-
     def settle(self, delivered: int) -> None:
         """End the walk.  delivered: RocketMQ has delivered the queue offsets below."""
-        filed = self.queue.filed
-        for offset, data in self.queue.blocks(filed, self.queue.max_offset):
-            for at, (begin, _, due_ms) in enumerate(ENTRY.iter_unpack(data), offset - filed):
-                # A promised deliver time stays, as it does when the store is opened.
-                if begin == self._begins[at] and due_ms >= HASH_END:
-                    self._dues[at] = due_ms
         self.completed.add(0, min(delivered, self.queue.max_offset))
         # Records that retention removed can no longer be delivered.
         self.completed.add(0, self.queue.min_offset)
@@ -199,15 +192,9 @@ class WaitView:
     def is_pending(self, queue_offset: int) -> bool:
         return self.completed.next_open(queue_offset) == queue_offset
 
-    def entry(self, queue_offset: int) -> Entry | None:
-        at = queue_offset - self.queue.filed
-        if 0 <= at < len(self._begins):
-            return Entry(self._begins[at], self._sizes[at], self._dues[at])
-        return self.queue.entry(queue_offset)
-
     def due_ms(self, queue_offset: int) -> int:
         """The deliver time of an entry.  Raises StoreDamaged if there is no such entry."""
-        entry = self.entry(queue_offset)
+        entry = self.queue.entry(queue_offset)
         if entry is None:
             raise self.queue.damage(queue_offset, "an entry", "none")
         if entry.tags_code >= HASH_END:
@@ -219,7 +206,7 @@ class WaitView:
         if not self.pending:
             return None
         due_ms = self.due_ms(self.completed.below)
-        entry = self.entry(self.completed.below)
+        entry = self.queue.entry(self.completed.below)
         return entry._replace(tags_code=due_ms) if entry else None
 
     def next_due_ms(self) -> int | None:
@@ -229,26 +216,18 @@ class WaitView:
         of levels changes, and the queue does not show where that was.
         """
         found: list[int] = []
-        begin, filed, upto = self.completed.below, self.queue.filed, self.queue.max_offset
+        begin, upto = self.completed.below, self.queue.max_offset
         while begin < upto:
             end = self.completed.open_until(begin, upto)
-            for offset, data in self.queue.blocks(begin, min(end, filed)):
+            for offset, data in self.queue.blocks(begin, end):
                 due_ms = min(_DUE.iter_unpack(data), default=(0,))[0]
                 if due_ms < HASH_END:
                     count = max(1, len(data) // ENTRY_BYTES)
                     due_ms = min(self.due_ms(offset + at) for at in range(count))
                 found.append(due_ms)
-            if end > filed:
-                found.append(min(self._dues[max(begin, filed) - filed : end - filed]))
             begin = self.completed.next_open(end)
             found = [min(found)]
         return found[0] if found else None
-
-    def _before(self, physical_offset: int) -> int:
-        """The last queue offset whose record begins before physical_offset."""
-        if self._begins and self._begins[0] < physical_offset:
-            return self.queue.filed + bisect_left(self._begins, physical_offset) - 1
-        return self.queue.first_with(physical_offset) - 1
 
 
 def end_in_files(queue: ConsumeQueue) -> int:

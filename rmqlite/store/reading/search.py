@@ -8,19 +8,21 @@ same order, that of the log.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.message import StoredMessage
 from rmqlite.records import record
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.records.record import Head
+from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.raw_records import neighbours
 from rmqlite.store.log.repaired_place import is_anonymous
-from rmqlite.store.reading.index_view import places_of
 from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.message_filter import Matcher, MessageFilter
 from rmqlite.store.reading.queue_view import QueueView
@@ -158,7 +160,7 @@ class Search:
         upto = min(end, snapshot.known_end)
         topics = {topic for topic, _ in snapshot.queues if matcher.takes_record_of(topic)}
         key = self._wanted.message_id or self._wanted.key
-        places = places_of(index, topics, key, max(0, upto - begin) // PROBED_BYTES)
+        places = _places_of(index, topics, key, max(0, upto - begin) // PROBED_BYTES)
         return None if places is None else [each for each in places if begin <= each < upto]
 
     def _in_places(self, places: Sequence[int]) -> Iterator[list[StoredMessage]]:
@@ -355,3 +357,17 @@ class Search:
 
 def _next_file(position: int, file_bytes: int) -> int:
     return position - position % file_bytes + file_bytes
+
+
+def _places_of(index: KeyIndex, topics: Iterable[str], key: str, most: int) -> list[int] | None:
+    """Physical offsets of records that may have a key, ascending; None if more than `most`."""
+    found: set[int] = set()
+    try:
+        for topic in topics:
+            found.update(islice(index.find(topic, key), most + 1 - len(found)))
+            if len(found) > most:
+                return None
+    except (StoreUnavailable, struct.error):
+        # A file was removed while we read it.
+        return None
+    return sorted(found)

@@ -8,30 +8,36 @@ so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelTable
-from rmqlite.property_string import PropertyString
-from rmqlite.records import record
-from rmqlite.records.completion import completed_queue
 from rmqlite.records.queue_entry import ENTRY_BYTES, Entry
-from rmqlite.records.record import Head
+from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
-from rmqlite.store.dispatch import QueueKey, queue_keys
+from rmqlite.store.dispatch import QueueKey, Redo, queue_keys
+from rmqlite.store.index.index_file import Header
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.checksums import Checksums, Point
-from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
+from rmqlite.store.log.repaired_place import is_anonymous
 from rmqlite.store.opening.adoption import is_foreign_store
 from rmqlite.store.opening.file_sizes import Sizes
-from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.opening.recovery import (
+    DELAY_OFFSET_TABLE,
+    LEVELS_TABLE,
+    PROGRESS_TABLE,
+    kept_before_ms,
+)
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
-from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
 from rmqlite.store.reading.timers import Told, complete_timers
@@ -71,7 +77,7 @@ class Snapshot:
         self._is_foreign = is_foreign_store(files, root)
         # Tables before the log: then the log has every record that they count.
         self.levels = load_levels(files, root, levels)
-        self._progress = ScheduleProgress()
+        self.progress = ScheduleProgress()
         self._taken_at: int | None = None
         """Where the progress was taken; None if it is only that of the records walked over."""
         self._is_settled = False
@@ -89,17 +95,19 @@ class Snapshot:
         """The error at the log's end, if the log ends in damage."""
         self.queues: dict[QueueKey, QueueView] = {}
         self._wait_views: dict[int, WaitView] = {}
-        self._place: RepairedPlace | None = None
-        """The last anonymous repaired place of the walk."""
         self.newest_timestamp_ms = 0
         self.known_end = self._take_known(persisted, is_crashed=is_crashed)
         """Up to this physical offset the queues' files have an entry for every record."""
         self.end = self.known_end
         """One past the last sound record; a reader shows only records before."""
+        self._kept_before_ms = kept_before_ms(files, root, self.levels, is_foreign=self._is_foreign)
+        self._redo = Redo(self, self.log.segments, self._kept_before_ms)
         self._walk()
-        for key in list(self.queues):
+        for key, queue in self.queues.items():
             if wait_queue := wait_queue_of(*key):
-                self._wait_view(wait_queue).settle(delivered.get(wait_queue, 0))
+                view = WaitView(queue, self.progress.of(wait_queue), self._due_of)
+                view.settle(delivered.get(wait_queue, 0))
+                self._wait_views[wait_queue] = view
 
     def last_timestamp_ms(self) -> int:
         """The store timestamp of the last record, even if no walk has read it; 0 for none."""
@@ -121,7 +129,7 @@ class Snapshot:
         self._is_settled = True
         if view is not None and (self._is_foreign or self._taken_at is None):
             begin = self.begin if self._taken_at is None else self._taken_at
-            complete_timers(view, self._progress, self.log, begin, self.end, told)
+            complete_timers(view, self.progress, self.log, begin, self.end, told)
 
     def wait_queues_used(self) -> list[int]:
         return sorted(self._wait_views)
@@ -138,7 +146,7 @@ class Snapshot:
         known = self._persisted
         if known is None or known.physical_offset != self.known_end:
             return None
-        return vouched_index(self._files, self._root / "index", known.index, self.begin)
+        return _vouched_index(self._files, self._root / "index", known.index, self.begin)
 
     # ---- the state that needs no walk
 
@@ -153,10 +161,9 @@ class Snapshot:
     def _begin_anew(self) -> int:
         """Forget everything that tables, files and the log have told; returns the log's begin."""
         self.queues.clear()
-        self._wait_views.clear()
-        self._progress = ScheduleProgress()
+        self.progress = ScheduleProgress()
         self._taken_at = None
-        self._place = self.damage = None
+        self.damage = None
         self.begin = self.log.begin
         return self.begin
 
@@ -169,7 +176,7 @@ class Snapshot:
         position = persisted.physical_offset
         if not self.log.has_record_before(position):
             return self.begin
-        self._progress = ScheduleProgress.from_json(persisted.completed)
+        self.progress = ScheduleProgress.from_json(persisted.completed)
         self._taken_at = position
         behind = self.log.end_of_files - self.log.segment_bytes - position
         if behind > FOREIGN_BYTES and not self._skips_damaged:
@@ -246,6 +253,7 @@ class Snapshot:
         position: int | None = self.known_end
         while position is not None:
             position = self._walk_from(position)
+        self._redo.write()
 
     def _walk_from(self, begin: int) -> int | None:
         """Walk to the log's end or to damage; returns where to go on, or None."""
@@ -256,18 +264,29 @@ class Snapshot:
             for head in window.heads:
                 if b"\0" in head.properties and self.log.log_end.is_torn(head):
                     return None
-                self.damage = self._enter(head) or self.damage
+                self._enter(Record(head, window.data))
                 if self.damage is not None and not self._skips_damaged:
                     return None
                 self.end = head.physical_offset + head.size
                 self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
         if self._is_overtaken(walk):
             self.known_end = self.end = self._begin_anew()
+            self._redo = Redo(self, self.log.segments, self._kept_before_ms)
             return self.begin
         damage = self._judged(walk.position) if walk.is_stuck else None
         self.damage = self.damage or damage
         is_over = damage is None or not self._skips_damaged
         return None if is_over else self.log.log_end.next_sound(walk.position, 0)
+
+    def _enter(self, walked: Record) -> None:
+        """Take one record; note the damage if it cannot be its queue's next."""
+        try:
+            self._redo.enter(walked)
+        except StoreDamaged as error:
+            self.damage = error
+            if self._skips_damaged:
+                with suppress(StoreDamaged):
+                    self._redo.enter(walked, is_forced=True)
 
     def _is_overtaken(self, walk: LogWalk) -> bool:
         """Has retention removed files before the walk came to them?
@@ -285,65 +304,6 @@ class Snapshot:
             return None if self.log.sound_at(position) else error
         return None
 
-    def _enter(self, head: Head) -> StoreDamaged | None:
-        """Take one record; returns an error if it cannot be its queue's next."""
-        if not record.has_entry(head.sys_flag) and not is_repaired(head):
-            return None
-        if is_anonymous(head):
-            self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
-            return None
-        key = (head.topic, head.queue_id)
-        if self.deleted.is_dead(*key, head.queue_offset, head.physical_offset):
-            self._complete(head)
-            return None
-        queue = self.queues.get(key)
-        if queue is None:
-            queue = self._add_queue(key, head.queue_offset, head.queue_offset)
-        damage = None
-        if head.queue_offset > queue.max_offset and not self._pass_over_lost(queue, head):
-            expected = f"queue offset {queue.max_offset} of {head.topic} queue {head.queue_id}"
-            damage = self.log.damage(head.physical_offset, expected)
-            if not self._skips_damaged or not self._pass_over_any(queue, head):
-                return damage
-        if wait_queue := wait_queue_of(*key):
-            view = self._wait_view(wait_queue)
-            stored_ms = head.store_timestamp_ms
-            view.enter(head, when_due_ms(self.levels, *key, stored_ms, head.properties))
-            if is_repaired(head):
-                view.completed.add(head.queue_offset, head.queue_offset + 1)
-        else:
-            queue.enter(head)
-        self._complete(head)
-        return damage
-
-    def _complete(self, head: Head) -> None:
-        if number := completed_queue(head, PropertyString(head.properties)):
-            self._wait_view(number).complete(head.completes)
-
-    def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
-        """Skip missing records if a repaired place explains them; False if none does."""
-        return self._pass_over(queue, head, self._place, last_offset=queue.newest_offset)
-
-    def _pass_over_any(self, queue: QueueView, head: Head) -> bool:
-        """Skip missing records if the log before this record has room for them."""
-        place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
-        return self._pass_over(queue, head, place, last_offset=-1)
-
-    def _pass_over(
-        self, queue: QueueView, head: Head, place: RepairedPlace | None, *, last_offset: int
-    ) -> bool:
-        missing = head.queue_offset - queue.max_offset
-        if place is None or not explains_gap(
-            place, last_offset=last_offset, head=head, missing=missing
-        ):
-            return False
-        if wait_queue := wait_queue_of(*queue.key):
-            due_ms = when_due_ms(self.levels, *queue.key, place.store_timestamp_ms, b"")
-            self._wait_view(wait_queue).pass_over(place, head.queue_offset, due_ms)
-        else:
-            queue.pass_over(place, head.queue_offset)
-        return True
-
     def _due_of(self, wait_queue: int, physical_offset: int) -> int:
         """The deliver time that an opening would put in place of RocketMQ's hash."""
         found = self.log.head_at(physical_offset)
@@ -354,14 +314,10 @@ class Snapshot:
 
     # ---- parts
 
-    def _wait_view(self, wait_queue: int) -> WaitView:
-        view = self._wait_views.get(wait_queue)
-        if view is None:
-            key = queue_of(wait_queue)
-            queue = self.queues.get(key) or self._add_queue(key, 0, 0)
-            view = WaitView(queue, self._progress.of(wait_queue), self._due_of)
-            self._wait_views[wait_queue] = view
-        return view
+    def queue(self, topic: str, queue_id: int) -> QueueView:
+        """The queue; an empty one is made if there is none."""
+        key = (topic, queue_id)
+        return self.queues.get(key) or self._add_queue(key, 0, 0)
 
     def _add_queue(self, key: QueueKey, low: int, high: int) -> QueueView:
         queue = QueueView(
@@ -391,3 +347,30 @@ class Snapshot:
         except StoreDamaged:
             # Opening the store rebuilds it; until then the log must do.
             return None
+
+
+def _vouched_index(
+    files: Files, folder: Path, state: Mapping[str, Any] | None, log_begin: int
+) -> KeyIndex | None:
+    """The index, if it has every record from the log's beginning up to where it was persisted.
+
+    storeProgress.json has its state there, and the files must have grown from that.  Those of a
+    store that only RocketMQ wrote may lack keys.
+    """
+    if state is None:
+        return None
+    try:
+        slots, entries = int(state["slots"]), int(state["entries"])
+        index = KeyIndex.reading(files, folder, slots=slots, entries=entries)
+        there = index.headers()
+        for name, *numbers in state["files"]:
+            header = Header(*map(int, numbers))
+            grown = there.get(folder / str(name))
+            if grown is None and header.end_offset < log_begin:
+                # Retention removed it, together with its records.
+                continue
+            if grown is None or not header.can_become(grown):
+                return None
+    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError, struct.error):
+        return None
+    return index

@@ -31,7 +31,7 @@ def complete_timers(
 
     progress: as it was at physical offset `begin`, and with all that our own records complete.
     """
-    oldest = view.entry(view.queue.min_offset)
+    oldest = view.queue.entry(view.queue.min_offset)
     if oldest is None:
         return
     adoption = TimerAdoption(progress)
@@ -50,7 +50,7 @@ def _pending_before(
 ) -> Iterator[tuple[int, Record | None]]:
     queue = view.queue
     for queue_offset in view.completed.open_between(queue.min_offset, queue.max_offset):
-        entry = view.entry(queue_offset)
+        entry = queue.entry(queue_offset)
         if entry is None or entry.physical_offset >= physical_offset:
             return
         yield queue_offset, log.head_at(entry.physical_offset)
