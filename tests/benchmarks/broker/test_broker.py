@@ -206,7 +206,7 @@ def test_growth_has_a_point_for_each_size(tmp_path: Path, monkeypatch: pytest.Mo
     assert min(rates.values()) > 0
 
 
-@pytest.mark.parametrize("names", [each for each in SCENARIOS if each != ("growth",)])
+@pytest.mark.parametrize("names", [each for each in SCENARIOS if each != ("growth",)], ids="-".join)
 def test_every_scenario_gives_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
