@@ -149,7 +149,7 @@ def _inflated(message: StoredMessage) -> bytes:
         rule = f"a whole stream of {_codec_name(message.sys_flag)}"
         raise Refused(sentence, field="body", value=message.message_id, rule=rule) from error
     if len(body) > INFLATED_BYTES_MAX:
-        rule = f"{named} may inflate to {INFLATED_BYTES_MAX} bytes"
+        rule = f"at most {INFLATED_BYTES_MAX} bytes when inflated: {named}"
         raise MessageTooLarge("body", f"more than {INFLATED_BYTES_MAX}", rule)
     return body
 

@@ -9,9 +9,12 @@ from its fields, so that a caller sees the field, the value and the rule.
 from __future__ import annotations
 
 import errno
-from typing import Any, ClassVar
+import re
+from typing import Any, ClassVar, Final
 
 from rmqlite.visible import shortened
+
+_BEFORE_EXPLANATION: Final = re.compile("(?=: |; )")
 
 
 class RmqliteError(Exception):
@@ -45,14 +48,18 @@ class Unavailable(RmqliteError):
 
 
 class InvalidValue(Refused):
-    """A field's value breaks a rule."""
+    """A field's value breaks a rule: "NAME must be RULE, not 'value'".
+
+    rule: reads well after "must be"; what explains it follows ": " or "; " and then stands last.
+    """
 
     code = "invalid-value"
     response_code = 13
 
     def __init__(self, field: str, value: object, rule: str, sentence: str = "") -> None:
-        sentence = sentence or f"{field}={shortened(value)!r} is not allowed: {rule}"
-        super().__init__(sentence, field=field, value=value, rule=rule)
+        wanted, *explained = _BEFORE_EXPLANATION.split(rule, maxsplit=1)
+        said = f"{field} must be {wanted}, not {shortened(value)!r}{''.join(explained)}"
+        super().__init__(sentence or said, field=field, value=value, rule=rule)
 
 
 class InvalidName(InvalidValue):
@@ -71,7 +78,9 @@ class ExpressionInvalid(InvalidValue):
     def __init__(self, field: str, expression: str, rule: str, *, at: int) -> None:
         rest = expression[at : at + 20]
         place = f"before {rest!r}" if rest else "at the end"
-        super().__init__(field, expression, f"at character {at + 1}, {place}: {rule}")
+        where = f"at character {at + 1}, {place}: {rule}"
+        said = f"{field}={shortened(expression)!r} does not parse {where}"
+        super().__init__(field, expression, where, said)
         self.at = at
 
 
@@ -90,7 +99,11 @@ class DelayUnknown(InvalidValue):
     code = "delay-unknown"
 
     def __init__(self, delay: str, known: str) -> None:
-        super().__init__("delay", delay, f"no level is exactly that long; the levels are {known}")
+        super().__init__(
+            "delay",
+            delay,
+            f"a level's delay: no level is exactly that long; the levels are {known}",
+        )
 
 
 class TimersOff(InvalidValue):

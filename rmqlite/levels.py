@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from rmqlite.declared_types.sentences import must_be, must_be_type
+from rmqlite.declared_types.sentences import must_be_type
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.visible import shortened
 
 DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX: Final = 64
+_TABLE_RULE: Final = "delays such as 10m, one blank between two"
 DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
 """Ten years; RocketMQ lets a product of number and unit wrap around instead."""
 FIRST_RETRY_LEVEL: Final = 3
@@ -79,12 +80,12 @@ def parse_levels(text: str) -> LevelTable:
     for level, token in enumerate(tokens, 1):
         if not token:
             where = "at the start" if level == 1 else f"after {tokens[level - 2]!r}"
-            rule = "no levels given" if not text.strip() else f"one blank too many {where}"
-            raise InvalidValue("messageDelayLevel", text, rule)
+            fault = "no levels given" if not text.strip() else f"one blank too many {where}"
+            raise InvalidValue("messageDelayLevel", text, f"{_TABLE_RULE}: {fault}")
         try:
             delays_ms.append(parse_delay(token))
         except InvalidValue as error:
-            rule = f"level {level} is {shortened(token)!r}: {error.rule}"
+            rule = f"{_TABLE_RULE}: level {level} is {shortened(token)!r}, must be {error.rule}"
             raise InvalidValue("messageDelayLevel", text, rule) from None
     return LevelTable(" ".join(tokens), tuple(delays_ms))
 
@@ -94,7 +95,7 @@ def delay_text(delay: Delay) -> str:
     if isinstance(delay, timedelta):
         seconds, rest = divmod(delay, timedelta(seconds=1))
         if rest:
-            raise must_be("delay", "whole seconds", str(delay))
+            raise InvalidValue("delay", str(delay), "whole seconds")
         delay = f"{seconds}s"
     elif not isinstance(delay, str):
         # No number: people mean seconds or milliseconds by it, and wait a thousandth, or for ever.

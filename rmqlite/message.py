@@ -364,7 +364,7 @@ def _check_numbers(message: Message) -> None:
         object.__setattr__(message, "deliver_after", wait)
     given = [name for name in _WAITS if getattr(message, name)]
     if len(given) > 1:
-        rule = f"give {given[0]} or {given[1]}, not both"
+        rule = f"left out if {given[1]} is given"
         raise InvalidValue(given[0], getattr(message, given[0]), rule)
     kinds = (message.delay_level.__class__, message.flag.__class__)
     if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):

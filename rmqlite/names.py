@@ -153,8 +153,8 @@ def check_group(group: str) -> None:
 
 def _check_name(field: str, name: str, bytes_max: int) -> None:
     if not name:
-        raise InvalidName(field, name, f"1 to {bytes_max} of {_NAME_RULE}")
+        raise InvalidName(field, name, f"1 to {bytes_max} {_NAME_RULE}")
     if len(name) > bytes_max:
-        raise InvalidName(field, name, f"at most {bytes_max} bytes, this is {len(name.encode())}")
+        raise InvalidName(field, name, f"at most {bytes_max} bytes: this is {len(name.encode())}")
     if not _NAME.fullmatch(name):
         raise InvalidName(field, name, f"only {_NAME_RULE}")

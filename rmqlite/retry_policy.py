@@ -27,13 +27,11 @@ STEPS_MAX: Final = 64
 FACTOR_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 1_000
 FORMS: Final = (
-    "give levels such as 3 5 7, lengths such as 10s 1m 10m, exponential(10s, 2, 1h), or nothing:"
+    "levels such as 3 5 7, lengths such as 10s 1m 10m, exponential(10s, 2, 1h), or nothing:"
     " RocketMQ's levels 3, 4, 5 and so on"
 )
 _EXPONENTIAL: Final = re.compile(r"exponential ?\( ?([^ ,]+) ?, ?([^ ,]+) ?, ?([^ ,]+?) ?\)")
-_EXPONENTIAL_RULE: Final = (
-    "exponential takes first, factor and longest, as in exponential(10s, 2, 1h)"
-)
+_EXPONENTIAL_FORM: Final = "exponential(first, factor, longest)"
 _FACTOR: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?")
 
 
@@ -148,21 +146,26 @@ def _by_levels(words: list[str]) -> RetryPolicy:
     levels = tuple([int(word) if len(word) <= len(str(LEVELS_MAX)) else 0 for word in words])
     for word, level in zip(words, levels, strict=True):
         if not 1 <= level <= LEVELS_MAX:
-            raise InvalidValue("retry_policy", text, f"{word!r} is no level from 1 to {LEVELS_MAX}")
+            raise InvalidValue(
+                "retry_policy", text, f"levels: {word!r} is no level from 1 to {LEVELS_MAX}"
+            )
     return RetryPolicy(" ".join(map(str, levels)), levels=levels)
 
 
 def _exponential(text: str) -> RetryPolicy:
     found = _EXPONENTIAL.fullmatch(text)
     if not found:
-        raise InvalidValue("retry_policy", text, _EXPONENTIAL_RULE)
+        raise InvalidValue(
+            "retry_policy", text, f"{_EXPONENTIAL_FORM}, such as exponential(10s, 2, 1h)"
+        )
     first, factor, longest = found.groups()
     first_ms, longest_ms = _delay_ms(text, first), _delay_ms(text, longest)
     if not _FACTOR.fullmatch(factor) or not 1 < float(factor) <= FACTOR_MAX:
-        rule = f"the factor is above 1 and at most {FACTOR_MAX}, such as 2 or 1.5"
+        rule = f"{_EXPONENTIAL_FORM}: the factor is above 1 and at most {FACTOR_MAX}"
         raise InvalidValue("retry_policy", text, rule)
     if longest_ms < first_ms:
-        raise InvalidValue("retry_policy", text, "the longest length is not below the first")
+        rule = f"{_EXPONENTIAL_FORM}: the longest length is not below the first"
+        raise InvalidValue("retry_policy", text, rule)
     return RetryPolicy(
         f"exponential({first}, {factor}, {longest})",
         growth=Growth(first_ms, float(factor), longest_ms),
@@ -173,7 +176,7 @@ def _delay_ms(text: str, word: str) -> int:
     try:
         return parse_delay(word)
     except InvalidValue as error:
-        rule = f"{shortened(word)!r}: {error.rule}" if word[0].isdigit() else FORMS
+        rule = f"lengths: {shortened(word)!r} must be {error.rule}" if word[0].isdigit() else FORMS
         raise InvalidValue("retry_policy", text, rule) from error
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from rmqlite.arrow.partitions import LogSlice
 from rmqlite.arrow.records import (
-    RECORD_BYTES_MIN,
     Bytes,
     Longs,
     Source,
@@ -23,6 +22,7 @@ from rmqlite.arrow.records import (
     is_blank,
     synced,
 )
+from rmqlite.records.record import RECORD_BYTES_MIN
 
 WINDOW_BYTES: Final = 4 << 20
 """The most bytes of the log in one batch; more is not faster, and takes more memory."""

@@ -91,7 +91,7 @@ def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
         if column is None:
             raise InvalidValue("columns", name, f"a column of this format{_hint(name)}")
         if name in found:
-            raise InvalidValue("columns", name, "each column once")
+            raise InvalidValue("columns", name, "named once")
         found[name] = column
     return tuple(found.values())
 

@@ -17,18 +17,10 @@ from rmqlite.arrow.blocks import Block, log_blocks
 from rmqlite.arrow.decode import topics_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, QueueStretch
-from rmqlite.arrow.records import (
-    MAGIC,
-    NOT_FOR_READERS,
-    RECORD_BYTES_MIN,
-    Bytes,
-    Flags,
-    Longs,
-    Records,
-    gathered,
-)
+from rmqlite.arrow.records import Bytes, Flags, Longs, Records, field_of
 from rmqlite.arrow.store_files import LogGone, StoreFiles
 from rmqlite.errors import OffsetGone
+from rmqlite.records.record import MAGIC, NO_ENTRY, RECORD_BYTES_MIN
 
 PIECE_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = -1
@@ -88,18 +80,15 @@ def _fitting(
     topic, queue_id = queue
     good = starts + sizes <= len(data)
     at = np.where(good, starts, 0)
-    for position, kind, value in (
-        (0, ">i4", sizes),
-        (4, ">i4", MAGIC),
-        (28, ">i8", starts + base),
-    ):
-        good &= gathered(data, at + position, kind) == value
+    good &= field_of(data, at, "size") == sizes
+    good &= field_of(data, at, "magic") == MAGIC
+    good &= field_of(data, at, "physical_offset") == starts + base
     # A repaired place stands for records that were lost.
-    lost = good & (gathered(data, at + 36, ">i4") & NOT_FOR_READERS != 0)
-    lost &= gathered(data, at + 20, ">i8") == _ANONYMOUS
+    lost = good & (field_of(data, at, "sys_flag") & NO_ENTRY != 0)
+    lost &= field_of(data, at, "queue_offset") == _ANONYMOUS
     good &= ~lost
-    good &= gathered(data, at + 12, ">i4") == queue_id
-    good &= gathered(data, at + 20, ">i8") == offsets
+    good &= field_of(data, at, "queue_id") == queue_id
+    good &= field_of(data, at, "queue_offset") == offsets
     rows = np.flatnonzero(good)
     if len(rows):
         topics = topics_of(Records(data, base, starts[rows]))
@@ -121,7 +110,7 @@ def _behind(
         ):
             records = Records(data, base, starts)
             offsets = records.longs("queue_offset")
-            is_lost = records.head["sys_flag"] & NOT_FOR_READERS != 0
+            is_lost = records.head["sys_flag"] & NO_ENTRY != 0
             has_lost |= bool((is_lost & (offsets == _ANONYMOUS)).any())
             keep = (records.head["queue_id"] == queue_id) & np.isin(offsets, missing)
             if keep.any():

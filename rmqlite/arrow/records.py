@@ -7,47 +7,32 @@ begins.  rmqlite/records/record.py draws the layout; a test compares the two.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqlite.records.record import (
+    BLANK,
+    BLANK_MAGIC,
+    BORN_HOST_V6,
+    FIELDS,
+    MAGIC,
+    MAGIC_BYTES,
+    RECORD_BYTES_MIN,
+    STORE_HOST_V6,
+    offset_of,
+)
+
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-HEAD: Final = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-        ("born_host", ">u8"),
-        ("store_timestamp", ">i8"),
-        ("store_host", ">u8"),
-        ("reconsume_times", ">i4"),
-        ("prepared_transaction_offset", ">i8"),
-        ("body_size", ">i4"),
-    ]
-)
+_NUMPY: Final = {"i": ">i4", "q": ">i8", "8s": ">u8"}
+HEAD: Final = np.dtype([(name, _NUMPY[code]) for name, code in FIELDS.items()])
 HEAD_BYTES: Final = HEAD.itemsize
-RECORD_BYTES_MIN: Final = 91
-MAGIC: Final = -626843481
-BLANK_MAGIC: Final = -875286124
-BORN_HOST_V6: Final = 0x10
-STORE_HOST_V6: Final = 0x20
 V6_MORE_BYTES: Final = 12
-NOT_FOR_READERS: Final = 0x04
-"""The records that get no place in a queue: a repaired place has this bit, and so has what an old
-RocketMQ wrote for a transaction, prepared or rolled back.  All other records are rows.
-"""
 CHUNK_BYTES: Final = 1 << 20
 """How much is searched at a time: so much stays in the processor's cache."""
 LOOK_BACK_BYTES: Final = (4 << 20) + (64 << 10)
@@ -57,12 +42,12 @@ _PER_RECORD: Final = (
     *("starts", "head", "body_begin", "body_end", "topic_begin", "topic_end"),
     *("pairs_begin", "end"),
 )
-_MAGIC_BYTES: Final = b"\xda\xa3\x20\xa7"
-_MAGIC_WORD: Final = int.from_bytes(_MAGIC_BYTES, "little")
-_BLANK: Final = struct.Struct(">ii")
-_BORN_HOST_AT: Final = 48
-_AFTER_BORN_HOST: Final = 56
-_AFTER_STORE_HOST: Final = 72
+_MAGIC_WORD: Final = int.from_bytes(MAGIC_BYTES, "little")
+_MAGIC_AT: Final = offset_of("magic")
+_PLACE_AT: Final = offset_of("physical_offset")
+_BORN_HOST_AT: Final = offset_of("born_host")
+_AFTER_BORN_HOST: Final = offset_of("store_timestamp")
+_AFTER_STORE_HOST: Final = offset_of("reconsume_times")
 
 
 class UnsoundRecord(Exception):
@@ -181,7 +166,7 @@ class Records:
         start = int(self.starts[row])
         if self.begin is not None:
             return self.begin + start
-        return int.from_bytes(self.data[start + 28 : start + 36].tobytes(), "big")
+        return int.from_bytes(self.data[start + _PLACE_AT :][:8].tobytes(), "big")
 
     def host_at(self, row: int, name: str) -> bytes:
         """The 8 or 20 bytes of one host; name: born_host or store_host."""
@@ -223,16 +208,21 @@ class Records:
             raise UnsoundRecord(self.place(int(np.argmin(sound))))
 
 
+def field_of(data: Bytes, starts: Longs, name: str) -> NDArray[Any]:
+    """One field of the header of the records that begin at starts."""
+    return gathered(data, starts + offset_of(name), HEAD[name])
+
+
 def candidates(data: Bytes, begin: int, low: int, high: int) -> Longs:
     """The positions low <= n < high of data at which a record may begin."""
     found = []
     high = min(high, len(data) - RECORD_BYTES_MIN + 1)
     for first in range(low, high, CHUNK_BYTES):
         # The first byte of the magic number leaves few positions for the next comparisons.
-        part = data[first + 4 : min(first + CHUNK_BYTES, high) + 4]
-        at = np.flatnonzero(part == _MAGIC_BYTES[0]) + first
-        at = at[gathered(data, at + 4, "<u4") == _MAGIC_WORD]
-        at = at[gathered(data, at + 28, ">i8") == at + begin]
+        part = data[first + _MAGIC_AT : min(first + CHUNK_BYTES, high) + _MAGIC_AT]
+        at = np.flatnonzero(part == MAGIC_BYTES[0]) + first
+        at = at[gathered(data, at + _MAGIC_AT, "<u4") == _MAGIC_WORD]
+        at = at[gathered(data, at + _PLACE_AT, ">i8") == at + begin]
         found.append(at)
     starts = np.concatenate(found) if found else np.empty(0, np.int64)
     return starts[gathered(data, starts, ">i4") >= RECORD_BYTES_MIN]
@@ -263,7 +253,7 @@ def chained(starts: Longs, sizes: Longs, position: int) -> tuple[Longs, int]:
 
 def is_blank(data: bytes, room: int) -> bool:
     """Does a blank begin here, which fills the last `room` bytes of a log file?"""
-    return len(data) >= _BLANK.size and _BLANK.unpack_from(data) == (room, BLANK_MAGIC)
+    return len(data) >= BLANK.size and BLANK.unpack_from(data) == (room, BLANK_MAGIC)
 
 
 def synced(source: Source, begin: int, file_begin: int) -> int:

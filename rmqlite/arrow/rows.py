@@ -18,10 +18,11 @@ from rmqlite.arrow.decode import Decoder, topics_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 from rmqlite.arrow.queue_rows import stretches
-from rmqlite.arrow.records import NOT_FOR_READERS, Bytes, Longs, Records, UnsoundRecord, joined
+from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord, joined
 from rmqlite.arrow.store_files import LogGone, StoreFiles
 from rmqlite.arrow.waits import Dues, Promises
 from rmqlite.errors import OffsetGone
+from rmqlite.records.record import NO_ENTRY
 
 
 def store_rows(
@@ -59,7 +60,7 @@ class RowFilter:
     def taken(self, records: Records) -> Records:
         """The wanted records.  Raises UnsoundRecord."""
         options, head = self._options, records.head
-        keep = head["sys_flag"] & NOT_FOR_READERS == 0
+        keep = head["sys_flag"] & NO_ENTRY == 0
         for name, low, high in (
             ("store_timestamp", options.starting_timestamp_ms, options.ending_timestamp_ms),
             ("physical_offset", options.starting_physical_offset, options.ending_physical_offset),

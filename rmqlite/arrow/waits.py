@@ -30,12 +30,12 @@ from rmqlite.message import (
     TIMER_OUT_MS,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, dlq_topic
+from rmqlite.records.record import TRANSACTION_TYPE
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIMERS_QUEUE: Final = queue_of(TIMERS)
 _EXACT: Final = re.compile(f"{TIMER_EXACT}\x01".encode())
-_TRANSACTION_TYPE: Final = 0x0C
 _INT_MAX: Final = (1 << 31) - 1
 
 
@@ -117,7 +117,7 @@ def completing(records: Records, topics: pa.Array, pairs: Pairs) -> Completing:
     left[from_timers[waits[from_timers]]] = TIMERS
     # A message that RocketMQ commits points to its half message; only a carried timer, of those
     # without RESCHEDULED_FROM, points to a scheduled record.
-    is_committed = records.ints("sys_flag") & _TRANSACTION_TYPE != 0
+    is_committed = records.ints("sys_flag") & TRANSACTION_TYPE != 0
     is_carried = is_topic(topics, TIMERS_QUEUE[0]) & ~_has(pairs, RESCHEDULED_FROM)
     left[is_carried & ~is_committed] = TIMERS
     found = np.flatnonzero((left != 0) & (records.longs("prepared_transaction_offset") != 0))

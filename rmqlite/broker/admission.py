@@ -41,8 +41,8 @@ _BROKERS_RULE: Final = (
     "left out: only a broker sets it; leave out all TIMER_ properties when a received message is"
     " sent again"
 )
-_INNER_RULE: Final = "without the bits 0x40 and 0x80: inner batches are not supported"
-_BATCH_RULE: Final = "without the bit 0x1: messages of a batch must not be compressed"
+_INNER_RULE: Final = "a flag without the bits 0x40 and 0x80: inner batches are not supported"
+_BATCH_RULE: Final = "a flag without the bit 0x1: messages of a batch must not be compressed"
 
 
 def check_draft(draft: Draft, *, is_alone: bool = True, is_failed: bool = False) -> None:

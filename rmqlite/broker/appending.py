@@ -6,10 +6,10 @@ Every record of a broker is appended here: those of calls, jobs, deliveries and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.histogram import Durations
-from rmqlite.broker.listener import Listener
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
 from rmqlite.records.packed import Packed
@@ -17,6 +17,18 @@ from rmqlite.records.record import NewRecord
 from rmqlite.records.wait_queues import QueueKey, wait_queue_of
 from rmqlite.records.written import Place, Written
 from rmqlite.store.message_store import MessageStore
+
+
+class Listener(Protocol):
+    """Receives the changes of each call, so that waiting calls are woken."""
+
+    def appended(self, topic: str, queue_id: int) -> None:
+        """A queue has a new message; consumers may read it when the log is durable to its end."""
+        ...
+
+    def due_sooner(self, wait_queue: int) -> None:
+        """The earliest message of a wait queue is due earlier than it was, or is its first."""
+        ...
 
 
 class Appending:

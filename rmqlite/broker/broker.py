@@ -11,16 +11,16 @@ from __future__ import annotations
 from functools import partial
 
 from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.appending import Appending
-from rmqlite.broker.bulk.bulk import Bulk
-from rmqlite.broker.bulk.rows import Sender
+from rmqlite.broker.appending import Appending, Listener
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
 from rmqlite.broker.finding.finding import find_messages, message_at
 from rmqlite.broker.finding.outcome import record_at
+from rmqlite.broker.jobs.bulk import Bulk
+from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.letters.letters import Letters
-from rmqlite.broker.listener import Listener
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.jobs import RedriveJobs
@@ -36,12 +36,11 @@ from rmqlite.broker.sends.draft_sends import DraftSends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.membership import Membership
+from rmqlite.broker.tables.membership import Membership, QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
-from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
 from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.broker.waits.wait_queues import WaitQueues
@@ -108,11 +107,6 @@ class Broker:
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
         self.markers = PurgeMarkers(store)
-        jobs = RedriveJobs(config, store)
-        self.redriven = jobs.redriven
-        self.letters = Letters(
-            store, self.groups, self.offsets, self.pending, self.markers, self.redriven, self._end
-        )
         self._clock = clock
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         self._store_host = pack_host(self._store_host_text)
@@ -131,7 +125,10 @@ class Broker:
         )
         self._turn = 0
         self._started_at_ms = clock.now_ms()
-        self.redrive = self._redrive(jobs)
+        parts = self._parts()
+        self.redrive = Redrive(parts, RedriveJobs(config, store))
+        self.redriven = self.redrive.jobs.redriven
+        self.letters = Letters(parts, self.pending, self.redriven)
 
     # ---- sending
 
@@ -360,20 +357,20 @@ class Broker:
 
     # ---- inside
 
-    def _redrive(self, jobs: RedriveJobs) -> Redrive:
-        return Redrive(
-            self._config,
-            self.store,
-            self._clock,
-            self.topics,
-            self.groups,
-            self.offsets,
-            self.membership,
-            self.markers,
-            self.retention,
-            self._log,
-            jobs,
-            self._store_host,
+    def _parts(self) -> BrokerParts:
+        return BrokerParts(
+            config=self._config,
+            store=self.store,
+            clock=self._clock,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            membership=self.membership,
+            markers=self.markers,
+            retention=self.retention,
+            appending=self._log,
+            readable_end=self._end,
+            host=self._store_host,
         )
 
     def _end(self) -> int:

@@ -49,7 +49,7 @@ class Settings:
         loss = self._levels.change(LevelsChange(text, dry_run=True)).loss
         if loss:
             rule = (
-                f"a table that takes nothing away, and this one {loss}."
+                f"a table that takes nothing away: this one {loss}."
                 " mqadmin needs quotes around a value with blanks."
                 f" If you mean this table: rmqlite levels set {text}"
             )

@@ -140,7 +140,7 @@ def _needs(verb: Verb, topic: str, group: str) -> list[Need]:
     needs = [Need(right, "topic", topic)] if topic else []
     needs += [Need(right, "group", group)] if group else []
     if not needs and verb in (Verb.PUB, Verb.SUB):
-        refuse("TOPIC", "", f"{verb} needs a topic or --group")
+        refuse("TOPIC", "", f"given, or --group: {verb} needs a topic or a group")
     return needs or [Need(right)]
 
 

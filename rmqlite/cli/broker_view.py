@@ -48,7 +48,7 @@ def level_number(option: str, text: str, broker: BrokerView) -> int:
     """A level of the table in force, named by its number or its delay.  Raises DelayUnknown."""
     number = number_in_force(level_or_delay(option, text), broker)
     if number > broker.table.max_level:
-        refuse(option, text, f"this broker has the levels 1 to {broker.table.max_level}")
+        refuse(option, text, f"a level of this broker, 1 to {broker.table.max_level}")
     return number
 
 

@@ -23,6 +23,7 @@ from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
 from rmqlite.retry_policy import RetryPolicy, Rung, ladder
+from rmqlite.views.group_figures import group_figures
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
@@ -75,16 +76,17 @@ def show_group(
     if as_json:
         print_json(_tree(status) | _ladder_tree(rungs, table))
         return
-    info = status.info
+    info, figures = status.info, group_figures(group, status)
     print_table(
-        ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "LAG"),
+        ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "LAG", "DUE RETRIES"),
         [
             (
                 info.group,
                 info.max_reconsume_times,
                 info.retry_queues,
                 info.can_consume,
-                sum([each.lag for each in status.progress]),
+                figures.lag,
+                figures.due,
             )
         ],
     )
@@ -127,7 +129,7 @@ def set_group(
 
     asked = (max_reconsume_times, retry_policy, retry_queues, consume)
     if all(each is None for each in asked):
-        refuse("GROUP", group, "say what to set: --max-reconsume-times, --retry-policy …")
+        refuse("GROUP", group, "given with a setting: --max-reconsume-times, --retry-policy …")
     with AdminClient(endpoint) as admin:
         before = None
         with suppress(GroupUnknown):

@@ -153,7 +153,7 @@ def _options_of(kind: Any) -> Iterator[inspect.Parameter]:
 
 def refuse(option: str, value: object, rule: str) -> NoReturn:
     """End the command with one line and the exit code of a wrong command line."""
-    note(f"error: {option}={str(value)!r} is not allowed: {rule}")
+    note(f"error: {InvalidValue(option, value, rule)}")
     raise typer.Exit(WRONG_COMMAND_LINE)
 
 

@@ -230,7 +230,7 @@ class Connection(Closing):
         try:
             return rpc.encode_request(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            rule = "the types that it declares"
+            rule = "of the types that it declares"
             raise InvalidValue("request", f"{rpc.name}: {error}", rule) from error
 
     def _how(self, rpc: Rpc[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:

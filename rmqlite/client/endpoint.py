@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.declared_types.checks import check_type
-from rmqlite.declared_types.sentences import must_be
-from rmqlite.errors import BrokerUnreachable, Refused, RmqliteError
+from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.wire.status import error_from_status
 
 TLS: Final = "tls://"
@@ -88,7 +87,7 @@ class Endpoint:
         matched = _ADDRESS.fullmatch(address)
         is_right = matched and 0 < int(matched[2]) <= 65_535
         if not is_right and (is_tls or not address.startswith(_UNIX)):
-            raise must_be("endpoint", _RULE, text)
+            raise InvalidValue("endpoint", text, _RULE)
         return cls(text, address, is_tls)
 
     def error(self, status_name: str, details: str, *, has_met: bool) -> RmqliteError:

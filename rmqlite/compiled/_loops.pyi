@@ -44,7 +44,7 @@ def pack_drafts(
     drafts: list[Any],
     targets: dict[str, tuple[bytes, bytes]],
     schedule_topic: str,
-    wait_queues: bytes,
+    levels: int,
     timers_topic: str,
     now_ms: int,
     delay_ms_max: int,
@@ -58,10 +58,9 @@ def pack_drafts(
     """The records of drafts, those that wait with the others.
 
     targets: by topic how each property string ends, and what comes before the queue id in the
-    string of a message that waits.  wait_queues: a byte for each delay level, 0 if the plain form
-    has to take what waits there.  now_ms, delay_ms_max: for messages that ask for an instant.
-    Returns the queues that the rows number, and a byte for each draft: the level at which it waits,
-    127 if it waits for an instant, or 0.
+    string of a message that waits.  levels: how many delay levels there are.  now_ms, delay_ms_max:
+    for messages that ask for an instant.  Returns the queues that the rows number, and a byte for
+    each draft: the level at which it waits, 127 if it waits for an instant, or 0.
     """
 
 def pack_deliveries(

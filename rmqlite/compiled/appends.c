@@ -87,15 +87,15 @@ static Py_ssize_t write_record(uint8_t *out, const Fields *fields, Text topic) {
     memset(out, 0, HEAD_BYTES);
     put32(out + SIZE_AT, (uint32_t)size);
     put32(out + MAGIC_AT, MAGIC);
-    put32(out + CRC_AT, (uint32_t)fields->crc);
+    put32(out + BODY_CRC_AT, (uint32_t)fields->crc);
     put32(out + FLAG_AT, (uint32_t)fields->flag);
     put32(out + SYS_FLAG_AT, (uint32_t)fields->sys_flag);
     put64(out + BORN_TIMESTAMP_AT, (uint64_t)fields->born_timestamp_ms);
     memcpy(out + BORN_HOST_AT, fields->born_host.at, HOST_BYTES);
     memcpy(out + STORE_HOST_AT, fields->store_host.at, HOST_BYTES);
     put32(out + RECONSUME_TIMES_AT, (uint32_t)fields->times);
-    put64(out + COMPLETES_AT, (uint64_t)fields->completes);
-    put32(out + BODY_BYTES_AT, (uint32_t)fields->body.size);
+    put64(out + PREPARED_TRANSACTION_OFFSET_AT, (uint64_t)fields->completes);
+    put32(out + BODY_SIZE_AT, (uint32_t)fields->body.size);
     uint8_t *at = out + HEAD_BYTES;
     memcpy(at, fields->body.at, fields->body.size);
     at += fields->body.size;
@@ -184,8 +184,8 @@ enum { ODD = -2, TIMER = 127, REAL_QID_BYTES_MAX = 40, STRING_BYTES_MAX = 3 * PR
 typedef struct {
     PyObject *targets, *schedule_topic, *timers_topic;
     long long now_ms, delay_ms_max; /* of timers */
-    Py_buffer wait_queues, store_host;
-    Py_ssize_t body_max, properties_max, record_max, keys_max;
+    Py_buffer store_host;
+    Py_ssize_t levels, body_max, properties_max, record_max, keys_max;
 } Drafts;
 
 static int read_draft(Fields *fields, PyObject *draft, const Drafts *drafts) {
@@ -206,15 +206,15 @@ static int read_draft(Fields *fields, PyObject *draft, const Drafts *drafts) {
            !(fields->sys_flag & (ODD_FLAGS | CHECKED_FLAGS));
 }
 
-/* The level of a delay of one or two digits whose queue may be used; 0 for any other text. */
-static int level_of(Text delay, const Py_buffer *wait_queues) {
+/* The level of a delay of one or two digits, if there is one; 0 for any other text. */
+static int level_of(Text delay, Py_ssize_t levels) {
     int level = 0;
     if (delay.size < 1 || delay.size > 2 || delay.at[0] == '0') return 0;
     for (Py_ssize_t i = 0; i < delay.size; i++) {
         if (delay.at[i] < '0' || delay.at[i] > '9') return 0;
         level = 10 * level + delay.at[i] - '0';
     }
-    return level <= wait_queues->len && ((uint8_t *)wait_queues->buf)[level - 1] ? level : 0;
+    return level <= levels ? level : 0;
 }
 
 /* Copy a property string without WAIT, see broker/sends/draft_records.py; its length. */
@@ -274,15 +274,13 @@ static int add_draft(
     if (target == NULL) return PyErr_Occurred() ? -1 : ODD;
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
-    int level = level_of(found.delay, &drafts->wait_queues);
+    int level = level_of(found.delay, drafts->levels);
     int64_t due_ms = 0;
     if (has_timer(&found)) {
         due_ms = level ? 0 : asked_due(&found, drafts->now_ms, drafts->delay_ms_max);
         if (!due_ms) return ODD;
     }
-    if ((found.delay.size && !level) ||
-        count_of(found.keys, ' ') >= drafts->keys_max)
-        return ODD;
+    if ((found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max) return ODD;
     Py_ssize_t size = write_string(string, &fields, &found, target, level, due_ms);
     if (size == 0 || size > drafts->properties_max) return ODD;
     uint32_t crc;
@@ -330,13 +328,12 @@ PyObject *pack_drafts(PyObject *self, PyObject *args) {
     Drafts drafts;
     PyObject *list;
     if (!PyArg_ParseTuple(
-            args, "O!O!Uy*ULLy*nnnn", &PyList_Type, &list, &PyDict_Type, &drafts.targets,
-            &drafts.schedule_topic, &drafts.wait_queues, &drafts.timers_topic, &drafts.now_ms,
+            args, "O!O!UnULLy*nnnn", &PyList_Type, &list, &PyDict_Type, &drafts.targets,
+            &drafts.schedule_topic, &drafts.levels, &drafts.timers_topic, &drafts.now_ms,
             &drafts.delay_ms_max, &drafts.store_host, &drafts.body_max,
             &drafts.properties_max, &drafts.record_max, &drafts.keys_max))
         return NULL;
     PyObject *result = packed_drafts(list, &drafts);
-    PyBuffer_Release(&drafts.wait_queues);
     PyBuffer_Release(&drafts.store_host);
     return result;
 }

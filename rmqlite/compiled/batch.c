@@ -137,9 +137,9 @@ static Py_ssize_t write_message(
         return PyErr_Occurred() ? -1 : 0;
     at[0] = (uint8_t)(bytes >> 8), at[1] = (uint8_t)bytes;
     put32(out + SIZE_AT, (uint32_t)size);
-    put32(out + CRC_AT, crc);
+    put32(out + BODY_CRC_AT, crc);
     put32(out + FLAG_AT, (uint32_t)span[0]);
-    put32(out + BODY_BYTES_AT, (uint32_t)body_bytes);
+    put32(out + BODY_SIZE_AT, (uint32_t)body_bytes);
     block->rows[number] = (Row){(uint32_t)size, 0, due_ms ? due_ms : (int32_t)tags_code};
     return size;
 }

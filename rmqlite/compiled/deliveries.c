@@ -54,7 +54,7 @@ static int read_waited(Waited *waited, const Slice *slice, const uint8_t *entry)
     int64_t size = (int32_t)get32(entry + 8);
     if (at < 0 || size < HEAD_BYTES + LENGTHS_BYTES || at > slice->data.len - size) return 0;
     const uint8_t *head = (const uint8_t *)slice->data.buf + at, *end = head + size;
-    int64_t body_bytes = (int32_t)get32(head + BODY_BYTES_AT);
+    int64_t body_bytes = (int32_t)get32(head + BODY_SIZE_AT);
     if (get32(head + SIZE_AT) != (uint32_t)size || get32(head + MAGIC_AT) != MAGIC ||
         get64(head + PHYSICAL_OFFSET_AT) != offset ||
         get32(head + QUEUE_ID_AT) != (uint32_t)slice->queue_id ||
@@ -85,7 +85,7 @@ static Py_ssize_t write_delivery(
     memcpy(at, waited->topic_end, waited->end - waited->topic_end);
     Py_ssize_t size = at + (waited->end - waited->topic_end) - out;
     put32(out + SIZE_AT, (uint32_t)size);
-    put64(out + COMPLETES_AT, completes);
+    put64(out + PREPARED_TRANSACTION_OFFSET_AT, completes);
     return size;
 }
 

@@ -43,7 +43,7 @@ static int read_kept(Kept *kept, Text record) {
     if (record.size < HEAD_BYTES + LENGTHS_BYTES || get32(head + MAGIC_AT) != MAGIC ||
         (int64_t)get32(head + SIZE_AT) != record.size || get32(head + SYS_FLAG_AT) & V6_FLAGS)
         return 0;
-    int64_t body_bytes = (int32_t)get32(head + BODY_BYTES_AT);
+    int64_t body_bytes = (int32_t)get32(head + BODY_SIZE_AT);
     int64_t topic_at = HEAD_BYTES + body_bytes + 1;
     if (body_bytes < 0 || topic_at > record.size) return 0;
     int64_t topic_bytes = head[topic_at - 1], properties_at = topic_at + topic_bytes + 2;
@@ -78,7 +78,7 @@ static uint8_t *put_kept(uint8_t *at, const Kept *kept) {
     at = put_number(at, 12, (int64_t)get64(head + STORE_TIMESTAMP_AT));
     at = put_host(at, 13, head + STORE_HOST_AT);
     at = put_number(at, 14, (int32_t)get32(head + RECONSUME_TIMES_AT));
-    return put_number(at, 15, (int64_t)get64(head + COMPLETES_AT));
+    return put_number(at, 15, (int64_t)get64(head + PREPARED_TRANSACTION_OFFSET_AT));
 }
 
 /* The most bytes that a record takes: a pair of 4 bytes becomes 12 at most. */

@@ -7,7 +7,7 @@
 
 enum {
     TEXT_BYTES_MAX = 127, /* of a topic, a tag, a key or a message id */
-    KEYS_MAX = 500,       /* of all messages of a call */
+    ORDINARY_KEYS_MAX = 500, /* of all messages of a call; limits.py allows more */
     DELAY_BYTES_MAX = 64,
     PAIRS_MAX = 16,       /* of a message; they are searched for doubles */
     CALL_PAIRS_MAX = 4000,
@@ -34,7 +34,7 @@ typedef struct {
 } Pair;
 
 typedef struct {
-    Text topic, body, tags, message_id, delay, keys[KEYS_MAX];
+    Text topic, body, tags, message_id, delay, keys[ORDINARY_KEYS_MAX];
     Pair pairs[PAIRS_MAX];
     int key_count, pair_count;
     int32_t level, flag;
@@ -75,7 +75,7 @@ static int read_field(Wire *wire, Sent *sent) {
     case TAG(2, CONTENT): return read_content(wire, &sent->body);
     case TAG(3, CONTENT): return read_token(wire, &sent->tags);
     case TAG(4, CONTENT):
-        if (sent->key_count == KEYS_MAX || !read_token(wire, &sent->keys[sent->key_count]))
+        if (sent->key_count == ORDINARY_KEYS_MAX || !read_token(wire, &sent->keys[sent->key_count]))
             return 0;
         return sent->keys[sent->key_count++].size > 0;
     case TAG(5, CONTENT): return read_pair(wire, sent);
@@ -175,7 +175,7 @@ static int add_sent(Sends *sends, const Sent *sent, const uint8_t *data, PyObjec
     }
     sends->keys += sent->key_count;
     sends->pairs += sent->pair_count;
-    if (sends->keys > KEYS_MAX || sends->pairs > CALL_PAIRS_MAX || sent->level != sends->level ||
+    if (sends->keys > ORDINARY_KEYS_MAX || sends->pairs > CALL_PAIRS_MAX || sent->level != sends->level ||
         !is_same(sent->topic, sends->topic) || !is_same(sent->delay, sends->delay) ||
         is_timer != sends->are_timers)
         return 0;

@@ -12,7 +12,7 @@
 enum {
     SIZE_AT = 0,
     MAGIC_AT = 4,
-    CRC_AT = 8,
+    BODY_CRC_AT = 8,
     QUEUE_ID_AT = 12,
     FLAG_AT = 16,
     QUEUE_OFFSET_AT = 20,
@@ -23,8 +23,8 @@ enum {
     STORE_TIMESTAMP_AT = 56,
     STORE_HOST_AT = 64,
     RECONSUME_TIMES_AT = 72,
-    COMPLETES_AT = 76,
-    BODY_BYTES_AT = 84,
+    PREPARED_TRANSACTION_OFFSET_AT = 76,
+    BODY_SIZE_AT = 84,
     HEAD_BYTES = 88,
     LENGTHS_BYTES = 3, /* of topic and properties, behind the body */
     V6_FLAGS = 0x30,   /* of IPv6 hosts */

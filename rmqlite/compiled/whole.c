@@ -16,7 +16,7 @@ static int is_topic(const uint8_t *at, Py_ssize_t size) {
 
 /* Do these bytes hold this very record, with a body whose CRC fits?  -1 with an error set. */
 static int is_whole(const uint8_t *head, int64_t size, int64_t offset) {
-    int64_t body_bytes = (int32_t)get32(head + BODY_BYTES_AT);
+    int64_t body_bytes = (int32_t)get32(head + BODY_SIZE_AT);
     uint32_t flags = get32(head + SYS_FLAG_AT), crc;
     if ((int32_t)get32(head + SIZE_AT) != size || get32(head + MAGIC_AT) != MAGIC ||
         (int64_t)get64(head + PHYSICAL_OFFSET_AT) != offset || head[QUEUE_ID_AT] & 128 ||
@@ -29,7 +29,7 @@ static int is_whole(const uint8_t *head, int64_t size, int64_t offset) {
         !is_topic(body_end + 1, *body_end))
         return 0;
     if (!body_crc(&crc, head + HEAD_BYTES, body_bytes)) return -1;
-    return crc == get32(head + CRC_AT);
+    return crc == get32(head + BODY_CRC_AT);
 }
 
 /* A read of the log: where it begins and ends, and how many entries lie there. */

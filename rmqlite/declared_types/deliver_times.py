@@ -11,7 +11,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
-from rmqlite.declared_types.sentences import must_be, must_be_type
+from rmqlite.declared_types.sentences import must_be_type
+from rmqlite.errors import InvalidValue
 from rmqlite.levels import DELAY_MS_MAX
 
 Instant: TypeAlias = datetime | int
@@ -40,7 +41,7 @@ def instant_ms(field: str, instant: Instant) -> int:
     if isinstance(instant, datetime):
         if instant.utcoffset() is None:
             rule = "a datetime with a time zone, such as datetime.now(UTC)"
-            raise must_be(field, rule, instant)
+            raise InvalidValue(field, instant, rule)
         at_ms = _rounded_up(instant - _EPOCH)
     elif isinstance(instant, bool) or not hasattr(instant, "__index__"):
         rule = "a datetime with a time zone, or milliseconds since 1970"
@@ -49,7 +50,7 @@ def instant_ms(field: str, instant: Instant) -> int:
         at_ms = operator.index(instant)
     if not INSTANT_MS_MIN <= at_ms <= INSTANT_MS_MAX:
         rule = f"milliseconds since 1970, {INSTANT_MS_MIN} to {INSTANT_MS_MAX}"
-        raise must_be(field, rule, instant)
+        raise InvalidValue(field, instant, rule)
     return at_ms
 
 
@@ -60,14 +61,14 @@ def wait_ms(field: str, wait: Wait) -> int:
     elif isinstance(wait, str):
         found = _LENGTH.fullmatch(_BLANK.sub("", wait))
         if not found or not any(found.groups()):
-            raise must_be(field, _LENGTH_RULE, wait)
+            raise InvalidValue(field, wait, _LENGTH_RULE)
         numbers = [int(number or 0) for number in found.groups()]
         length_ms = sum(map(operator.mul, numbers, _UNITS_MS))
     else:
         # No number: people mean seconds or milliseconds by it.
         raise must_be_type(field, "text such as '36h', or a datetime.timedelta", wait)
     if not 0 < length_ms <= DELAY_MS_MAX:
-        raise must_be(field, "more than zero and at most 3650d", wait)
+        raise InvalidValue(field, wait, "more than zero and at most 3650d")
     return length_ms
 
 

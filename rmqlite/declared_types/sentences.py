@@ -1,4 +1,4 @@
-"""What an error says about a value of a wrong type, and about one that breaks a rule."""
+"""What an error says about a value of a wrong type."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rmqlite.errors import InvalidValue
-from rmqlite.visible import shortened
 
 TEXTS: Final = (str, bytes, bytearray)
 """Sequences for Python, but one value for a user."""
-
-
-def must_be(field: str, rule: str, value: object) -> InvalidValue:
-    """The error for a value that is of the right type, and wrong."""
-    return InvalidValue(field, value, rule, f"{field} must be {rule}, not {shortened(value)!r}")
 
 
 def must_be_type(field: str, rule: str, value: object) -> InvalidValue:

@@ -63,7 +63,7 @@ def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool
         # A message that RocketMQ commits points to its half message; a delay schedules it.
         is_anew = properties.get(RESCHEDULED_FROM) is not None
         return (is_anew or not transaction) and wait_queue_left(topic, properties) != 0
-    if transaction in (record.PREPARED, record.ROLLBACK) or topic == HALF_TOPIC:
+    if not record.has_entry(sys_flag) or topic == HALF_TOPIC:
         # RocketMQ 5 commits a timer into the topic of half messages, and points to its half.
         return False
     # A message that RocketMQ commits without a delay points to its half message, too.

@@ -64,17 +64,59 @@ TRANSACTION_TYPE: Final = 0x0C
 PREPARED: Final = 0x04
 COMMITTED: Final = 0x08
 ROLLBACK: Final = 0x0C
+NO_ENTRY: Final = PREPARED & ROLLBACK
+"""The bit of the records that have no queue entry; see has_entry()."""
 TIMES_MAX: Final = 2**31 - 1
 """The largest number that the field of the reconsume times holds."""
 
-BLANK: Final = struct.Struct(">ii")
-HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
-_HEADS: Final = {
-    (born, store): struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
-    for born in (8, 20)
-    for store in (8, 20)
+FIELDS: Final = {
+    "size": "i",
+    "magic": "i",
+    "body_crc": "i",
+    "queue_id": "i",
+    "flag": "i",
+    "queue_offset": "q",
+    "physical_offset": "q",
+    "sys_flag": "i",
+    "born_timestamp": "q",
+    "born_host": "8s",
+    "store_timestamp": "q",
+    "store_host": "8s",
+    "reconsume_times": "i",
+    "prepared_transaction_offset": "q",
+    "body_size": "i",
 }
+"""The header of a record with v4 addresses, as codes of struct.  All other forms of it are made of
+this table, or compared with it: numpy's in arrow/records.py, C's in compiled/records.h."""
+
+
+def offset_of(name: str) -> int:
+    """Where a field of the header begins; a v6 address before it takes 12 bytes more."""
+    before = list(FIELDS).index(name)
+    return struct.calcsize(">" + "".join(list(FIELDS.values())[:before]))
+
+
+def layout_of_fields(*wanted: str) -> struct.Struct:
+    """A layout that reads only some fields, and ends with the last of them."""
+    assert [name for name in FIELDS if name in wanted] == [*wanted]
+    codes = [
+        code if name in wanted else f"{struct.calcsize('>' + code)}x"
+        for name, code in FIELDS.items()
+    ]
+    last = list(FIELDS).index(wanted[-1])
+    return struct.Struct(">" + "".join(codes[: last + 1]))
+
+
+def _whole(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
+    hosts = {"born_host": f"{born_host_bytes}s", "store_host": f"{store_host_bytes}s"}
+    return struct.Struct(">" + "".join((FIELDS | hosts).values()))
+
+
+BLANK: Final = layout_of_fields("size", "magic")
+HEAD: Final = layout_of_fields(*FIELDS)
+_HEADS: Final = {(born, store): _whole(born, store) for born in (8, 20) for store in (8, 20)}
 _HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
+_FLAGS: Final = layout_of_fields("sys_flag")
 _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
 """The most bytes behind a body: topic, properties, and their lengths."""
 _NO_TOPICS: Final = ("", ".", "..")
@@ -128,6 +170,22 @@ class Head(NamedTuple):
     properties: bytes
 
 
+def has_entry(sys_flag: int) -> bool:
+    """Has a record a queue entry?  RocketMQ gives none to what it prepares or rolls back.
+
+    A named repaired place has one, too: see is_repaired() of store/log/repaired_place.py.
+    """
+    return not sys_flag & NO_ENTRY
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """Are the keys of a record in the index?  Not those of a record that is rolled back.
+
+    A repaired place is such a record.
+    """
+    return sys_flag & TRANSACTION_TYPE != ROLLBACK
+
+
 def one_more(times: int) -> int:
     """A number of times after one more; TIMES_MAX stays, and a negative one counts as none."""
     return min(max(0, times) + 1, TIMES_MAX)
@@ -160,7 +218,7 @@ def read_head(data: bytes, position: int = 0, skipped: int = 0) -> Head | None:
     if magic != MAGIC or size < RECORD_BYTES_MIN or position + size - skipped > len(data):
         return None
     head = HEAD
-    sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
+    (sys_flag,) = _FLAGS.unpack_from(data, position)
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
         if position + head.size > len(data):
@@ -212,7 +270,7 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
     front = read(physical_offset, min(size, _HEAD_BYTES_MAX))
     if len(front) < HEAD.size:
         return None
-    sys_flag = int.from_bytes(front[36:40], "big")
+    sys_flag = _FLAGS.unpack_from(front)[0]
     head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
     body_length = int.from_bytes(front[head.size - 4 : head.size], "big")
     tail_bytes = size - head.size - body_length

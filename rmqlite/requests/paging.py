@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 
-class _HasCursor(Protocol):
+class HasCursor(Protocol):
     """A dataclass: a query, or its answer."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -16,8 +16,8 @@ class _HasCursor(Protocol):
     def cursor(self) -> str: ...
 
 
-Q = TypeVar("Q", bound=_HasCursor)
-P = TypeVar("P", bound=_HasCursor)
+Q = TypeVar("Q", bound=HasCursor)
+P = TypeVar("P", bound=HasCursor)
 
 
 def pages(ask: Callable[[Q], P], query: Q) -> Iterator[P]:

@@ -10,9 +10,10 @@ import numpy as np
 from rmqlite.arrow.blocks import log_blocks
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueStretch
-from rmqlite.arrow.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
+from rmqlite.arrow.records import Bytes, Longs, UnsoundRecord
 from rmqlite.arrow.rows import Making
 from rmqlite.errors import OffsetGone, StoreDamaged
+from rmqlite.records.record import RECORD_BYTES_MIN
 from rmqlite.spark.credentials import credentials_of
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def _check(options: ReadOptions) -> None:
         if begin is not None and end is not None and begin > end:
             raise InvalidValue(high, end, f"{low} or more, which is {begin}")
     if options.starting_offsets is not None and options.starting_timestamp_ms is not None:
-        rule = "startingOffsets or startingTimestamp, not both"
+        rule = "left out if startingOffsets is given"
         raise InvalidValue("startingTimestamp", options.starting_timestamp_ms, rule)
     credentials_of(options)
 

@@ -126,7 +126,7 @@ class Dispatch:
         for walked in walk:
             yield walked
             head = walked.head
-            if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
+            if record.is_indexed(head.sys_flag):
                 prefix, place = self.index.prefix(head.topic), head.physical_offset
                 keyed.append((prefix, head.properties, place, head.store_timestamp_ms))
             if len(keyed) >= _INDEXED_TOGETHER:
@@ -240,9 +240,7 @@ class Redo:
         for walked in self._dispatch.indexed(walk):
             head = walked.head
             count += 1
-            transaction = head.sys_flag & record.TRANSACTION_TYPE
-            # RocketMQ gives prepared and rolled back records of its log no queue entry.
-            if transaction not in (record.PREPARED, record.ROLLBACK):
+            if record.has_entry(head.sys_flag):
                 self._enter(walked)
                 wait_queue = wait_queue_of(head.topic, head.queue_id)
                 if wait_queue:

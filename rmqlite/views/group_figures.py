@@ -15,8 +15,9 @@ from rmqlite.requests.schedule import PendingCount
 class GroupFigures:
     """The figures of a group; None: not known yet.
 
-    lag: without retries.  waiting: retries in the schedule.  due: retries that the group could get
-    and has not got yet.  dead: open dead letters.  new_dead: dead letters since a first look.
+    lag: messages that the group could get and has not got yet, in its topics and its retry topic.
+    due: the part of the lag in the retry topic.  waiting: retries in the schedule.  dead: open
+    dead letters.  new_dead: dead letters since a first look.
     """
 
     group: str
@@ -30,21 +31,26 @@ class GroupFigures:
     @property
     def unread(self) -> int:
         """Messages that the group could get now, and that no member is there to read."""
-        return (self.lag or 0) + (self.due or 0) if self.members == 0 else 0
+        return self.lag or 0 if self.members == 0 else 0
+
+    @property
+    def retries(self) -> int:
+        """Those that wait, and the due ones."""
+        return (self.waiting or 0) + (self.due or 0)
 
 
 def group_figures(
     group: str,
     status: GroupStatus | None,
-    waiting: Mapping[str, int] | None,
-    dead: Mapping[str, DeadLetterGroup] | None,
+    waiting: Mapping[str, int] | None = None,
+    dead: Mapping[str, DeadLetterGroup] | None = None,
     new_dead: int | None = None,
 ) -> GroupFigures:
     """waiting: see waiting_by_topic(); dead: by group.  None: the broker has not answered yet."""
     again = retry_topic(group)
     lag = due = members = None
     if status is not None:
-        lag = sum([each.lag for each in status.progress if each.queue.topic != again])
+        lag = sum([each.lag for each in status.progress])
         due = sum([each.lag for each in status.progress if each.queue.topic == again])
         members = len(status.members)
     letters = None if dead is None else dead.get(group)

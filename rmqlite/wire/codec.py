@@ -1,20 +1,25 @@
-"""Builds codecs: each writes one kind of value as one kind of protobuf message, and reads it."""
+"""Makes a codec from the types of a value's fields and the fields of a protobuf message.
+
+A field of the value goes into the message's field of the same name, so a new field stands in two
+places only: in requests/ and in the proto.
+"""
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import cache
+from types import NoneType
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
+from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.errors import InvalidValue
 
-V = TypeVar("V")
-
+Convert = Callable[[Any], Any]
 
 ROWS_AT_ONCE: Final = 200
 """How many rows of a long answer are written in one step, which takes 1 to 3 ms."""
@@ -27,31 +32,209 @@ class Codec(NamedTuple):
     """
 
     pb_class: type[ProtoMessage]
-    to_pb: Callable[[Any], Any]
-    from_pb: Callable[[Any], Any]
+    to_pb: Convert
+    from_pb: Convert
     parts: Callable[[Any], Iterator[Any]] | None = None
 
 
-def in_parts(whole: Codec, at_once: int = ROWS_AT_ONCE, **rows: Codec) -> Codec:
-    """The same codec for long answers: first a message without some fields, then their rows.
+class _Field(NamedTuple):
+    """A field of a message that is used, and the field of the value.
 
-    rows: field -> codec of one row.  protobuf joins such parts: it appends the rows of a repeated
-    field.
+    path: of the value's field, such as "queue.topic".  write, read: from the value's content to
+    the message's, and back; None if it stays as it is.  row, at_once: if it holds several
+    messages, what writes one, and how many are written in one step.
     """
 
+    path: str
+    name: str
+    write: Convert | None = None
+    read: Convert | None = None
+    is_optional: bool = False
+    row: Convert | None = None
+    at_once: int = ROWS_AT_ONCE
+
+
+class Codecs:
+    """Makes codecs.
+
+    by_hand: for values that no rule of this module covers; the codec of a dict converts a whole
+    repeated field.  names: (class, field) -> the name that the field has in the message, if it is
+    another one.  at_once: class of a row -> how many are written in one step, if it is not
+    ROWS_AT_ONCE.
+    """
+
+    def __init__(
+        self,
+        by_hand: Mapping[Any, Codec],
+        names: Mapping[tuple[Any, str], str],
+        at_once: Mapping[Any, int],
+    ) -> None:
+        self._by_hand = by_hand
+        self._names = names
+        self._at_once = at_once
+        self._made: dict[tuple[Any, type[ProtoMessage]], Codec] = {}
+
+    def of(self, kind: Any, pb_class: type[ProtoMessage]) -> Codec:
+        """The codec for values of this type in such messages.
+
+        A message without fields is None.  The only field of a message holds the whole value if
+        that has no fields of its own, or if the field is one message.
+        """
+        by_hand = self._by_hand.get(kind)
+        if by_hand is not None and by_hand.pb_class is pb_class:
+            return by_hand
+        codec = self._made.get((kind, pb_class))
+        if codec is None:
+            codec = self._made[kind, pb_class] = self._make(kind, pb_class)
+        return codec
+
+    def _make(self, kind: Any, pb_class: type[ProtoMessage]) -> Codec:
+        if kind is NoneType:
+            assert not pb_class.DESCRIPTOR.fields, f"{pb_class.DESCRIPTOR.full_name} has fields"
+            return Codec(pb_class, lambda _: pb_class(), lambda _: None)
+        hints = _hints(kind)
+        first, *others = pb_class.DESCRIPTOR.fields
+        if not others and (not hints or (first.message_type and not first.is_repeated)):
+            return _wrapped(pb_class, self._field(first.name, kind, first))
+        return self._by_fields(kind, hints, pb_class)
+
+    def _by_fields(self, kind: Any, hints: dict[str, Any], pb_class: type[ProtoMessage]) -> Codec:
+        """For a message with the value's fields.
+
+        Where the message has no such field, it has the fields of the field's value.  A repeated
+        field is a tuple; an absent optional field is None.
+        """
+        by_name = pb_class.DESCRIPTOR.fields_by_name
+        fields: list[_Field] = []
+        packed: dict[int, tuple[Any, int]] = {}
+        for at, (path, hint) in enumerate(hints.items()):
+            name = self._names.get((kind, path), path)
+            if name in by_name:
+                fields.append(self._field(path, hint, by_name[name]))
+                continue
+            inner = _hints(hint)
+            assert inner, f"{pb_class.DESCRIPTOR.full_name} has no {name}"
+            packed[at] = (hint, len(inner))
+            fields += [self._field(f"{path}.{each}", inner[each], by_name[each]) for each in inner]
+        to_pb = _writer(pb_class, fields)
+        rows = [field for field in fields if field.row]
+        parts = _parts_writer(pb_class, to_pb, rows) if rows else None
+        return Codec(pb_class, to_pb, _reader(kind, fields, packed), parts)
+
+    def _field(self, path: str, hint: Any, field: Any) -> _Field:
+        """hint: the type of the value's field.  field: the descriptor of the message's field."""
+        by_hand = self._by_hand.get(hint)
+        if by_hand is not None:
+            return _Field(path, field.name, by_hand.to_pb, by_hand.from_pb)
+        # Of X | None and of tuple[X, ...] the X.
+        item = next((each for each in get_args(hint) if each is not NoneType), hint)
+        write = read = None
+        if field.message_type is not None:
+            _, write, read, _ = self.of(item, GetMessageClass(field.message_type))
+        elif field.enum_type is not None:
+            read = item
+        if not field.is_repeated:
+            is_optional = field.has_presence and field.message_type is None
+            return _Field(path, field.name, write, read, is_optional)
+        return _Field(
+            path,
+            field.name,
+            _each(write, list) if write else None,
+            _each(read, tuple) if read else tuple,
+            row=write,
+            at_once=self._at_once.get(item, ROWS_AT_ONCE),
+        )
+
+
+def _wrapped(pb_class: type[ProtoMessage], field: _Field) -> Codec:
+    """For a message with one field, which holds the whole value."""
+    name, write, read = field.name, field.write, field.read
+
+    def to_pb(value: Any) -> ProtoMessage:
+        return pb_class(**{name: write(value) if write else value})
+
+    def from_pb(message: ProtoMessage) -> Any:
+        inner = getattr(message, name)
+        return read(inner) if read else inner
+
+    def parts(values: Sequence[Any]) -> Iterator[Any]:
+        return _in_rows(pb_class, field, values)
+
+    return Codec(pb_class, to_pb, from_pb, parts if field.row else None)
+
+
+def _writer(pb_class: type[ProtoMessage], fields: Sequence[_Field]) -> Convert:
+    names = [field.name for field in fields]
+    given_of = _values_of([field.path for field in fields])
+    writers = {field.name: field.write for field in fields if field.write}
+
+    def to_pb(value: Any) -> ProtoMessage:
+        given = dict(zip(names, given_of(value), strict=True))
+        for name, write in writers.items():
+            given[name] = write(given[name])
+        return pb_class(**given)
+
+    return to_pb
+
+
+def _reader(kind: Any, fields: Sequence[_Field], packed: dict[int, tuple[Any, int]]) -> Convert:
+    """packed: place of a value -> its class, and how many of the fields it has."""
+    values_of = _values_of([field.name for field in fields])
+    readers = {at: field.read for at, field in enumerate(fields) if field.read}
+    optional = {at: field.name for at, field in enumerate(fields) if field.is_optional}
+
+    def from_pb(message: ProtoMessage) -> Any:
+        # Get all fields at once, then convert only those that need it: for a page of letters
+        # this takes a third of the time of getting field by field.
+        values = values_of(message)
+        for at, read in readers.items():
+            values[at] = read(values[at])
+        for at, name in optional.items():
+            if not message.HasField(name):
+                values[at] = None
+        for at, (inner, count) in packed.items():
+            values[at : at + count] = [inner(*values[at : at + count])]
+        return kind(*values)
+
+    return from_pb
+
+
+def _parts_writer(
+    pb_class: type[ProtoMessage], to_pb: Convert, rows: Sequence[_Field]
+) -> Callable[[Any], Iterator[Any]]:
+    """First a message without the rows, then these: protobuf joins them when it reads."""
+    no_rows: dict[str, Any] = {field.path: () for field in rows}
+
     def parts(value: Any) -> Iterator[Any]:
-        yield whole.to_pb(replace(value, **dict.fromkeys(rows, ())))
-        for field, row in rows.items():
-            yield from _in_rows(whole.pb_class, field, getattr(value, field), row, at_once)
+        yield to_pb(replace(value, **no_rows))
+        for field in rows:
+            yield from _in_rows(pb_class, field, getattr(value, field.path))
 
-    return whole._replace(parts=parts)
+    return parts
 
 
-def _in_rows(
-    pb_class: type[ProtoMessage], field: str, rows: Sequence[Any], row: Codec, at_once: int
-) -> Iterator[Any]:
-    for begin in range(0, len(rows), at_once):
-        yield pb_class(**{field: [row.to_pb(each) for each in rows[begin : begin + at_once]]})
+def _in_rows(pb_class: type[ProtoMessage], field: _Field, values: Sequence[Any]) -> Iterator[Any]:
+    assert field.row is not None
+    for begin in range(0, len(values), field.at_once):
+        some = values[begin : begin + field.at_once]
+        yield pb_class(**{field.name: [field.row(each) for each in some]})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """The fields of a class and their types; none for a plain type such as str or tuple[X, ...]."""
+    return get_type_hints(kind) if get_origin(kind) is None else {}
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
+    """Reads these fields of a message or of a value, all at once."""
+    get = operator.attrgetter(*names)
+    return (lambda source: [*get(source)]) if len(names) > 1 else lambda source: [get(source)]
+
+
+def _each(convert: Convert, kind: type) -> Convert:
+    """Converts each item of a repeated field."""
+    return lambda values: kind([convert(value) for value in values])
 
 
 def parsed(pb_class: Any, data: bytes) -> Any:
@@ -75,123 +258,3 @@ def not_a(pb_class: type[ProtoMessage], data: bytes) -> InvalidValue:
     """The error for bytes that are no such message."""
     rule = f"a protobuf message {pb_class.DESCRIPTOR.full_name}"
     return InvalidValue("request", f"{len(data)} bytes", rule)
-
-
-def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
-    """For a message whose fields are all scalars and have the names of the value's fields.
-
-    An absent optional field is None.
-    """
-    return nested(value_class, pb_class)
-
-
-def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | type) -> Codec:
-    """For a message whose fields have the names of the value's fields, and any content.
-
-    inner: field -> codec if it holds one or several messages, or the class of an enumeration.  If
-    the message has no such field: the class of a value whose own fields are in the message.
-    A repeated field is a tuple; an absent optional field is None.
-    """
-    by_name = pb_class.DESCRIPTOR.fields_by_name
-    paths: list[str] = []
-    packed: dict[int, tuple[type, int]] = {}
-    for at, name in enumerate(inspect.signature(value_class).parameters):
-        if name in by_name:
-            paths.append(name)
-        else:
-            kind = inner[name]
-            assert isinstance(kind, type), f"{pb_class.DESCRIPTOR.full_name} has no {name}"
-            parts = tuple(inspect.signature(kind).parameters)
-            paths += [f"{name}.{part}" for part in parts]
-            packed[at] = (kind, len(parts))
-    names = tuple([path.rpartition(".")[2] for path in paths])
-    fields = [by_name[name] for name in names]
-    given_of, values_of = _values_of(paths), _values_of(names)
-    writers = {
-        field.name: _each(of.to_pb, list) if field.is_repeated else of.to_pb
-        for field in fields
-        if isinstance(of := inner.get(field.name), Codec)
-    }
-    readers = {
-        at: read
-        for at, field in enumerate(fields)
-        if (read := _reader_of(field, inner.get(field.name)))
-    }
-    optional = {
-        at: field.name
-        for at, field in enumerate(fields)
-        if field.has_presence and field.message_type is None
-    }
-
-    def to_pb(value: V) -> ProtoMessage:
-        given = dict(zip(names, given_of(value), strict=True))
-        for name, write in writers.items():
-            given[name] = write(given[name])
-        return pb_class(**given)
-
-    def from_pb(message: ProtoMessage) -> V:
-        # Get all fields at once, then convert only those that need it: for a page of letters
-        # this takes a third of the time of getting field by field.
-        values = values_of(message)
-        for at, read in readers.items():
-            values[at] = read(values[at])
-        for at, name in optional.items():
-            if not message.HasField(name):
-                values[at] = None
-        for at, (kind, count) in packed.items():
-            values[at : at + count] = [kind(*values[at : at + count])]
-        return value_class(*values)
-
-    return Codec(pb_class, to_pb, from_pb)
-
-
-def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Reads these fields of a message or of a value, all at once."""
-    get = operator.attrgetter(*names)
-    return (lambda source: [*get(source)]) if len(names) > 1 else lambda source: [get(source)]
-
-
-def _reader_of(field: Any, of: Codec | type | None) -> Callable[[Any], Any] | None:
-    """The conversion from a field's content to the value's; None if it needs none."""
-    read = of.from_pb if isinstance(of, Codec) else of
-    if not field.is_repeated:
-        return read
-    return _each(read, tuple) if read else tuple
-
-
-def _each(convert: Callable[[Any], Any], kind: type) -> Callable[[Any], Any]:
-    """Converts each item of a repeated field."""
-    return lambda values: kind([convert(value) for value in values])
-
-
-def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
-    """For a message with one repeated field and nothing else: tuple <-> that field."""
-
-    def to_pb(values: Iterable[Any]) -> ProtoMessage:
-        return pb_class(**{field: [item.to_pb(value) for value in values]})
-
-    def from_pb(message: ProtoMessage) -> tuple[Any, ...]:
-        return tuple([item.from_pb(each) for each in getattr(message, field)])
-
-    def parts(values: Sequence[Any]) -> Iterator[Any]:
-        return _in_rows(pb_class, field, values, item, ROWS_AT_ONCE)
-
-    return Codec(pb_class, to_pb, from_pb, parts)
-
-
-def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None) -> Codec:
-    """For a message with one field and nothing else, a scalar or another message."""
-
-    def to_pb(value: Any) -> ProtoMessage:
-        return pb_class(**{field: item.to_pb(value) if item else value})
-
-    def from_pb(message: ProtoMessage) -> Any:
-        inner = getattr(message, field)
-        return item.from_pb(inner) if item else inner
-
-    return Codec(pb_class, to_pb, from_pb)
-
-
-def nothing(pb_class: type[ProtoMessage]) -> Codec:
-    """For a message without fields; its value is None."""
-    return Codec(pb_class, lambda _: pb_class(), lambda _: None)

@@ -1,6 +1,6 @@
-"""A codec for each message of rmqlite.v1 and the plain value that it carries.
+"""The codecs of rmqlite.v1, each for a plain value and the message that carries it.
 
-Codecs on the hot path, and those that codec.py cannot make by field names, are written by hand.
+codec.py makes nearly all; those of messages, which are hot, and those of columns are written here.
 Nothing outside of wire/ sees protobuf.
 """
 
@@ -12,26 +12,11 @@ from typing import Final
 
 from rmqlite import compiled
 from rmqlite.message import Message, StoredMessage
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageState
-from rmqlite.requests.groups import (
-    Assignment,
-    GroupInfo,
-    GroupStatus,
-    HeartbeatRequest,
-    MemberInfo,
-    OffsetsCommit,
-    OffsetsQuery,
-    QueueProgress,
-    Subscription,
-)
+from rmqlite.requests.groups import GroupStatus, MemberInfo
 from rmqlite.requests.messages import PullResult, PullStatus, SendRequest, SendResult
-from rmqlite.requests.status import BrokerStatus, LevelStatus
-from rmqlite.requests.topics import Queue, QueueRange, Route, TimeQuery, TopicInfo
-from rmqlite.wire.codec import Codec, flat, in_parts, nested, read
+from rmqlite.requests.topics import Queue
+from rmqlite.wire.codec import Codec, Codecs, read
 from rmqlite.wire.pb import rmqlite_pb2 as pb
-
-MEMBERS_AT_ONCE: Final = 8
-"""How many members of a group are written in one step: each may have hundreds of subscriptions."""
 
 _SLOTS: Final = tuple([vars(StoredMessage)[field.name] for field in fields(StoredMessage)])
 _PULL_STATUSES: Final = {status.value: status for status in PullStatus}
@@ -118,15 +103,6 @@ def stored_from_pb(message: pb.KeptMessage) -> StoredMessage:
     )
 
 
-def send_to_pb(request: SendRequest) -> pb.SendRequest:
-    return pb.SendRequest(
-        producer_group=request.producer_group,
-        messages=[message_to_pb(message) for message in request.messages],
-        queue_id=request.queue_id,
-        born_at_ms=request.born_at_ms,
-    )
-
-
 def send_bytes(request: SendRequest) -> bytes:
     """A request as bytes; the compiled form takes a fifth of the time."""
     data = None
@@ -134,7 +110,7 @@ def send_bytes(request: SendRequest) -> bytes:
         data = compiled.loops.write_sends(
             request.messages, request.producer_group, request.queue_id, request.born_at_ms
         )
-    return send_to_pb(request).SerializeToString() if data is None else data
+    return send_request.to_pb(request).SerializeToString() if data is None else data
 
 
 def sent_from_bytes(data: bytes) -> tuple[SendResult, ...]:
@@ -153,15 +129,6 @@ def pull_from_bytes(data: bytes) -> PullResult:
         result: PullResult = read(pull_result, data)
         return result
     return PullResult(_PULL_STATUSES[found[0]], *found[1:])
-
-
-def send_from_pb(request: pb.SendRequest) -> SendRequest:
-    return SendRequest(
-        tuple([message_from_pb(message) for message in request.messages]),
-        request.producer_group,
-        request.queue_id,
-        request.born_at_ms,
-    )
 
 
 def send_results_to_pb(results: Sequence[SendResult]) -> pb.SendResponse:
@@ -208,61 +175,20 @@ def queue_offsets_from_pb(offsets: Iterable[pb.QueueOffset]) -> dict[Queue, int]
     return {Queue(each.topic, each.queue_id): each.queue_offset for each in offsets}
 
 
-def commit_to_pb(request: OffsetsCommit) -> pb.CommitOffsetsRequest:
-    return pb.CommitOffsetsRequest(
-        group=request.group, offsets=queue_offsets_to_pb(request.offsets)
-    )
-
-
-def commit_from_pb(request: pb.CommitOffsetsRequest) -> OffsetsCommit:
-    return OffsetsCommit(request.group, queue_offsets_from_pb(request.offsets))
-
-
-# ---- groups
-
-
-def group_status_to_pb(value: GroupStatus) -> pb.DescribeGroupResponse:
-    return pb.DescribeGroupResponse(
-        group=group.to_pb(value.info),
-        members=[member.to_pb(each) for each in value.members],
-        progress=[progress.to_pb(each) for each in value.progress],
-    )
-
-
-def group_status_from_pb(value: pb.DescribeGroupResponse) -> GroupStatus:
-    return GroupStatus(
-        group.from_pb(value.group),
-        tuple(member.from_pb(each) for each in value.members),
-        tuple(progress.from_pb(each) for each in value.progress),
-    )
-
-
-# ---- codecs that codec.py makes by field names
+# ---- codecs
 
 send_results = Codec(pb.SendResponse, send_results_to_pb, send_results_from_pb)
-stored = Codec(pb.KeptMessage, stored_to_pb, stored_from_pb)
-found = nested(FoundMessage, pb.FoundMessage, message=stored, state=MessageState)
-all_found = nested(FoundMessages, pb.QueryMessagesResponse, messages=found)
-queue = flat(Queue, pb.Queue)
-offsets_query = nested(OffsetsQuery, pb.QueryOffsetsRequest, queues=queue)
-queue_range = nested(QueueRange, pb.QueueRange, queue=Queue)
-time_query = nested(TimeQuery, pb.SearchOffsetRequest, queue=Queue)
-subscription = flat(Subscription, pb.Subscription)
-heartbeat = nested(HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
-assignment = in_parts(nested(Assignment, pb.HeartbeatResponse, queues=queue), queues=queue)
-member = nested(MemberInfo, pb.Member, subscriptions=subscription)
-group = flat(GroupInfo, pb.Group)
-progress = nested(QueueProgress, pb.QueueProgress, queue=Queue)
-group_status = in_parts(
-    Codec(pb.DescribeGroupResponse, group_status_to_pb, group_status_from_pb),
-    MEMBERS_AT_ONCE,
-    members=member,
-    progress=progress,
+
+codecs = Codecs(
+    by_hand={
+        Message: Codec(pb.OutgoingMessage, message_to_pb, message_from_pb),
+        StoredMessage: Codec(pb.KeptMessage, stored_to_pb, stored_from_pb),
+        tuple[SendResult, ...]: send_results,
+        dict[Queue, int]: Codec(pb.QueueOffset, queue_offsets_to_pb, queue_offsets_from_pb),
+    },
+    names={(GroupStatus, "info"): "group"},
+    # Each member may have hundreds of subscriptions.
+    at_once={MemberInfo: 8},
 )
-pull_result = in_parts(
-    nested(PullResult, pb.PullResponse, status=PullStatus, messages=stored), messages=stored
-)
-topic = flat(TopicInfo, pb.Topic)
-route = nested(Route, pb.GetRouteResponse, topic=topic)
-level_status = flat(LevelStatus, pb.LevelStatus)
-status = nested(BrokerStatus, pb.GetBrokerStatusResponse, levels=level_status)
+send_request = codecs.of(SendRequest, pb.SendRequest)
+pull_result = codecs.of(PullResult, pb.PullResponse)

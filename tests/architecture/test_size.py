@@ -26,19 +26,19 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_519, 47),
-    "records": Size(1_321, 11),
-    "store": Size(13_278, 82),
-    "broker": Size(13_793, 93),
-    "wire": Size(4_782, 38),
-    "views": Size(331, 6),
-    "server": Size(11_891, 100),
-    "client": Size(4_362, 33),
-    "cli": Size(14_227, 105),
-    "arrow": Size(2_349, 16),
-    "spark": Size(4_806, 37),
+    BASE: Size(6_531, 47),
+    "records": Size(1_379, 11),
+    "store": Size(13_269, 82),
+    "broker": Size(13_615, 86),
+    "wire": Size(4_371, 33),
+    "views": Size(337, 6),
+    "server": Size(11_794, 92),
+    "client": Size(4_361, 33),
+    "cli": Size(14_092, 105),
+    "arrow": Size(2_329, 16),
+    "spark": Size(4_322, 35),
     "compiled": Size(34, 1),
-    "C": Size(2_874, 17),
+    "C": Size(2_871, 17),
 }
 
 

@@ -168,7 +168,7 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     kept, end = records.chained(starts, sizes, 0)
     assert end == len(log)
     found = records.Records(data, 0, starts[kept])
-    keep = found.head["sys_flag"] & records.NOT_FOR_READERS == 0
+    keep = found.head["sys_flag"] & record.NO_ENTRY == 0
     found = found.only(keep)
     from rmqlite.arrow.decode import Decoder
     from rmqlite.arrow.waits import Dues
@@ -289,15 +289,6 @@ def test_records_of_several_queues_are_put_in_the_order_of_the_log() -> None:
     starts = records.candidates(data, 0, 0, len(log))
     parts = [records.Records(data, 0, starts[1::2]), records.Records(data, 0, starts[0::2])]
     assert records.joined(parts).starts.tolist() == starts.tolist()
-
-
-def test_the_layout_is_the_stores() -> None:
-    """Drawn once in record.py; the arrays here must agree."""
-    assert record.HEAD.size == records.HEAD_BYTES
-    assert (records.MAGIC, records.BLANK_MAGIC) == (record.MAGIC, record.BLANK_MAGIC)
-    assert records.RECORD_BYTES_MIN == record.RECORD_BYTES_MIN
-    assert (records.BORN_HOST_V6, records.STORE_HOST_V6) == (0x10, 0x20)
-    assert records.NOT_FOR_READERS == record.PREPARED & record.ROLLBACK
 
 
 def test_arrow_and_spark_agree_on_every_column() -> None:

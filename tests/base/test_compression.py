@@ -155,7 +155,7 @@ def test_a_body_may_inflate_to_the_limit_and_not_beyond(sys_flag: int) -> None:
     zeros = bytes(INFLATED_BYTES_MAX)
     assert len(inflated(kept(compress(zeros), sys_flag)).body) == INFLATED_BYTES_MAX
     bomb = kept(compress(zeros + b"0"), sys_flag)
-    with pytest.raises(MessageTooLarge, match=f"AC11 .*{INFLATED_BYTES_MAX}"):
+    with pytest.raises(MessageTooLarge, match=f"{INFLATED_BYTES_MAX} .*AC11"):
         inflated(bomb)
     shown, note = readable_message(bomb)
     assert shown is bomb

@@ -41,16 +41,16 @@ def test_a_code_is_for_programs_and_says_whether_a_retry_can_help(
 
 def test_an_error_says_field_value_and_rule() -> None:
     """A caller can mend the request without reading our source."""
-    error = InvalidValue("queue_id", 9, "0 <= queue_id < 4")
-    assert str(error) == "queue_id='9' is not allowed: 0 <= queue_id < 4"
-    assert (error.field, error.value, error.rule) == ("queue_id", "9", "0 <= queue_id < 4")
+    error = InvalidValue("queue_id", 9, "0 to 3")
+    assert str(error) == "queue_id must be 0 to 3, not '9'"
+    assert (error.field, error.value, error.rule) == ("queue_id", "9", "0 to 3")
 
 
 def test_a_long_value_is_shortened() -> None:
     """A body of 4 MiB belongs neither in a log line nor in gRPC's metadata."""
     error = InvalidValue("body", "x" * 10_000, "short")
     assert error.value == "x" * ECHO_CHARS_MAX + "… (10,000 characters)"
-    assert str(error) == f"body={error.value!r} is not allowed: short"
+    assert str(error) == f"body must be short, not {error.value!r}"
 
 
 def test_a_value_that_is_not_long_is_repeated_whole() -> None:

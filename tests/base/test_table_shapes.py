@@ -67,7 +67,7 @@ REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
     (shapes.GroupsTable, groups(groupName="a/b"), "shop.groupName: a name in"),
     (shapes.GroupsTable, groups(retryMaxTimes=2**31), "retryMaxTimes: less than or equal to"),
     (shapes.GroupsTable, groups(consumeEnable=[]), "consumeEnable: true or false"),
-    (shapes.GroupsTable, groups(rmqliteRetryPolicy="jitter"), "retry_policy='jitter' is not"),
+    (shapes.GroupsTable, groups(rmqliteRetryPolicy="jitter"), "retry_policy must be"),
     (shapes.ConsumerOffsetsTable, {"offsetTable": {"../x@g": {}}}, "../x@g: a name in"),
     (shapes.ConsumerOffsetsTable, {"offsetTable": {"nothing": {}}}, "nothing: a topic, @ and"),
     (shapes.ConsumerOffsetsTable, {"offsetTable": {"a@g": {"0": True}}}, "a@g.0: a whole number"),

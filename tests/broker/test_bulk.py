@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.bulk.bulk import HOUR_MS
-from rmqlite.broker.bulk.jobs import TABLE
+from rmqlite.broker.jobs.bulk import HOUR_MS, TABLE
 from rmqlite.errors import (
     DiskFull,
     InvalidValue,

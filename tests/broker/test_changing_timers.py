@@ -21,8 +21,10 @@ from rmqlite.message import (
     TIMER_PROPERTIES,
     UNIQ_KEY,
     Message,
+    encode_properties,
 )
 from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
+from rmqlite.records.drafts import Draft
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import (
     ChangeByIds,
@@ -31,7 +33,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -60,6 +62,7 @@ from tests.support.pending import (
 )
 from tests.support.restarts import WAYS, Restart, crash
 from tests.support.steps import done
+from tests.support.timers import send_drafts
 
 YEAR_MS = 365 * 86_400_000
 MAX_MS = 63_072_000_000
@@ -431,6 +434,22 @@ def test_an_offset_message_id_names_the_record_that_waits(
     assert bodies(under_test).count("d") == 1
 
 
+@pytest.mark.parametrize("restart", [nothing, *WAYS])
+@pytest.mark.parametrize("asked", [{"TIMER_DELAY_MS": "9000"}, {"DELAY": "3"}])
+def test_a_message_without_an_id_of_its_producer_stays_cancelled(
+    under_test: BrokerUnderTest, asked: dict[str, str], restart: Restart
+) -> None:
+    """A client may send none; the offset message id then names the message, also afterwards."""
+    send_drafts(under_test, [Draft(TOPIC, 0, encode_properties(asked), b"x", 1, BORN_HOST)])
+    (one,) = waiting(under_test, PendingFilter())
+    assert outcome(under_test, CANCEL, one.offset_message_id) is ChangeOutcome.DONE
+    restart(under_test)
+    for each in (one.offset_message_id, one.offset_message_id.lower()):
+        assert outcome(under_test, FIRE, each) is ChangeOutcome.ALREADY_CANCELLED
+    deliver_all(under_test)
+    assert bodies(under_test) == []
+
+
 def test_messages_that_were_moved_often_are_changed_in_more_steps(
     under_test: BrokerUnderTest,
 ) -> None:
@@ -518,16 +537,16 @@ def test_a_retry_may_be_moved_to_an_instant(under_test: BrokerUnderTest) -> None
             RESCHEDULE,
             {"delay_level": 3, "deliver_after_ms": 5},
             "delay_level",
-            "give delay_level or deliver_after_ms, not both",
+            "left out if deliver_after_ms is given",
         ),
         (
             RESCHEDULE,
             {"deliver_at_ms": 5, "deliver_after_ms": 5},
             "deliver_at_ms",
-            "give deliver_at_ms or deliver_after_ms, not both",
+            "left out if deliver_after_ms is given",
         ),
-        (CANCEL, {"deliver_at_ms": 5}, "deliver_at_ms", "CANCEL takes no new time"),
-        (FIRE, {"deliver_after_ms": 5}, "deliver_after_ms", "FIRE takes no new time"),
+        (CANCEL, {"deliver_at_ms": 5}, "deliver_at_ms", "left out: CANCEL takes no new time"),
+        (FIRE, {"deliver_after_ms": 5}, "deliver_after_ms", "left out: FIRE takes no new time"),
     ],
 )
 def test_a_new_time_that_cannot_be_meant_is_refused(

@@ -10,7 +10,6 @@ import pytest
 
 from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters as letters_module
-from rmqlite.broker.letters import failure_reasons
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.failure_kinds import NO_REASON
@@ -146,7 +145,7 @@ def test_of_very_many_kinds_the_frequent_ones_are_counted(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
     """Memory has a bound; the letters of kinds that were forgotten are in the rest."""
-    monkeypatch.setattr(failure_reasons, "REASONS_KEPT_MAX", 8)
+    monkeypatch.setattr(letters_module, "REASONS_KEPT_MAX", 8)
     texts = []
     for number, word in enumerate(map("".join, product("ghij", repeat=3))):
         texts += [f"no {word}", "no stock", f"order {number}"]

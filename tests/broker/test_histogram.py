@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.broker.histogram import BOUNDS_S, Durations
-from rmqlite.broker.waits.lateness import BOUNDS_MS, LATENESS_MS_MAX, Lateness
+from rmqlite.broker.waits.wait_queue import BOUNDS_MS, LATENESS_MS_MAX, Lateness
 
 
 def test_a_duration_counts_up_to_every_bound_that_it_does_not_exceed() -> None:

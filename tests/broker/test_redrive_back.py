@@ -22,7 +22,7 @@ from rmqlite.requests.redrive import (
     TopicCount,
 )
 from rmqlite.requests.topics import Queue
-from rmqlite.wire import native_letters
+from rmqlite.wire.native import codecs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
@@ -33,6 +33,7 @@ from tests.support.redrives import GROUP, bury, bury_many, outcomes, redrive, ru
 from tests.support.steps import done
 
 RETRY = retry_topic(GROUP)
+SPECS = codecs.of(RedriveSpec, pb.RedriveSpec)
 
 
 def topics_of(broker: BrokerUnderTest, **spec: object) -> tuple[TopicCount, ...]:
@@ -119,8 +120,8 @@ def test_jobs_and_clients_from_before_mean_the_original_topics() -> None:
         assert not Step.read(told).kept.job.spec.to_group
     back = JobProgress.begun("new", RedriveSpec(GROUP), (), 1)
     assert Step.read(Step(At(0, 0), back).record(1).body).kept.job.spec.to_group
-    assert not native_letters.spec.from_pb(pb.RedriveSpec(group=GROUP)).to_group
-    assert native_letters.spec.from_pb(native_letters.spec.to_pb(RedriveSpec(GROUP))).to_group
+    assert not SPECS.from_pb(pb.RedriveSpec(group=GROUP)).to_group
+    assert SPECS.from_pb(SPECS.to_pb(RedriveSpec(GROUP))).to_group
     assert not RedriveSpec(GROUP, to_topic="orders").to_group
 
 

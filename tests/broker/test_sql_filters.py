@@ -184,7 +184,9 @@ def test_an_expression_has_a_length_limit() -> None:
     """Each pull carries it, and the broker reads each of its characters."""
     text = "a = '" + "x" * (SQL_BYTES_MAX - 6) + "'"
     Sql(text)
-    with pytest.raises(InvalidValue, match=f"sql='{SQL_BYTES_MAX + 1} bytes'.*{SQL_BYTES_MAX}"):
+    with pytest.raises(
+        InvalidValue, match=f"at most {SQL_BYTES_MAX} bytes, not '{SQL_BYTES_MAX + 1} b"
+    ):
         Sql(text + " ")
 
 

@@ -93,7 +93,9 @@ def test_a_topic_is_created_with_its_settings(run: Run, broker: FakeBroker) -> N
 def test_a_group_is_shown_with_lag_and_members(run: Run) -> None:
     """The three questions of an operator: how far, how much is left, and who."""
     shown = run("group", "show", "workers").stdout
-    assert ["workers", "16", "1", "yes", "572"] in [line.split() for line in shown.splitlines()]
+    assert ["workers", "16", "1", "yes", "572", "0"] in [
+        line.split() for line in shown.splitlines()
+    ]
     row = ["orders", "0", "1,234,000", "1,234,567", "567", "10.0.0.1@77"]
     assert row in [line.split() for line in shown.splitlines()]
     assert "A || B" in shown

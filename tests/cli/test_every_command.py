@@ -39,6 +39,7 @@ ARGUMENTS = {
     "message get": "0A00000100002A9F0000000000000000",
     "message query": "orders --key k",
     "schedule cancel": "A",
+    "schedule deliver-now": "A",
     "schedule fire": "A",
     "schedule reschedule": "A --to 10",
     "retry list": "workers",

@@ -101,7 +101,7 @@ def test_what_the_broker_refuses_is_said(run: Run, groups: dict[str, GroupInfo])
     """Field, value and rule; exit code 1 as everywhere."""
     result = run("group", "set", "workers", "--retry-policy", "soon")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: retry_policy='soon' is not allowed: the rule\n"
+    assert result.stderr == "error: retry_policy must be the rule, not 'soon'\n"
     assert groups["workers"] == GROUP.info
 
 

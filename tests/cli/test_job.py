@@ -31,7 +31,7 @@ from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE
 
 FIRST_MS, LAST_MS = 1_700_000_000_000, 1_700_000_060_000
-REFUSED = Refusal("row\x1b-7", "delay-unknown", "delay='11m' is not allowed", "delay", "11m", "x")
+REFUSED = Refusal("row\x1b-7", "delay-unknown", "delay must be x, not '11m'", "delay", "11m", "x")
 SPEC = RedriveSpec("billing", LetterFilter(reason="timed out"), "orders-2", 14, 500)
 LETTERS = (
     RedrivenLetter(0, 7, RedriveOutcome.SENT, "orders", "redrive:x"),
@@ -102,7 +102,7 @@ def test_a_job_shows_why_messages_were_refused(run: Run) -> None:
     """The id finds the row, the sentence says what to mend; nothing reaches the terminal raw."""
     result = run("job", "show", "import-7")
     assert "1,000,000" in result.stdout
-    assert "delay='11m' is not allowed" in result.stdout
+    assert "delay must be x, not '11m'" in result.stdout
     assert "\x1b" not in result.stdout
     assert "the first 1 of 2 refused messages" in result.stderr
 

@@ -34,7 +34,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 @pytest.mark.parametrize(
-    "command", ["", "list", "count", "timeline", "cancel", "fire", "reschedule"]
+    "command", ["", "list", "count", "timeline", "cancel", "deliver-now", "fire", "reschedule"]
 )
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     """--help is the manual; it fits a terminal and needs no broker."""
@@ -217,7 +217,7 @@ def test_what_the_broker_refuses_is_one_line(run: Run, broker: FakeBroker) -> No
     result = run("schedule", "list", "--cursor", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "error: cursor='nonsense' is not allowed: the cursor of the page before\n"
+        "error: cursor must be the cursor of the page before, not 'nonsense'\n"
     )
 
 

@@ -77,7 +77,7 @@ def test_an_empty_body_is_refused_before_a_broker_is_asked(run: Run, broker: Fak
         result = run("send", "orders", *arguments, stdin=b"")
         assert result.exit_code == 1
         assert result.stdout == ""
-        assert result.stderr.startswith("error: body='' is not allowed: at least 1 byte")
+        assert result.stderr.startswith("error: body must be at least 1 byte")
         assert len(result.stderr.splitlines()) == 1
     assert "Send" not in broker.asked
 

@@ -101,7 +101,7 @@ def test_where_there_is_no_store_nothing_is_sound(tmp_path: Path) -> None:
     """A mistyped path must not look like a store in order."""
     result = run_store("check", tmp_path / "nothing")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: store=")
+    assert result.stderr.startswith("error: store must be ")
 
 
 def test_what_rocketmq_wrote_has_no_checksums(tmp_path: Path) -> None:

@@ -99,11 +99,11 @@ def table_of_named(root: Path, output: Path, *options: object) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--format", "parquet"), "--output='-' is not allowed"),
-        (("--columns", "topic"), "--columns='topic' is not allowed"),
+        (("--format", "parquet"), "--output must be"),
+        (("--columns", "topic"), "--columns must be"),
         (("-o", "x.parquet", "--columns", "topci"), "did you mean topic?"),
-        (("-o", "x.parquet", "--inflate"), "--inflate='true' is not allowed"),
-        (("-o", "x.parquet", "--skip-damaged"), "--skip-damaged='true' is not allowed"),
+        (("-o", "x.parquet", "--inflate"), "--inflate must be"),
+        (("-o", "x.parquet", "--skip-damaged"), "--skip-damaged must be"),
     ],
 )
 def test_what_no_table_can_be_is_refused(

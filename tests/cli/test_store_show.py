@@ -239,7 +239,7 @@ def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:
             for command in ("show", "cat", "export"):
                 result = run_store(command, tmp_path / name)
                 assert (result.exit_code, result.stdout) == (1, "")
-                assert result.stderr.startswith(f"error: store='{tmp_path / name}' is not allowed")
+                assert result.stderr.startswith("error: store must be")
                 assert rule in result.stderr
                 assert result.stderr.count("\n") == 1
 

@@ -19,7 +19,7 @@ from rmqlite.wire.remoting.bodies.clients import (
     Producers,
     QueueView,
 )
-from rmqlite.wire.remoting.bodies.stats import ConsumeStats
+from rmqlite.wire.remoting.bodies.queues import ConsumeStats
 from rmqlite.wire.remoting.bodies.topics import GroupList, Route, SubscriptionGroups
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import read_body

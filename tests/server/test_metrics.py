@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import Metric
 
 from rmqlite import __version__
-from rmqlite.broker.waits.lateness import BOUNDS_MS
+from rmqlite.broker.waits.wait_queue import BOUNDS_MS
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message

@@ -119,7 +119,8 @@ def ordinary(count: int = 3, **changes: Any) -> pb.SendRequest:
         Message(TOPIC, b"order", "TagA", f"order-{at} k", {"colour": "red"}, message_id=f"id-{at}")
         for at in range(count)
     ]
-    request = native.send_to_pb(SendRequest(tuple(messages), "order-service", -1, 17))
+    plain = SendRequest(tuple(messages), "order-service", -1, 17)
+    request: pb.SendRequest = native.send_request.to_pb(plain)
     for message in request.messages:
         for name, value in changes.items():
             setattr(message, name, value)
@@ -243,7 +244,9 @@ def test_a_request_is_written_alike(
 ) -> None:
     """By the clients, whose calls are written by the compiled form, too."""
     request = SendRequest(messages, group, queue_id, born_at_ms)
-    assert pb.SendRequest.FromString(native.send_bytes(request)) == native.send_to_pb(request)
+    assert pb.SendRequest.FromString(native.send_bytes(request)) == native.send_request.to_pb(
+        request
+    )
     written = compiled.loops.write_sends(messages, group, queue_id, born_at_ms)
     assert written == native.send_bytes(request)
 

@@ -108,7 +108,9 @@ def test_the_sql_expressions_of_a_member_are_limited_together(under_test: Broker
     many = tuple([Subscription(f"topic-{number}", sql=long) for number in range(17)])
 
     async def scenario(server: Served, _: object) -> None:
-        with pytest.raises(InvalidValue, match=r"sql='68102 bytes'.* 65536 bytes in all"):
+        with pytest.raises(
+            InvalidValue, match=r"sql must be at most 65536 bytes in all .*'68102 bytes'"
+        ):
             await server.service.groups.heartbeat(replace(beat("a"), subscriptions=many))
 
     served(under_test, scenario)

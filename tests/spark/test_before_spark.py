@@ -75,7 +75,7 @@ def test_a_sound_job_would_start_spark(tmp_path: Path, store: Path) -> None:
 def test_a_wrong_path_is_told(tmp_path: Path, store: Path) -> None:
     """By every command; a folder that is there but no store, too."""
     for line in told(tmp_path, *every_command("--path", "nowhere")):
-        assert f"'{tmp_path / 'nowhere'}' is not allowed: a folder that exists" in line
+        assert f"must be a folder that exists, not '{tmp_path / 'nowhere'}'" in line
     for line in told(tmp_path, *every_command("--path", str(store / "config"))):
         assert "a store's folder" in line
 
@@ -83,7 +83,7 @@ def test_a_wrong_path_is_told(tmp_path: Path, store: Path) -> None:
 def test_a_store_without_messages_is_told(tmp_path: Path, empty: Path) -> None:
     """An empty answer would look like one about messages."""
     for line in told(tmp_path, *every_command("--path", str(empty))):
-        assert f"path='{empty}' is not allowed: a store that has messages" in line
+        assert "path must be a store that has messages" in line
 
 
 def test_an_unknown_topic_or_group_is_told(tmp_path: Path, store: Path) -> None:
@@ -92,9 +92,9 @@ def test_an_unknown_topic_or_group_is_told(tmp_path: Path, store: Path) -> None:
     topic, group = told(
         tmp_path, (*export, "--topic", "ordrs"), (*export, "-g", "billing", "-g", "biling")
     )
-    assert "topic='ordrs'" in topic
+    assert "topic must be a topic of " in topic
     assert "did you mean orders?" in topic
-    assert "group='biling'" in group
+    assert "group must be a consumer group of " in group
     assert "did you mean billing?" in group
 
 
@@ -137,4 +137,4 @@ def test_an_archive_that_the_log_needs_must_be_there(tmp_path: Path) -> None:
     made.close()
     made.log_files()[0].unlink()
     (line,) = told(tmp_path, ("reconcile", "--path", str(made.root), "--archive", "mistyped"))
-    assert "archive='mistyped' is not allowed: a folder that rmqlite pipeline archive has" in line
+    assert "archive must be a folder that rmqlite pipeline archive has" in line

@@ -1,4 +1,4 @@
-"""Closed log files as Parquet: whole or not there, and one table with the live log."""
+"""Closed log files as Parquet: appended exactly once, and one table with the live log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from rmqlite.arrow.columns import COLUMNS
 from rmqlite.cli.main import app
 from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged
-from rmqlite.spark.archived_log import ALL, LogWithArchive, joined, read_archive, read_with_archive
-from rmqlite.spark.jobs.archive import ArchiveJob
-from rmqlite.spark.manifest import First, Segment
-from rmqlite.spark.reading import read_log
+from rmqlite.spark.archive import Archive, Live, LogWithArchive, archive_closed, read_archive
+from rmqlite.spark.reading import looked, read_log
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled, tagged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+ALL = tuple(column.name for column in COLUMNS)
 
 
 @pytest.fixture
@@ -41,19 +42,21 @@ def log_files(store: Path) -> list[Path]:
     return sorted((store / "commitlog").iterdir())
 
 
-def archive(spark: SparkSession, place: Path, store: Path, **how: Any) -> list[bool]:
-    """Of each closed segment whether it was archived now."""
-    return [each.is_new for each in ArchiveJob(spark, str(place), path=str(store)).run(**how)]
+def archive(
+    spark: SparkSession, place: Path, store: Path, until_ms: int | None = None
+) -> list[tuple[int, int]]:
+    """The ranges of all runs, this one included."""
+    made = Archive(spark, str(place))
+    archive_closed(made, Live(spark, path=str(store)), until_ms)
+    return [(run.begin, run.end) for run in made.runs]
+
+
+def both(spark: SparkSession, place: Path, store: Path) -> LogWithArchive:
+    return LogWithArchive(Archive(spark, str(place)), Live(spark, path=str(store)))
 
 
 def rows(table: DataFrame) -> list[Any]:
     return table.orderBy("physical_offset").collect()
-
-
-def segment(number: int) -> Segment:
-    begin = number * 100
-    first = First(begin, "orders", 0, 0, 1, 2)
-    return Segment(begin, begin + 100, 1, 91, 1, 1, first, {}, "a store", 1)
 
 
 def test_archive_and_live_log_are_one_table(
@@ -64,80 +67,76 @@ def test_archive_and_live_log_are_one_table(
     before = rows(read_log(spark, path=path, columns=ALL))
     closed = len(log_files(store)) - 1
     assert closed >= 2
-    assert archive(spark, place, store) == [True] * closed
+    assert archive(spark, place, store) == [(0, closed * LOG_FILE_BYTES)]
     kept = rows(read_archive(spark, str(place)))
     assert kept == before[: len(kept)]
-    assert rows(read_with_archive(spark, str(place), path=path)) == before
-
+    assert {each.name for each in place.iterdir()} >= {"topic=orders", "_runs"}
     for gone in log_files(store)[: closed - 1]:
         gone.unlink()
-    both = LogWithArchive(spark, str(place), path=path)
-    assert (both.snapshot.begin_offset, both.snapshot.end_offset) == (0, before[-1].end_offset)
-    assert rows(both.read()) == before
-    some = both.read(
-        ["physical_offset", "tags"],
-        topicPattern="ord*s",
-        startingTimestamp=int(before[3].store_timestamp.timestamp() * 1000),
-        endingPhysicalOffset=before[-2].physical_offset,
-    )
-    wanted = [row for row in before[3:-2] if row.topic == "orders"]
-    assert rows(some) == [(row.physical_offset, row.tags) for row in wanted]
-    with pytest.raises(InvalidValue, match="startingOffsets"):
-        both.read(startingOffsets="earliest")
+    log = both(spark, place, store)
+    assert (log.snapshot.begin_offset, log.snapshot.end_offset) == (0, before[-1].end_offset)
+    assert rows(log.read()) == before
+    some = log.read(["topic", "physical_offset", "tags"]).where("topic = 'orders'")
+    wanted = [("orders", row.physical_offset, row.tags) for row in before if row.topic == "orders"]
+    assert rows(some) == wanted
 
 
-def test_only_what_is_missing_is_archived(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    """A crash leaves a folder without a manifest, which counts for nothing."""
-    place = tmp_path / "archive"
-    job = ArchiveJob(spark, str(place), path=str(store))
-    first = next(job.run())
-    assert first.is_new
-    assert [each.begin for each in job.deletable()] == [0]
-    half = place / f"segment={LOG_FILE_BYTES:020d}"
-    half.mkdir()
-    folder = place / first.segment.folder
-    (half / "part-0.parquet").write_bytes(next(folder.glob("*.parquet")).read_bytes())
-    closed = len(log_files(store)) - 1
-    assert archive(spark, place, store) == [False] + [True] * (closed - 1)
-    assert archive(spark, place, store) == [False] * closed
-    offsets = [row.physical_offset for row in rows(read_archive(spark, str(place)))]
-    assert offsets == sorted(set(offsets))
-
-    next(folder.glob("*.parquet")).unlink()
-    with pytest.raises(StoreDamaged, match="as in its manifest"):
-        read_archive(spark, str(place))
-    assert archive(spark, place, store) == [True] + [False] * (closed - 1)
-    assert len(rows(read_archive(spark, str(place)))) == len(offsets)
-
-
-def test_a_time_stops_the_archive_before_it(
+def test_what_a_crash_left_is_not_seen_and_not_appended_again(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
-    """Nothing of a segment may be that young: what came behind it tells."""
+    """Records count when the run is complete; files that vanished later are an error."""
     place = tmp_path / "archive"
-    stamps = read_log(spark, path=str(store), columns=["physical_offset", "store_timestamp"])
-    second = next(row for row in rows(stamps) if row.physical_offset >= LOG_FILE_BYTES)
+    stamps = rows(read_log(spark, path=str(store), columns=["physical_offset", "store_timestamp"]))
+    second = next(row for row in stamps if row.physical_offset >= LOG_FILE_BYTES)
     young_ms = int(second.store_timestamp.timestamp() * 1000)
     assert archive(spark, place, store, until_ms=young_ms) == []
-    assert archive(spark, place, store, until_ms=young_ms + 1) == [True]
+    first = archive(spark, place, store, until_ms=young_ms + 1)
+    assert first == [(0, LOG_FILE_BYTES)]
+    end = (len(log_files(store)) - 1) * LOG_FILE_BYTES
+    assert archive(spark, place, store) == [*first, (LOG_FILE_BYTES, end)]
+
+    # As if the second run had been killed after it had written some of its files.
+    (place / "_runs" / f"{LOG_FILE_BYTES:020d}.json").unlink()
+    files = sorted(place.rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    files[-1].unlink()
+    offsets = [row.physical_offset for row in stamps if row.physical_offset < end]
+    seen = [row.physical_offset for row in rows(read_archive(spark, str(place)))]
+    assert seen == [offset for offset in offsets if offset < LOG_FILE_BYTES]
+    assert archive(spark, place, store) == [*first, (LOG_FILE_BYTES, end)]
+    assert [row.physical_offset for row in rows(read_archive(spark, str(place)))] == offsets
+
+    next(place.rglob("*.parquet")).unlink()
+    with pytest.raises(StoreDamaged, match="records, as in _runs"):
+        read_archive(spark, str(place))
+    archive(spark, place, store)
+    assert [row.physical_offset for row in rows(read_archive(spark, str(place)))] == offsets
 
 
-def test_a_topic_that_only_the_archive_knows_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """The store forgets a deleted topic with its last record; another unknown topic is refused."""
+def test_a_topic_that_only_the_archive_has_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The store forgets a deleted topic with its last record; a gap and no archive are refused."""
     made = StoreUnderTest(tmp_path / "store")
     made.send(*["old" * 100] * 9, topic="gone")
-    made.send(*["new" * 100] * 40)
+    for _ in range(12):
+        made.clock.forward(5)
+        made.send(*["new" * 100] * 5)
     made.close()
-    place, path = str(tmp_path / "archive"), str(made.root)
-    archive(spark, tmp_path / "archive", made.root)
-    log_files(made.root)[0].unlink()
+    place, path = tmp_path / "archive", str(made.root)
+    first, second, *_ = log_files(made.root)
+    young_ms = dict(looked(path=path).files)[int(second.name)]
+    assert young_ms is not None
+    assert archive(spark, place, made.root, until_ms=young_ms + 1) == [(0, LOG_FILE_BYTES)]
+    first.unlink()
     shutil.rmtree(made.root / "consumequeue" / "gone")
     (made.root / "config" / "storeProgress.json").unlink()
-    both = LogWithArchive(spark, place, path=path)
-    assert both.read(["topic"], topic="gone").count() == 9
-    assert both.read(["topic"], topics="gone,orders").count() == 49
+    log = both(spark, place, made.root)
+    assert log.read(["topic"]).where("topic = 'gone'").count() == 9
     with pytest.raises(InvalidValue, match="that rmqlite pipeline archive has written"):
-        LogWithArchive(spark, str(tmp_path / "mistyped"), path=path)
+        both(spark, tmp_path / "mistyped", made.root)
+    second.unlink()
+    with pytest.raises(OffsetGone, match=f"offset {LOG_FILE_BYTES} is gone"):
+        both(spark, place, made.root)
+    with pytest.raises(OffsetGone, match="behind its archive"):
+        archive(spark, place, made.root)
 
 
 def test_an_archive_of_something_else_is_refused(
@@ -148,33 +147,13 @@ def test_an_archive_of_something_else_is_refused(
     other.send(*["another body" * 20] * 40)
     other.close()
     place = tmp_path / "archive"
-    next(ArchiveJob(spark, str(place), path=str(other.root)).run())
+    archive(spark, place, other.root)
     with pytest.raises(InvalidValue, match="not of another store"):
-        ArchiveJob(spark, str(place), path=str(store))
+        archive(spark, place, store)
     with pytest.raises(InvalidValue, match="an empty folder"):
-        ArchiveJob(spark, str(store), path=str(store))
+        Archive(spark, str(store))
     with pytest.raises(InvalidValue, match="rmqlite pipeline archive"):
         read_archive(spark, str(tmp_path / "missing"))
-
-
-def test_the_live_log_goes_on_where_the_archive_ends() -> None:
-    """Without overlap, however much of it is archived."""
-    segments = [segment(0), segment(1), segment(3)]
-    assert joined([], 200, "x", True) == ([], 200)
-    assert joined(segments[:2], 0, "x", True) == (segments[:2], 200)
-    assert joined(segments, 200, "x", True) == (segments[:2], 200)
-    assert joined(segments, 100, "x", True) == (segments[:2], 200)
-
-
-def test_a_gap_is_named_unless_it_may_be() -> None:
-    """A table with a hole looks like any other."""
-    segments = [segment(0), segment(1), segment(3)]
-    with pytest.raises(OffsetGone, match=r"offset 200 is gone, the first one kept is 300"):
-        joined(segments, 400, "x", True)
-    with pytest.raises(OffsetGone, match=r"offset 200 is gone, the first one kept is 250"):
-        joined(segments[:2], 250, "x", True)
-    assert joined(segments, 400, "x", False) == (segments, 400)
-    assert joined(segments[:2], 250, "x", False) == (segments[:2], 250)
 
 
 def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
@@ -191,10 +170,10 @@ def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
         return tree
 
     before = run("reconcile")
-    told = run("archive", "--archive", place)
+    found = run("archive", "--archive", place)
     files = log_files(store)
-    assert [each["begin"] for each in told["segments"]] == [int(each.name) for each in files[:-1]]
-    assert told["deletable_before"] == int(files[-1].name)
+    assert [each["begin"] for each in found["runs"]] == [0]
+    assert found["deletable_before"] == int(files[-1].name)
     for gone in files[:-1]:
         gone.unlink()
     after = run("reconcile", "--archive", place)

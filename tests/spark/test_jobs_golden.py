@@ -188,8 +188,8 @@ def test_an_export_holds_the_dead_letters_of_the_entries(
 def test_an_archive_has_every_record_of_a_closed_file(golden: Golden, tmp_path: Path) -> None:
     """And with it every job reads the same records as without."""
     place = tmp_path / "archive"
-    segments = answered("archive", golden, "--archive", place)["segments"]
+    runs = answered("archive", golden, "--archive", place)["runs"]
     first = [row for row in golden.entries if row["physicalOffset"] < LOG_FILE_BYTES]
-    assert [row["records"] for row in segments] == [len(first)]
+    assert [row["records"] for row in runs] == [len(first)]
     levels = answered("lateness", golden, "--archive", place)["levels"]
     assert sum(row["messages"] for row in levels) == len(golden.delivered)

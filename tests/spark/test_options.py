@@ -92,7 +92,7 @@ def test_topics_patterns_and_queues_are_all_to_fit() -> None:
         ({"queueIds": "1,x"}, "a whole number"),
         ({"startingTimestamp": "today"}, "a whole number"),
         ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp or more"),
-        ({"startingTimestamp": "9", "startingOffsets": "latest"}, "not both"),
+        ({"startingTimestamp": "9", "startingOffsets": "latest"}, "left out if startingOffsets"),
         ({"startingPhysicalOffset": "9", "endingPhysicalOffset": "8"}, "or more, which is 9"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"sliceBytes": "2g"}, "1 byte to 1 GiB"),

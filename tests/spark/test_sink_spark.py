@@ -104,18 +104,18 @@ def test_a_mistake_ends_in_one_line_of_ours(spark: SparkSession, broker: BrokerP
     df = messages(spark, 10, partitions=1).select("body")
     writer = df.write.format("rmqlite").mode("append").option("endpoint", broker.endpoint)
     for options, said in (
-        ({"topic": "t", "delayLevl": "3"}, "option='delaylevl' is not allowed"),
+        ({"topic": "t", "delayLevl": "3"}, "option must be"),
         (
             {"topic": "t", "delayLevel": "19"},
-            "delayLevel='19' is not allowed: 0 for now, or 1 to 18",
+            "delayLevel must be 0 for now, or 1 to 18",
         ),
-        ({}, "topic='' is not allowed: a column topic, or the option topic"),
+        ({}, "topic must be a column topic, or the option topic"),
     ):
-        with pytest.raises(Exception, match="is not allowed") as raised:
+        with pytest.raises(Exception, match="must be") as raised:
             writer.options(**options).save()
         assert f"rmqlite.errors.InvalidValue: {said}" in last_line(raised.value)
         writer = df.write.format("rmqlite").mode("append").option("endpoint", broker.endpoint)
-    with pytest.raises(Exception, match="is not allowed") as raised:
+    with pytest.raises(Exception, match="must be") as raised:
         df.write.format("rmqlite").mode("overwrite").option("endpoint", broker.endpoint).save()
     assert 'mode("append")' in last_line(raised.value)
 

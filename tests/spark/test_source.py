@@ -65,7 +65,7 @@ def test_a_schema_must_be_of_these_columns() -> None:
     """A wrong type would be a wrong answer or Spark's own riddle."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    wanted = "schema='queue_id string' is not allowed: queue_id int"
+    wanted = "schema must be queue_id int, not 'queue_id string'"
     with pytest.raises(InvalidValue) as caught:
         checked_columns(StructType([StructField("queue_id", StringType())]))
     assert str(caught.value) == wanted
@@ -127,14 +127,14 @@ def test_options_and_schemas_as_users_write_them(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"path": "/nowhere/store"}, "store='/nowhere/store' is not allowed: a folder that exists"),
+        ({"path": "/nowhere/store"}, "store must be a folder that exists"),
         ({"topci": "x"}, "did you mean topic?"),
-        ({"topic": "ordesr"}, "a topic of {root}; did you mean orders?"),
+        ({"topic": "ordesr"}, "a topic of {root}, not 'ordesr'; did you mean orders?"),
         ({"columns": "topic, quue_id"}, "did you mean queue_id?"),
         (
             {"startingOffsets": '{"orders": {"0": 999}}'},
-            "startingOffsets='orders queue 0: 999' is not allowed:"
-            " at most 13, where that queue ends now",
+            "startingOffsets must be at most 13, where that queue ends now,"
+            " not 'orders queue 0: 999'",
         ),
     ],
 )

@@ -173,5 +173,5 @@ def test_expired_records_end_a_stream_with_one_clear_line(
     error = str(run(stream.load(), tmp_path, Sink()))
     lines = [line for line in error.splitlines() if line.startswith("rmqlite.errors.")]
     assert len(lines) == 1
-    told = "offset='23' is not allowed: queue 0 of topic 'short' ends at 1"
+    told = "offset must be at most 1, not '23': queue 0 of topic 'short' ends there"
     assert lines[0].startswith(f"rmqlite.errors.InvalidValue: {told}")

@@ -224,7 +224,9 @@ def test_a_new_queue_that_lost_its_beginning_is_an_error_too() -> None:
 def test_a_store_that_was_replaced_is_noticed(ranges: dict[str, tuple[int, int]]) -> None:
     """Else the stream would wait until the new one is as long, and miss all before."""
     plan = plan_of(FakeRanges(**ranges))
-    with pytest.raises(InvalidValue, match=r"queue 0 of topic 'a' ends at \d: the store"):
+    with pytest.raises(
+        InvalidValue, match=r"at most \d, not '\d+': queue 0 of topic 'a' ends there"
+    ):
         plan.latest({A0: 23}, None)
     with pytest.raises(InvalidValue, match="the store is not the one"):
         plan.slices({A0: 20}, {A0: 23})
@@ -290,7 +292,7 @@ def test_a_moving_beginning_is_given_up_if_loss_is_allowed(
         ({"endingTimestamp": "5"}, "endingTimestamp"),
         ({"startingPhysicalOffset": "5"}, "startingPhysicalOffset"),
         ({"endingPhysicalOffset": "5"}, "endingPhysicalOffset"),
-        ({"path": "/store", "group": "shop"}, "only with endpoint"),
+        ({"path": "/store", "group": "shop"}, "left out without endpoint"),
     ],
 )
 def test_options_that_a_stream_does_not_have_are_refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import typing
 from typing import Any
 
 import pytest
@@ -19,11 +18,7 @@ from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.rpcs import Rpc
 from tests.wire.values import any_value
 
-KINDS: dict[str, tuple[Any, Any]] = {
-    name: typing.get_args(hint)
-    for name, hint in typing.get_type_hints(rpcs).items()
-    if typing.get_origin(hint) is Rpc
-}
+KINDS = {name: value.kinds for name, value in vars(rpcs).items() if isinstance(value, Rpc)}
 CALLS = sorted(KINDS)
 
 

@@ -190,8 +190,12 @@ def redriven_from(properties: bytes) -> bytes:
 
 def has_offset_id(head: Head, message_id: str) -> bool:
     """Is this RocketMQ's offset message id of the record?"""
-    own = _offset_id(head)
-    return len(message_id) == 2 * len(own) and message_id.upper() == own.hex().upper()
+    return message_id.upper() == offset_id_of(head)
+
+
+def offset_id_of(head: Head) -> str:
+    """RocketMQ's offset message id of the record."""
+    return _offset_id(head).hex().upper()
 
 
 def _offset_id(head: Head) -> bytes:

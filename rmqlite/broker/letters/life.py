@@ -1,45 +1,68 @@
-"""The whole life of a message, rebuilt from the log: all its records, in their order.
+"""The whole history of a message, rebuilt from the log: all its records, in their order.
 
 A message has a record in each place where it was, under the same UNIQ_KEY; a redrive gives
 it another one, made of the place of the dead letter.  So the key index leads from any id of a
-life to all its records, forwards and back.  Records without a UNIQ_KEY are joined by their
+history to all its records, forwards and back.  Records without a UNIQ_KEY are joined by their
 references to each other, as far as these go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import islice
 from typing import Final
 
 from rmqlite.broker.finding.finding import offset_in
-from rmqlite.broker.finding.matching import has_key, has_offset_id, redriven_from, unique_key_of
+from rmqlite.broker.finding.letter_reading import INT32_MAX
+from rmqlite.broker.finding.matching import (
+    has_key,
+    has_offset_id,
+    number_of,
+    reason_of,
+    redriven_from,
+    unique_key_of,
+)
 from rmqlite.broker.finding.outcome import is_entered, outline_at
-from rmqlite.broker.letters.hops import hop_of
 from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
     KEY_SEPARATOR,
     KEYS,
     ORIGIN_MESSAGE_ID,
     REDRIVE_ID_PREFIX,
+    REDRIVEN_BY,
     REDRIVEN_MESSAGE_ID,
+    decode_properties,
     find_property,
     offset_message_id,
     property_marker,
+    senders_limit,
     unpack_host,
 )
-from rmqlite.names import is_dlq
+from rmqlite.names import CANCELLED_TOPIC, group_of, is_dlq, is_retry
 from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import completed_queue
-from rmqlite.records.record import Head
-from rmqlite.records.wait_queues import queue_of
-from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery, Place
+from rmqlite.records.completion import (
+    UNDELIVERABLE_TOPIC,
+    Completion,
+    completed_queue,
+    completion_of,
+    topic_ahead,
+    wait_queue_left,
+)
+from rmqlite.records.record import Head, destination
+from rmqlite.records.wait_queues import WAIT_TOPICS, queue_of
+from rmqlite.requests.letters import HOPS_MAX, Hop, HopKind, Life, LifeQuery, Place
+from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.waits import wait_of
 
+_REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
+_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
+_WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
 IDS_MAX: Final = 100
 """The most message ids through which one life is followed."""
 STEP_TOPICS: Final = 20
@@ -51,6 +74,103 @@ HOPS_BYTES_MAX: Final = 4 << 20
 _KEYS: Final = property_marker(KEYS)
 _ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
 _REDRIVEN_ID: Final = property_marker(REDRIVEN_MESSAGE_ID)
+
+
+def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
+    """The event that a record is; committed(queue) returns the committed offset of each group.
+
+    Its kind follows from the record's topic, its destination, and the record that it completes;
+    RocketMQ's own deliveries complete none, but still say that they have waited.
+    """
+    kind = kind_of(head)
+    wait = wait_of(store, head)
+    host = unpack_host(head.store_host)
+    own_id = offset_message_id(host, head.physical_offset)
+    job = find_property(head.properties, _REDRIVEN_BY) if kind is HopKind.REDRIVEN else None
+    return Hop(
+        kind=kind,
+        at_ms=head.store_timestamp_ms,
+        topic=head.topic,
+        queue_id=head.queue_id,
+        queue_offset=head.queue_offset,
+        physical_offset=head.physical_offset,
+        offset_message_id=own_id,
+        message_id=unique_key_of(head) or own_id,
+        group=_group(head),
+        attempt=_attempt(head),
+        level=wait.wait_queue if wait else 0,
+        due_ms=wait.due_ms if wait else 0,
+        is_pending=wait is not None and wait.is_pending,
+        reason=reason_of(head) if kind in _WITH_REASON else "",
+        job_id=(job or b"").decode("utf-8", "replace"),
+        readers=_readers(committed, head),
+        max_reconsume_times=senders_limit(decode_properties(head.properties)),
+    )
+
+
+def kind_of(head: Head) -> HopKind:
+    """The kind of hop that a record is."""
+    if head.topic in WAIT_TOPICS:
+        return _scheduled(head)
+    if head.topic == CANCELLED_TOPIC:
+        return HopKind.CANCELLED
+    properties = PropertyString(head.properties)
+    is_completing = completed_queue(head, properties) != 0
+    if head.topic == UNDELIVERABLE_TOPIC and is_completing:
+        return HopKind.UNDELIVERABLE
+    if is_dlq(head.topic):
+        return HopKind.DEAD
+    if is_completing and completion_of(head.topic, properties) is Completion.FIRED:
+        return HopKind.FIRED
+    is_delivered = is_completing or _rocketmq_has_delivered(head, properties)
+    if is_retry(head.topic):
+        return HopKind.RETRIED if is_delivered or not _is_back(head) else HopKind.REDRIVEN
+    if is_delivered:
+        return HopKind.DELIVERED
+    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SENT
+
+
+def _scheduled(head: Head) -> HopKind:
+    properties = PropertyString(head.properties)
+    completion = completion_of(head.topic, properties)
+    # A carried timer stands for the record that it completes, which goes with its log file.
+    if completed_queue(head, properties) and completion is Completion.RESCHEDULED:
+        return HopKind.RESCHEDULED
+    ahead = topic_ahead(properties)
+    if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):
+        # In RocketMQ a dead letter that a consumer sends itself may wait, too.
+        return HopKind.FAILED
+    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SCHEDULED
+
+
+def _is_back(head: Head) -> bool:
+    """Has a redrive sent this to the group that failed?  Every failure counts at least one."""
+    return not head.reconsume_times and bool(redriven_from(head.properties))
+
+
+def _rocketmq_has_delivered(head: Head, properties: PropertyString) -> bool:
+    """Has a record the properties of one that waited in RocketMQ's schedule?"""
+    has_waited = wait_queue_left(head.topic, properties) != 0
+    return has_waited and destination(properties) == (head.topic, head.queue_id)
+
+
+def _group(head: Head) -> str:
+    """The group of a failure, retry or dead letter, also while the message waits for it."""
+    if head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
+        return group_of(topic_ahead(PropertyString(head.properties))) or ""
+    return group_of(head.topic) or ""
+
+
+def _attempt(head: Head) -> int:
+    told = number_of(head.properties, _ATTEMPTS) if is_dlq(head.topic) else 0
+    return max(0, head.reconsume_times, told if told and told <= INT32_MAX else 0)
+
+
+def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tuple[str, ...]:
+    if head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC) or is_dlq(head.topic):
+        return ()
+    offsets = committed(Queue(head.topic, head.queue_id))
+    return tuple(sorted(group for group, at in offsets.items() if at > head.queue_offset))
 
 
 class Lives:

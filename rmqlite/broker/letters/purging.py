@@ -124,4 +124,4 @@ def _check_empty(wanted: LetterFilter) -> None:
     for field in fields(wanted):
         value = getattr(wanted, field.name)
         if value != getattr(EVERY_LETTER, field.name):
-            raise InvalidValue(field.name, value, "none, because restore shows all letters")
+            raise InvalidValue(field.name, value, "left out: restore shows all letters")

@@ -12,21 +12,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.finding.letter_reading import property_slices
 from rmqlite.broker.finding.matching import redriven_from
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import offset_at
 from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.membership import Membership
-from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.message import REAL_TOPIC, REDRIVEN_BY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic, is_system_group, retry_topic
 from rmqlite.records.wait_queues import queue_of
 from rmqlite.requests.redrive import RedriveFates, RedriveJob, RedriveSpec
 from rmqlite.requests.topics import Queue
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
 
 LOOK_MAX: Final = 200_000
@@ -41,16 +38,8 @@ _GONE: Final = "the log has no longer all records since the job began"
 class Fates:
     """Counts the fates of jobs in one broker's store; changes nothing."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        offsets: ConsumerOffsets,
-        membership: Membership,
-        jobs: RedriveJobs,
-    ) -> None:
-        self._store = store
-        self._offsets = offsets
-        self._membership = membership
+    def __init__(self, broker: BrokerParts, jobs: RedriveJobs) -> None:
+        self._broker = broker
         self._jobs = jobs
 
     def of(self, job_id: str) -> Steps[RedriveFates]:
@@ -59,7 +48,7 @@ class Fates:
         why = self._why_not(job.spec)
         if why:
             return RedriveFates(why=why)
-        count = _Count(self._store, self._offsets, job, job.spec.to_topic)
+        count = _Count(self._broker, job)
         yield from count.run()
         waiting, dead = len(count.waiting), len(count.dead)
         partly = "" if count.is_complete else _TOO_MANY
@@ -76,31 +65,29 @@ class Fates:
         group, topic = spec.group, spec.to_topic
         if is_system_group(group) or not (topic or spec.to_group):
             return _TO_ORIGINAL
-        if topic and group not in readers_of(topic, self._offsets, self._membership):
+        if topic and group not in self._broker.readers_of(topic):
             return f"group {group} does not read topic {topic}"
         return ""
 
     def _is_cut(self, job_id: str) -> bool:
         """Has retention removed records from behind the beginning of the job?"""
-        queue = self._store.queue(REDRIVE_JOBS_TOPIC, 0)
-        return queue is None or self._jobs.records_of(job_id).first < queue.min_offset
+        queue = self._broker.store.queue(REDRIVE_JOBS_TOPIC, 0)
+        return queue is None or self._jobs.records_of(job_id).start < queue.min_offset
 
 
 class _Count:
     """One count; waiting, dead: the places of the letters that the messages were."""
 
-    def __init__(
-        self, store: MessageStore, offsets: ConsumerOffsets, job: RedriveJob, topic: str
-    ) -> None:
+    def __init__(self, broker: BrokerParts, job: RedriveJob) -> None:
         self.waiting: set[bytes] = set()
         self.dead: set[bytes] = set()
         self.is_complete = True
-        self._store = store
+        self._store = broker.store
         self._job = job
         self._job_id = job.job_id.encode()
         retries = retry_topic(job.spec.group)
-        self._topics = {retries, topic or retries}
-        self._committed = offsets.of(job.spec.group)
+        self._topics = {retries, job.spec.to_topic or retries}
+        self._committed = broker.offsets.of(job.spec.group)
         self._room = LOOK_MAX
 
     def run(self) -> Steps[None]:

@@ -12,20 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from rmqlite.broker.appending import Appending
 from rmqlite.broker.finding.finding import offset_in
 from rmqlite.broker.finding.letter_reading import SeenWhole
 from rmqlite.broker.finding.matching import has_offset_id
 from rmqlite.broker.finding.outcome import outline_at
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import RedriveJobs
-from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged
-from rmqlite.broker.redrive.messages import RedrivenMessages
-from rmqlite.broker.redrive.preview import ReadersOf, with_groups
+from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged, RedrivenMessages
+from rmqlite.broker.redrive.pages import with_groups
 from rmqlite.broker.redrive.records import JobProgress, imported_record
 from rmqlite.broker.redrive.redriven import IMPORTED
-from rmqlite.broker.retention import Retention
-from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.clock import Clock
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
@@ -36,11 +32,9 @@ from rmqlite.requests.redrive import (
     ImportAnswer,
     ImportedLetter,
     ImportRequest,
-    RedrivenLetter,
     RedriveOutcome,
     RedriveSpec,
 )
-from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
 
 _HOST: Final = pack_host("127.0.0.1:0")
@@ -53,28 +47,18 @@ class Imports:
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: TopicTable,
-        clock: Clock,
-        retention: Retention,
-        appending: Appending,
+        broker: BrokerParts,
         jobs: RedriveJobs,
         judge: Judge,
         messages: RedrivenMessages,
         check: Callable[[RedriveSpec], None],
-        readers_of: ReadersOf,
     ) -> None:
         """check: raises the errors of a redrive with this spec."""
-        self._store = store
-        self._topics = topics
-        self._clock = clock
-        self._retention = retention
-        self._appending = appending
+        self._broker = broker
         self._jobs = jobs
         self._judge = judge
         self._messages = messages
         self._check = check
-        self._readers_of = readers_of
 
     def run(self, request: ImportRequest) -> ImportAnswer:
         """Send the letters of one call, or judge them only.
@@ -89,11 +73,11 @@ class Imports:
         found, known = self._judged(spec, request.letters)
         sent = [each for _, each in found if each.outcome is RedriveOutcome.SENT]
         if not request.dry_run:
-            self._retention.check_room(is_send=False)
+            self._broker.retention.check_room(is_send=False)
             self._put(spec, sent, known)
-        letters = [RedrivenLetter(queue_id, *each[:2], *each[2:5]) for queue_id, each in found]
+        letters = [each.shown(queue_id) for queue_id, each in found]
         topics = Counter(each.topic for each in sent)
-        return ImportAnswer(tuple(letters), with_groups(topics, self._readers_of))
+        return ImportAnswer(tuple(letters), with_groups(topics, self._broker.readers_of))
 
     # ---- inside
 
@@ -101,7 +85,7 @@ class Imports:
         self, spec: RedriveSpec, letters: Sequence[ImportedLetter]
     ) -> tuple[list[tuple[int, Judged]], dict[int, CompletedOffsets]]:
         """Queue id and judgement of each letter; and this broker's letters that are sent by now."""
-        kept = JobProgress.begun(IMPORTED, spec, (), self._clock.now_ms())
+        kept = JobProgress.begun(IMPORTED, spec, (), self._broker.clock.now_ms())
         found: list[tuple[int, Judged]] = []
         known: dict[int, CompletedOffsets] = {}
         places: set[tuple[int, int]] = set()
@@ -129,7 +113,7 @@ class Imports:
     def _is_here(self, topic: str, letter: ImportedLetter) -> bool:
         """Is it still a letter of this broker?  Another broker's may have the same place."""
         physical_offset = offset_in(letter.offset_message_id)
-        head = None if physical_offset is None else outline_at(self._store, physical_offset)
+        head = None if physical_offset is None else outline_at(self._broker.store, physical_offset)
         return (
             head is not None
             and (head.topic, head.queue_id, head.queue_offset)
@@ -140,14 +124,14 @@ class Imports:
     def _put(
         self, spec: RedriveSpec, sent: list[Judged], known: Mapping[int, CompletedOffsets]
     ) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._broker.clock.now_ms()
         records: list[NewRecord] = self._messages.records(sent, 0, now_ms)
         topic = dlq_topic(spec.group)
         if known:
-            self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
+            self._broker.topics.ensure(REDRIVE_JOBS_TOPIC, 1)
             records.append(imported_record(topic, known, now_ms))
         if records:
-            self._appending.append(records)
+            self._broker.appending.append(records)
         if known:
             self._jobs.keep_imported(topic, known)
 

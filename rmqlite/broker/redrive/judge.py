@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 from rmqlite.broker.finding.letter_reading import SeenWhole, fits
 from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.records import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.on_demand import OnDemand
-from rmqlite.broker.tables.topics import WRITE, TopicTable
+from rmqlite.broker.sending import record_of
+from rmqlite.broker.tables.topics import WRITE
+from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -50,11 +51,12 @@ from rmqlite.message import (
 from rmqlite.names import check_sendable, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
-from rmqlite.records.record import Head, one_more
+from rmqlite.records.drafts import Draft
+from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
-from rmqlite.requests.redrive import RedriveOutcome, RedriveSpec
-from rmqlite.store.message_store import MessageStore
+from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome, RedriveSpec
+from rmqlite.requests.topics import TopicInfo
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""
@@ -80,24 +82,18 @@ class Judged(NamedTuple):
     letter: Record | None = None
     properties: PropertyString = _NOTHING
 
+    def shown(self, queue_id: int) -> RedrivenLetter:
+        """The outcome as users see it."""
+        return RedrivenLetter(queue_id, *self[:5])
+
 
 class Judge:
     """Decides the outcomes of letters; changes nothing."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        redriven: Redriven,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
+    def __init__(self, broker: BrokerParts, redriven: Redriven) -> None:
+        self._broker = broker
         self._redriven = redriven
-        self._room = Room(store.log_file_bytes, config.max_message_bytes)
+        self._room = Room(broker.store.log_file_bytes, broker.config.max_message_bytes)
 
     def judged(
         self,
@@ -138,9 +134,9 @@ class Judge:
         """
         check_sendable(topic)
         if is_retry(topic):
-            OnDemand(self._store, self._topics, self._groups).retry_topic(group_of(topic) or "")
-        info = self._topics.get(topic)
-        if info is None and not is_retry(topic) and not self._config.auto_create_topic:
+            self._broker.on_demand().retry_topic(group_of(topic) or "")
+        info = self._broker.topics.get(topic)
+        if info is None and not is_retry(topic) and not self._broker.config.auto_create_topic:
             raise TopicUnknown(topic)
         if info is not None and not info.perm & WRITE:
             raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
@@ -165,7 +161,7 @@ class Judge:
             by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
             if by:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
-        why = _why_not(letter, self._config)
+        why = _why_not(letter, self._broker.config)
         if not why and not spec.to_topic:
             why = _why_not_from(origin)
         if not why and topic not in refusals:
@@ -194,7 +190,7 @@ class Judge:
             names += [
                 (origin_of(each.letter.head), each.message_id) for each in fresh if each.letter
             ]
-        ids = {names[at][1] for at in SentBefore(self._store, names, since_ms).positions()}
+        ids = {names[at][1] for at in SentBefore(self._broker.store, names, since_ms).positions()}
         return [
             each._replace(
                 outcome=RedriveOutcome.ALREADY, why=NO_JOB, letter=None, properties=_NOTHING
@@ -206,13 +202,72 @@ class Judge:
 
     def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
         # Count the longest queue id, so that the result does not depend on the queue.
-        place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._config.cluster_name)
+        place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._broker.config.cluster_name)
         size = len(routed(properties.encoded, place).encoded)
         if size > PROPERTIES_BYTES_MAX:
             most = PROPERTIES_BYTES_MAX
             return f"its properties would be {size} bytes long, at most {most} can be"
         longest = head._replace(born_host=_LONGEST_HOST, store_host=_LONGEST_HOST)
         return self._room.why_not_in(longest, topic, properties_bytes=size)
+
+
+class RedrivenMessages:
+    """Makes the records of redriven letters, each for a queue of its topic.
+
+    A topic that is missing is made, and a retry topic with its group, as every send does it.
+    """
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+        self._turn = 0
+
+    def records(self, sent: Sequence[Judged], delay_level: int, now_ms: int) -> list[NewRecord]:
+        """The new messages of letters, to the queues of each topic by turns.
+
+        Raises Overloaded, and the errors of a send to these topics.
+        """
+        level = self._broker.store.levels.current.clamp(delay_level)
+        queues = {info.topic: _queues(info) for info in self._made({each.topic for each in sent})}
+        records = []
+        for each in sent:
+            self._turn += 1
+            queue_id = self._turn % queues[each.topic]
+            records.append(self._record(each, queue_id, level, now_ms))
+        return records
+
+    def _made(self, names: set[str]) -> list[TopicInfo]:
+        """These topics; missing ones are made."""
+        retries = self._broker.on_demand()
+        for topic in filter(is_retry, names):
+            retries.retry_topic(group_of(topic) or "")
+        retries.make()
+        topics = [self._broker.topics.wanted(name) for name in names]
+        self._broker.topics.make(topics)
+        return topics
+
+    def _record(self, judged: Judged, queue_id: int, level: int, now_ms: int) -> NewRecord:
+        assert judged.letter is not None
+        head = judged.letter.head
+        draft = Draft(
+            judged.topic,
+            queue_id,
+            judged.properties.encoded,
+            judged.letter.body,
+            now_ms,
+            self._broker.host,
+            head.flag,
+            head.sys_flag & COMPRESSION_BITS,
+        )
+        return record_of(
+            draft, level, cluster=self._broker.config.cluster_name, store_host=self._broker.host
+        )
+
+
+def _queues(info: TopicInfo) -> int:
+    """The number of a topic's queues that get messages."""
+    # As for every retry: nobody would read it in a queue that is only written.
+    both = min(info.read_queues, info.write_queues)
+    return max(1, both if is_retry(info.topic) else info.write_queues)
 
 
 def runs_of(letters: list[Judged]) -> tuple[OutcomeRun, ...]:

@@ -9,15 +9,14 @@ only up to the beginning of the job's next record.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
+from rmqlite.broker.jobs.journal import job_record
+from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
-from rmqlite.records.drafts import Draft, fresh
 from rmqlite.records.record import NewRecord
 from rmqlite.requests.redrive import (
     JobState,
@@ -30,7 +29,6 @@ from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import RedriveImported, RedriveKept, RedriveStep, validated
 
-_HOST: Final = pack_host("127.0.0.1:0")
 _IMPORTED: Final = b'{"imported":'
 """The beginning of an import's record."""
 
@@ -162,13 +160,6 @@ class Step:
             samples=tuple(samples),
         )
 
-    def ids(self) -> Iterator[str]:
-        """The ids of the messages that follow the record."""
-        for run in self.runs:
-            if run.outcome is RedriveOutcome.SENT:
-                for queue_offset in range(run.queue_offset, run.queue_offset + run.letters):
-                    yield message_id_of(self.kept, self.queue_id, queue_offset)
-
     def letters(self, runs: Sequence[OutcomeRun]) -> Iterator[RedrivenLetter]:
         """Outcomes of this step, one by one."""
         for run in runs:
@@ -193,10 +184,8 @@ class Step:
             for run in self.runs
         ]
         tree = self.kept.to_json() | {"begin": self.begin, "texts": list(texts), "runs": runs}
-        body = json.dumps(tree, separators=(",", ":")).encode()
-        job_id = self.kept.job.job_id
-        properties = encode_properties({TAGS: job_id})
-        return fresh(Draft(REDRIVE_JOBS_TOPIC, 0, properties, body, now_ms, _HOST), _HOST)
+        properties = encode_properties({TAGS: self.kept.job.job_id})
+        return job_record(REDRIVE_JOBS_TOPIC, tree, now_ms, properties)
 
     @classmethod
     def read(cls, body: bytes) -> Step:
@@ -221,8 +210,7 @@ def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
 def imported_record(topic: str, sent: Mapping[int, CompletedOffsets], now_ms: int) -> NewRecord:
     """The record that says which letters of a topic, by queue id, were sent from a file."""
     queues = {str(queue_id): known.to_json() for queue_id, known in sorted(sent.items())}
-    body = json.dumps({"imported": topic, "queues": queues}, separators=(",", ":")).encode()
-    return fresh(Draft(REDRIVE_JOBS_TOPIC, 0, b"", body, now_ms, _HOST), _HOST)
+    return job_record(REDRIVE_JOBS_TOPIC, {"imported": topic, "queues": queues}, now_ms)
 
 
 def read_record(body: bytes) -> Step | RedriveImported:

@@ -13,32 +13,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.broker.appending import Appending
-from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.fates import Fates
 from rmqlite.broker.redrive.imports import Imports
 from rmqlite.broker.redrive.jobs import RedriveJobs
-from rmqlite.broker.redrive.judge import Judge, Judged, is_own, runs_of
-from rmqlite.broker.redrive.messages import RedrivenMessages
-from rmqlite.broker.redrive.outcomes import page_of
-from rmqlite.broker.redrive.preview import preview, read_cursor
+from rmqlite.broker.redrive.judge import Judge, Judged, RedrivenMessages, is_own, runs_of
+from rmqlite.broker.redrive.pages import page_of, preview, read_cursor
 from rmqlite.broker.redrive.records import At, JobProgress, QueuePart, Step, counted
-from rmqlite.broker.retention import Retention
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.membership import Membership
-from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
-from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.clock import Clock, local_text
-from rmqlite.config import BrokerConfig
+from rmqlite.broker.tables.purge_markers import dead_letter_queues
+from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue, JobExists, JobOver, Overloaded
 from rmqlite.names import (
     REDRIVE_JOBS_TOPIC,
     SCHEDULE_GROUP,
     check_group,
-    group_of,
     retry_topic,
 )
 from rmqlite.records.record import NewRecord
@@ -51,14 +41,12 @@ from rmqlite.requests.redrive import (
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.store.message_store import MessageStore
 
 STEP_LETTERS_MAX: Final = 100
 """The most letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one letter."""
@@ -89,52 +77,17 @@ class Stepped(NamedTuple):
 class Redrive:
     """All jobs of a broker; an answer may be sent when the log is durable up to its end."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        membership: Membership,
-        markers: PurgeMarkers,
-        retention: Retention,
-        appending: Appending,
-        jobs: RedriveJobs,
-        host: bytes,
-    ) -> None:
-        """host: the broker's own address, packed, as the host of the new messages."""
+    def __init__(self, broker: BrokerParts, jobs: RedriveJobs) -> None:
         self.jobs = jobs
         self.sent = 0
         """Letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
-        self.fates = Fates(store, offsets, membership, jobs)
-        self._judge = Judge(config, store, topics, groups, jobs.redriven)
-        self._config = config
-        self._store = store
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._membership = membership
-        self._markers = markers
-        self._retention = retention
-        self._appending = appending
-        self._messages = RedrivenMessages(config, store, topics, groups, host)
-        self.imports = Imports(
-            store,
-            topics,
-            clock,
-            retention,
-            appending,
-            jobs,
-            self._judge,
-            self._messages,
-            self._check,
-            self._readers_of,
-        )
+        self.fates = Fates(broker, jobs)
+        self._broker = broker
+        self._judge = Judge(broker, jobs.redriven)
+        self._messages = RedrivenMessages(broker)
+        self.imports = Imports(broker, jobs, self._judge, self._messages, self._check)
         self._notes: dict[str, str] = {}
 
     # ---- called for users
@@ -155,11 +108,11 @@ class Redrive:
                     raise JobExists(request.job_id)
                 return self._told(known)
         parts = self._parts(spec)
-        most = min(JOBS_NOT_OVER_MAX, self._config.redrive_jobs_max)
+        most = min(JOBS_NOT_OVER_MAX, self._broker.config.redrive_jobs_max)
         if len(self.jobs.not_over()) >= most:
             raise Overloaded("redrive jobs that are running or paused", most)
-        self._retention.check_room(is_send=False)
-        now_ms = self._clock.now_ms()
+        self._broker.retention.check_room(is_send=False)
+        now_ms = self._broker.clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
         kept = JobProgress.begun(job_id, spec, parts, now_ms)
         self._put(Step(kept.at, kept))
@@ -174,7 +127,7 @@ class Redrive:
             at, parts = read_cursor(request.cursor)
         kept = JobProgress.begun(_SOME_ID, request.spec, parts, 0).moved(at)
         is_named = request.spec.to_topic or request.spec.to_group
-        return preview(kept, self._look, self._readers_of if is_named else lambda _: ())
+        return preview(kept, self._look, self._broker.readers_of if is_named else lambda _: ())
 
     def get(self, job_id: str) -> RedriveJob:
         """Raises JobUnknown."""
@@ -200,12 +153,12 @@ class Redrive:
             _check_rate(change.max_per_second)
             changes = {"spec": replace(job.spec, max_per_second=change.max_per_second)}
         elif change.max_per_second:
-            rule = f"{change.action.name} takes no rate"
+            rule = f"left out: {change.action.name} takes no rate"
             raise InvalidValue("max_per_second", change.max_per_second, rule)
         else:
             changes = {"state": _STATES[change.action]}
         if replace(job, **changes) != job:
-            now_ms = self._clock.now_ms()
+            now_ms = self._broker.clock.now_ms()
             if change.action is JobAction.CANCEL:
                 changes["ended_at_ms"] = now_ms
             kept = kept.moved(kept.at, changed_at_ms=now_ms, **changes)
@@ -224,7 +177,7 @@ class Redrive:
 
         Raises JobUnknown, InvalidValue, StoreUnavailable.
         """
-        return page_of(self._store, self.jobs, query)
+        return page_of(self._broker.store, self.jobs, query)
 
     # ---- called by the runner of jobs
 
@@ -246,7 +199,7 @@ class Redrive:
         kept = self.jobs.find(job_id)
         if kept is None or kept.job.state is not JobState.RUNNING:
             return Stepped(0, 0)
-        self._retention.check_room(is_send=False)
+        self._broker.retention.check_room(is_send=False)
         at, letters = self._look(kept, min(max(sent_max, STEP_LETTERS_MIN), STEP_LETTERS_MAX))
         sent = [each for each in letters if each.outcome is RedriveOutcome.SENT]
         if len(sent) > sent_max:
@@ -266,11 +219,6 @@ class Redrive:
 
     # ---- inside
 
-    def _readers_of(self, topic: str) -> tuple[str, ...]:
-        """The groups that get a message of a topic; of a retry topic its own."""
-        group = group_of(topic)
-        return (group,) if group else readers_of(topic, self._offsets, self._membership)
-
     def _check(self, spec: RedriveSpec) -> None:
         """Raises start()'s errors about the spec."""
         check_group(spec.group)
@@ -283,12 +231,12 @@ class Redrive:
                 raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:
             if is_own(spec.to_topic):
-                rule = "no retry or dead-letter topic: only failed messages go there"
+                rule = "an ordinary topic: only failed messages go to retry and dead-letter topics"
                 raise InvalidValue("to_topic", spec.to_topic, rule)
             self._judge.check_topic(spec.to_topic)
         elif spec.to_group and spec.group != SCHEDULE_GROUP:
             self._judge.check_topic(retry_topic(spec.group))
-        most = self._store.levels.current.max_level
+        most = self._broker.store.levels.current.max_level
         if not 0 <= spec.delay_level <= most:
             rule = f"0, which is now, or a level of the table in force, 1 to {most}"
             raise InvalidValue("delay_level", spec.delay_level, rule)
@@ -297,12 +245,12 @@ class Redrive:
     def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
         """The ranges of letters of a job.  Raises start()'s errors about the spec."""
         self._check(spec)
-        queues = dead_letter_queues(self._store).get(spec.group)
+        queues = dead_letter_queues(self._broker.store).get(spec.group)
         if queues is None:
-            self._groups.existing(spec.group)
+            self._broker.groups.existing(spec.group)
             return ()
         parts = [
-            QueuePart(queue_id, self._markers.begin(spec.group, queue_id), queue.max_offset)
+            QueuePart(queue_id, self._broker.markers.begin(spec.group, queue_id), queue.max_offset)
             for queue_id, queue in sorted(queues.items())
         ]
         return tuple([part for part in parts if part.begin < part.end])
@@ -313,14 +261,14 @@ class Redrive:
         """The next letters: the position behind them, and the judgement of those that match."""
         number, begin = kept.at
         part = kept.parts[number]
-        queue = self._store.queue(kept.topic, part.queue_id)
-        begin = max(begin, self._markers.begin(kept.job.spec.group, part.queue_id))
+        queue = self._broker.store.queue(kept.topic, part.queue_id)
+        begin = max(begin, self._broker.markers.begin(kept.job.spec.group, part.queue_id))
         letters: list[Judged] = []
         end = part.end
         if queue is not None:
             upto = min(part.end, begin + count_max)
-            slice_ = next(whole_slices(self._store, queue, begin, upto), [])
-            hidden = self._markers.hidden(kept.job.spec.group, part.queue_id)
+            slice_ = next(whole_slices(self._broker.store, queue, begin, upto), [])
+            hidden = self._broker.markers.hidden(kept.job.spec.group, part.queue_id)
             shown = [each for each in slice_ if hidden.next_open(each[0]) == each[0]]
             letters = self._judge.judged(kept, part.queue_id, shown)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)
@@ -333,16 +281,14 @@ class Redrive:
         """The job behind some letters."""
         runs = runs_of(letters)
         counts = counted(runs)
-        job, now_ms = kept.job, self._clock.now_ms()
+        job, now_ms = kept.job, self._broker.clock.now_ms()
         changes: dict[str, Any] = {"changed_at_ms": now_ms}
         if at.part == len(kept.parts):
             changes |= {"state": JobState.DONE, "ended_at_ms": now_ms}
         if counts[RedriveOutcome.REFUSED] and len(job.samples) < SAMPLES_MAX:
             queue_id = kept.parts[kept.at.part].queue_id
             refused = [
-                RedrivenLetter(queue_id, each.queue_offset, each.outcome, why=each.why)
-                for each in letters
-                if each.outcome is RedriveOutcome.REFUSED
+                each.shown(queue_id) for each in letters if each.outcome is RedriveOutcome.REFUSED
             ]
             changes["samples"] = (*job.samples, *refused)[:SAMPLES_MAX]
         moved = kept.moved(
@@ -356,10 +302,10 @@ class Redrive:
 
     def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
         """Append a step, then count it."""
-        self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
+        self._broker.topics.ensure(REDRIVE_JOBS_TOPIC, 1)
         # The job's record first: then it survives a crash that tears the append.
         record = step.record(step.kept.job.changed_at_ms)
-        written = self._appending.append([record, *(messages or ())])
+        written = self._broker.appending.append([record, *(messages or ())])
         self.jobs.keep(step, written[0].queue_offset)
         if not messages:
             for told in self.on_change:
@@ -389,5 +335,5 @@ class Redrive:
 
 def _check_rate(max_per_second: int) -> None:
     if not 0 <= max_per_second <= RATE_MAX:
-        rule = f"letters per second, 1 to {RATE_MAX}, or 0 for no limit"
+        rule = f"1 to {RATE_MAX} letters per second, or 0 for no limit"
         raise InvalidValue("max_per_second", max_per_second, rule)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.finding.matching import unique_key_of
+from rmqlite.broker.finding.matching import offset_id_of, unique_key_of
 from rmqlite.broker.finding.outcome import how_it_ended
 from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
@@ -156,12 +156,12 @@ class Changes:
         given = {name: value for name in _NEW_TIMES if (value := getattr(request, name))}
         if action is not ScheduleAction.RESCHEDULE:
             for name, value in given.items():
-                raise InvalidValue(name, value, f"{action.name} takes no new time")
+                raise InvalidValue(name, value, f"left out: {action.name} takes no new time")
             return
         name, *others = given or ("delay_level",)
         value = getattr(request, name)
         if others:
-            raise InvalidValue(name, value, f"give {name} or {others[0]}, not both")
+            raise InvalidValue(name, value, f"left out if {others[0]} is given")
         if name == "delay_level" and not 1 <= value <= most:
             raise InvalidValue(name, value, f"a level of the table in force, 1 to {most}")
         if value < 0:
@@ -195,15 +195,15 @@ class Changes:
             if not count:
                 return ChangedId(message_id, ChangeOutcome.UNDELIVERABLE)
             return ChangedId(message_id, ChangeOutcome.DONE, count, due_ms)
-        return ChangedId(message_id, self._outcome(newest, message_id))
+        return ChangedId(message_id, self._outcome(newest))
 
-    def _outcome(self, scheduled: Head | None, message_id: str) -> ChangeOutcome:
+    def _outcome(self, scheduled: Head | None) -> ChangeOutcome:
         """How the wait of a scheduled record ended; the record must not be pending."""
         if scheduled is None:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
         topic = topic_ahead(PropertyString(scheduled.properties))
-        own_id = unique_key_of(scheduled) or message_id
+        own_id = unique_key_of(scheduled) or offset_id_of(scheduled)
         return _OUTCOMES[how_it_ended(self._store, end, own_id, topic)]
 
     def _change(
@@ -270,6 +270,8 @@ def _cancellation(found: Found) -> NewRecord:
     scheduled = Record(found.head, b"")
     own = scheduled.properties
     kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
+    # The index finds it by this id, so that later calls hear what became of the message.
+    kept.setdefault(UNIQ_KEY, offset_id_of(found.head).encode())
     if found.place.wait_queue == TIMERS:
         kept[TIMER_OUT_MS] = own.get(TIMER_OUT_MS) or str(found.place.due_ms).encode()
     else:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
-from rmqlite.broker.admission import DELAY_PAIR, TimerRules
+from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import Routing, route
@@ -90,7 +90,7 @@ class PackedDrafts:
             drafts,
             {topic: target[1:] for topic, target in targets.items() if target is not None},
             SCHEDULE_TOPIC,
-            self._wait_queues() if any(DELAY_PAIR in each.properties for each in drafts) else b"",
+            len(self._store.levels.current.delays_ms),
             TIMER_TOPIC,
             self._clock.now_ms(),
             self._timers.packed_ms_max,
@@ -123,12 +123,6 @@ class PackedDrafts:
             Limits(self._room.body_bytes_max, self._room.record_bytes_max),
             (self._clock.now_ms(), self._timers.packed_ms_max) if is_timers else (0, 0),
         )
-
-    def _wait_queues(self) -> bytes:
-        """1 for each level whose queue there is."""
-        queue = self._store.queue
-        count = len(self._store.levels.current.delays_ms)
-        return bytes([queue(*queue_of(level)) is not None for level in range(1, count + 1)])
 
 
 def queue_places(packed: Packed) -> list[tuple[int, int]]:

@@ -71,7 +71,7 @@ class OnDemand:
         the topics were refused stay.
         """
         if self._new_queues > NEW_QUEUES_MAX:
-            rule = f"one call may send the first message to at most {NEW_QUEUES_MAX} queues"
+            rule = f"at most {NEW_QUEUES_MAX} in one call that sends their first messages"
             raise MessageTooLarge("queues", self._new_queues, rule)
         if self._new_groups:
             self._groups.make(self._new_groups.values())

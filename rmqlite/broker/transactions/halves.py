@@ -1,4 +1,4 @@
-"""The records of a transaction, as RocketMQ writes them (reference §10.1).
+"""The records of a transaction, as RocketMQ writes them (reference §10.1); which are open.
 
     topic                        record
     RMQ_SYS_TRANS_HALF_TOPIC     a half message; its properties name its destination
@@ -15,23 +15,38 @@ All are made from the bytes of the half message; its properties change only wher
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from rmqlite.broker.admission import asked_ms, without_timer
+from rmqlite.broker.appending import Appending
 from rmqlite.broker.routing import hidden, route_half, routed
 from rmqlite.broker.sending import check_property_string
+from rmqlite.broker.tables.offsets import ConsumerOffsets
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.message import (
     PGROUP,
+    REAL_TOPIC,
     RESCHEDULED_FROM,
     TRAN_MSG,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
+    host_text,
     offset_message_id,
+    pack_host,
     unpack_host,
 )
-from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC, is_retry
+from rmqlite.names import (
+    HALF_ENDS_TOPIC,
+    HALF_TOPIC,
+    TRANSACTION_GROUP,
+    UNDECIDED_TOPIC,
+    is_retry,
+)
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft, derived, fresh
 from rmqlite.records.encoding import encode
@@ -41,15 +56,183 @@ from rmqlite.records.record import (
     Head,
     NewRecord,
     delay_level,
+    destination,
+    read_outline,
 )
 from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.records.written import Written
+from rmqlite.requests.topics import Queue
 from rmqlite.requests.transactions import TransactionQuestion
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.progress import CompletedOffsets
 
+SAME_ID_MAX: Final = 32
+"""How many records with one message id, or its hash, are looked at."""
+HALVES: Final = (HALF_TOPIC, 0)
+_ENDS: Final = (HALF_ENDS_TOPIC, 0)
+_READ_AT_ONCE: Final = 256
 _IS_HALF: Final = f"{TRAN_MSG}\x01".encode()
 _END_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
 Destination = tuple[str, int]
 """Topic and queue id."""
+
+
+class OpenHalves:
+    """Which half messages are open: a set of the queue offsets of those that have ended.
+
+    Opening makes the set from RocketMQ's offset of the half queue, below which all have ended, and
+    the records of the ends behind it.  A crash may have kept what became of a half message, but not
+    the record that ends it; so may RocketMQ, which stores them one after the other.  What became of
+    it is found by the message's id then.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        clock: Clock,
+        offsets: ConsumerOffsets,
+        appending: Appending,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._offsets = offsets
+        self._appending = appending
+        self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
+        self._ended = CompletedOffsets()
+        queue = self.queue
+        self._opened_at = queue.max_offset if queue else 0
+        """Half messages before this queue offset are from before the opening."""
+        if queue is not None:
+            self._load(queue)
+
+    @property
+    def queue(self) -> ConsumeQueue | None:
+        return self._store.queue(*HALVES)
+
+    @property
+    def count(self) -> int:
+        """How many half messages are open."""
+        queue = self.queue
+        if queue is None:
+            return 0
+        return max(0, queue.max_offset - self._ended.below) - self._ended.count_above
+
+    def oldest_open(self) -> int | None:
+        """The physical offset of the oldest open half message; None if none is open."""
+        queue = self.queue
+        entry = queue.entry(self._ended.below) if queue else None
+        return entry.physical_offset if entry else None
+
+    @property
+    def begin(self) -> int:
+        """No half message before this queue offset is open."""
+        return self._ended.below
+
+    def is_open(self, queue_offset: int) -> bool:
+        return self._ended.next_open(queue_offset) == queue_offset
+
+    def between(self, begin: int, end: int) -> Iterator[int]:
+        """The open half messages begin <= queue offset < end."""
+        while (begin := self._ended.next_open(begin)) < end:
+            yield begin
+            begin += 1
+
+    def end(self, queue_offsets: list[int], records: list[NewRecord]) -> list[Written]:
+        """Append records, then the ends of half messages; where the records went."""
+        now_ms = self._clock.now_ms()
+        ends = [end_record(offset, now_ms, self._store_host) for offset in queue_offsets]
+        written = self._appending.append(records + ends)
+        for offset in queue_offsets:
+            self._ended.add(offset, offset + 1)
+        return written[: len(records)]
+
+    def note_progress(self) -> None:
+        """Commit RocketMQ's two offsets: all half messages before the first have ended.
+
+        The second is the first end that was stored behind the oldest open half message: earlier
+        ones end older messages.
+        """
+        queue = self.queue
+        if queue is None:
+            return
+        ends = self._store.queue(*_ENDS)
+        oldest = self.oldest_open()
+        offsets = {Queue(*HALVES): min(self._ended.below, queue.max_offset)}
+        if ends is not None:
+            offsets[Queue(*_ENDS)] = ends.max_offset if oldest is None else ends.first_with(oldest)
+        self._offsets.commit(TRANSACTION_GROUP, offsets)
+
+    # ---- what a torn append, or a producer that sent twice, has left
+
+    def is_settled(self, half: Record) -> bool:
+        """Has something become of an open half message already?"""
+        return (
+            self.is_committed(half.head)
+            or self.newer(half) is not None
+            or next(self._with_id_of(half.head, UNDECIDED_TOPIC), None) is not None
+        )
+
+    def is_committed(self, head: Head) -> bool:
+        """Is the committed message of an open half message there?"""
+        if head.queue_offset >= self._opened_at:
+            return False
+        properties = PropertyString(head.properties)
+        to = destination(properties)
+        if to is None:
+            return False
+        return any(
+            found.completes == head.physical_offset
+            and found.sys_flag & TRANSACTION_TYPE == COMMITTED
+            for topic in (*WAIT_TOPICS, to[0])
+            for found in self._with_id_of(head, topic)
+        )
+
+    def newer(self, half: Record) -> Record | None:
+        """The newest half message with the same id, producer group and topic, if it is a later one.
+
+        It is a copy, or the same message sent again by a producer that has missed the answer.
+        """
+        for found in self._with_id_of(half.head, HALF_TOPIC):
+            own = PropertyString(found.properties)
+            if all(own.get(name) == half.properties.get(name) for name in (PGROUP, REAL_TOPIC)):
+                return self._store.read_record(found.physical_offset)
+        return None
+
+    def _with_id_of(self, head: Head, topic: str) -> Iterator[Head]:
+        """The later records of a topic with a message's id, newest first."""
+        message_id = PropertyString(head.properties).get(UNIQ_KEY)
+        if message_id is None:
+            return
+        store, key = self._store, message_id.decode("utf-8", "replace")
+        begin_ms = head.store_timestamp_ms
+        for offset in islice(store.index.find(topic, key, begin_ms=begin_ms), SAME_ID_MAX):
+            if offset <= head.physical_offset:
+                return
+            size = int.from_bytes(store.read(offset, 4), "big")
+            found = read_outline(store.read, offset, size)
+            if found is None or found.topic != topic:
+                continue
+            if PropertyString(found.properties).get(UNIQ_KEY) == message_id:
+                yield found
+
+    # ---- inside
+
+    def _load(self, queue: ConsumeQueue) -> None:
+        """Find the half messages that have ended."""
+        committed = self._offsets.of(TRANSACTION_GROUP).get(Queue(*HALVES), 0)
+        self._ended.add(0, min(max(committed, queue.min_offset), queue.max_offset))
+        ends, oldest = self._store.queue(*_ENDS), self.oldest_open()
+        if ends is None or oldest is None:
+            return
+        for begin in range(ends.first_with(oldest), ends.max_offset, _READ_AT_ONCE):
+            entries = ends.read(begin, _READ_AT_ONCE)
+            for found in self._store.read_records(entries, check_bodies=False):
+                offset = ended_by(found.body) if found and found.has_sound_body() else -1
+                if 0 <= offset < queue.max_offset:
+                    self._ended.add(offset, offset + 1)
 
 
 def is_half(draft: Draft) -> bool:

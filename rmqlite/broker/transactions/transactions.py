@@ -19,14 +19,15 @@ from rmqlite.broker.room import Room
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.topics import TopicTable, check_queue
 from rmqlite.broker.transactions.halves import (
+    HALVES,
     Destination,
+    OpenHalves,
     committed_record,
     copy_record,
     question,
     times_asked,
     undecided_record,
 )
-from rmqlite.broker.transactions.open_halves import HALVES, OpenHalves
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.broker.waits.timer_queue import TimerQueue
-from rmqlite.broker.waits.wait_queue import LevelQueue, WaitQueue
+from rmqlite.broker.waits.wait_queue import Lateness, LevelQueue, WaitQueue
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
 from rmqlite.requests.status import LevelStatus

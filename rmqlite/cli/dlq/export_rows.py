@@ -127,7 +127,7 @@ def row_in(line: bytes) -> Row:
         raise InvalidValue("line", shown, "a JSON line as dlq export writes it")
     for name, kind in _READ.items():
         if type(row[name]) is not kind:
-            raise InvalidValue(name, row[name], f"{kind.__name__}, as dlq export writes it")
+            raise InvalidValue(name, row[name], f"{kind.__name__}: as dlq export writes it")
     if not all(isinstance(key, str) for key in row["keys"]):
         raise InvalidValue("keys", row["keys"], "a list of texts, as dlq export writes it")
     return row
@@ -148,7 +148,7 @@ def letter_in(row: Row) -> ImportedLetter:
         raise InvalidValue("body", text, "text or hex, as body_encoding says") from error
     origin, properties = row["origin_topic"], row["properties"]
     if not origin and properties.get(FAILURE_REASON) == UNREADABLE:
-        raise InvalidValue("body", text, "a message; the content of this letter is lost")
+        raise InvalidValue("body", text, "a message: the content of this letter is lost")
     # The columns may have been edited; of the properties, only those that have no column.
     named = {DLQ_ORIGIN_TOPIC: origin, TAGS: row["tags"], KEYS: KEY_SEPARATOR.join(row["keys"])}
     others = {name: value for name, value in properties.items() if name not in named}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -21,7 +19,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.letter_text import letter_tree, place_text, reason_line, redriven_text
-from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import second_text
 from rmqlite.cli.output.terminal import (
     fitted,
@@ -31,8 +29,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
-from rmqlite.requests.paging import pages
+from rmqlite.requests.letters import Letter, LettersQuery
 
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
@@ -67,7 +64,7 @@ def show(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = LettersQuery(group, wanted, newest, only_open, cursor)
-        letters, more = _found(broker, query, count)
+        letters, more = letters_listed(admin.letters.list_dead, query, count)
     if as_json:
         print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
     elif letters:
@@ -80,25 +77,6 @@ def show(
     if not letters:
         note(_nothing(group, filter_text(wanted), only_open=only_open, is_first=not cursor))
         raise typer.Exit(NOT_ALL)
-
-
-def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[Sequence[Letter], str]:
-    """Up to `count` letters from the cursor on, and the cursor of the next ones; "" at the end."""
-    letters: list[Letter] = []
-    looked_at = 0
-    with counting("looked at") as tell:
-
-        def ask(query: LettersQuery) -> LetterPage:
-            most = min(LETTERS_MAX, count - len(letters))
-            return broker.admin.letters.list_dead(dataclasses.replace(query, max_letters=most))
-
-        for page in pages(ask, query):
-            letters += page.letters
-            looked_at += page.looked_at
-            tell(looked_at)
-            if len(letters) >= count:
-                break
-    return letters, page.cursor
 
 
 def _row(letter: Letter) -> tuple[str, ...]:

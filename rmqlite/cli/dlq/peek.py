@@ -15,6 +15,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, A
 from rmqlite.cli.output.bodies import shown
 from rmqlite.cli.output.letter_text import letter_tree, place_text, redriven_text
 from rmqlite.cli.output.message_text import aligned
+from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     message_tree,
@@ -27,8 +28,7 @@ from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery, Place
-from rmqlite.requests.paging import pages
+from rmqlite.requests.letters import Letter, LetterFilter, LettersQuery, Place
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -110,13 +110,8 @@ def _found(
 
 
 def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
-    letters: list[Letter] = []
-    query = LettersQuery(group, LetterFilter(ids=(name,)), max_letters=LETTERS_MAX)
-    for page in pages(admin.letters.list_dead, query):
-        letters += page.letters
-        if len(letters) > _ANOTHER_MAX:
-            break
-    return letters
+    query = LettersQuery(group, LetterFilter(ids=(name,)))
+    return letters_listed(admin.letters.list_dead, query, _ANOTHER_MAX + 1)[0]
 
 
 def _letter(letters: Sequence[Letter], name: str) -> Letter:

@@ -1,13 +1,24 @@
-"""Progress bars on standard error while a command works; only a terminal shows them."""
+"""Progress bars on standard error while a command works; only a terminal shows them.
+
+Also the loop of every list that a broker answers page by page, because it shows such a bar.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from rmqlite.cli.output.terminal import progress_console
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
+from rmqlite.requests.paging import HasCursor, pages
+
+Q = TypeVar("Q", bound=HasCursor)
+P = TypeVar("P", bound=HasCursor)
+T = TypeVar("T")
 
 
 def text_column(template: str) -> TextColumn:
@@ -36,3 +47,42 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     with progress_bar(BarColumn(), text_column("{task.completed:,}" + of_total)) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def listed(
+    ask: Callable[[Q, int], P],
+    query: Q,
+    read: Callable[[P], tuple[Sequence[T], int]],
+    count: int,
+) -> tuple[list[T], str]:
+    """Up to `count` rows from the cursor on, and the cursor of the next ones; "" at the end.
+
+    ask: a page of at most so many rows; it may have fewer, or none.  read: the rows of a page,
+    and how many the broker looked at for them.
+    """
+    found: list[T] = []
+    looked_at = 0
+
+    def next_page(query: Q) -> P:
+        return ask(query, count - len(found))
+
+    with counting("looked at") as show:
+        for page in pages(next_page, query):
+            rows, looked_at_here = read(page)
+            found += rows
+            looked_at += looked_at_here
+            show(looked_at)
+            if len(found) >= count:
+                break
+    return found, page.cursor
+
+
+def letters_listed(
+    call: Callable[[LettersQuery], LetterPage], query: LettersQuery, count: int
+) -> tuple[list[Letter], str]:
+    """The same of a group's dead letters or retries; call: the broker's list of them."""
+
+    def ask(query: LettersQuery, most: int) -> LetterPage:
+        return call(replace(query, max_letters=min(LETTERS_MAX, most)))
+
+    return listed(ask, query, lambda page: (page.letters, page.looked_at), count)

@@ -3,94 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
-from rmqlite.cli.options import AsJson, moment_ms, refuse
+from rmqlite.cli.options import moment_ms, refuse, with_options
 from rmqlite.cli.output.spans import size_text
-from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
-from rmqlite.cli.pipeline.options import Conf, Endpoint, Master, StorePath
+from rmqlite.cli.output.terminal import note, print_json, print_table
+from rmqlite.cli.pipeline.options import SourceOptions
 from rmqlite.cli.pipeline.running import settings, source
 
-_MINUTES: Final = len("2026-11-20 10:00")
 
-
+@with_options
 def archive(
-    place: Annotated[
-        str,
-        typer.Option(
-            "--archive",
-            metavar="PLACE",
-            help="The archive: any folder that Spark can write.",
-            show_default=False,
-        ),
-    ] = "",
-    path: StorePath = "",
-    endpoint: Endpoint = "",
+    *,
+    options: SourceOptions,
     until: Annotated[
         str,
         typer.Option(
             "--until", metavar="TIME", help="Only log files with all records stored before."
         ),
     ] = "",
-    master: Master = "",
-    conf: Conf = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Archive every closed log file that is not archived yet.
+    """Append the closed log files to an archive of Parquet files by topic and day (UTC).
 
-    Other jobs read the archive and the live log as one table with --archive.
+    --archive: any folder that Spark can write.  Other jobs read it with --archive, too.
     """
-    where, told = source(path, endpoint), settings(conf)
+    where, conf, place = source(options), settings(options.conf), options.archive
     if not place:
         refuse("--archive", "", "a folder for the archive")
     until_ms = moment_ms("--until", until)
+    from rmqlite.spark.archive import Archive, Live, archive_closed, check_names
     from rmqlite.spark.hadoop import disk_names
-    from rmqlite.spark.jobs.archive import ArchiveJob
     from rmqlite.spark.jobs.running import check_filled, running_session
-    from rmqlite.spark.manifest import check_names
     from rmqlite.spark.reading import looked
 
-    log = looked(path=path, endpoint=endpoint)
+    log = looked(**where)
     check_filled(log)
-    check_names(disk_names(place, master=master, conf=told) or (), place)
-    found = []
-    with running_session("archive", master=master, conf=told) as spark:
-        job = ArchiveJob(spark, place, **where, found=log)
-        for each in job.run(until_ms):
-            found.append(each)
-            if each.is_new:
-                note(f"archived {each.segment.begin:020d}: {each.segment.records:,} records")
-        deletable = job.deletable()
-    if as_json:
-        rows = [asdict(each.segment) | {"is_new": each.is_new} for each in found]
-        upto = deletable[-1].end if deletable else None
-        print_json({"archive": place, "segments": rows, "deletable_before": upto})
+    check_names(disk_names(place, master=options.master, conf=conf) or (), place)
+    with running_session("archive", master=options.master, conf=conf) as spark:
+        made = Archive(spark, place)
+        archive_closed(made, Live(spark, **where, found=log), until_ms)
+    runs = made.runs
+    end = runs[-1].end if runs else None
+    if options.as_json:
+        rows = [asdict(run) for run in runs]
+        print_json({"archive": place, "runs": rows, "deletable_before": end})
         return
-    _print(found)
-    if deletable:
-        size = size_text(sum(each.end - each.begin for each in deletable))
-        files = "1 log file" if len(deletable) == 1 else f"{len(deletable):,} log files"
-        upto = deletable[-1].end
-        note(f"retention may delete {files}, {size}, before physical offset {upto}")
-
-
-def _print(found: list[Any]) -> None:
-    """found: Archived objects."""
-    if not found:
-        note("no closed log file to archive")
-        return
-    rows = [
-        (
-            f"{each.segment.begin:020d}",
-            each.segment.records,
-            time_text(each.segment.first_timestamp_ms)[:_MINUTES],
-            size_text(each.segment.record_bytes),
-            size_text(each.segment.archived_bytes),
-            f"{each.segment.archived_bytes / each.segment.record_bytes:.0%}",
-            "yes" if each.is_new else "-",
-        )
-        for each in found
+    cells = [
+        (str(run.begin), str(run.end), run.records, size_text(run.record_bytes)) for run in runs
     ]
-    print_table(("LOG FILE", "RECORDS", "FROM", "LOG", "PARQUET", "RATIO", "NEW"), rows)
+    if cells:
+        print_table(("BEGIN", "END", "RECORDS", "LOG"), cells, "Archived physical offsets")
+        note(f"retention may delete the log before physical offset {end}")
+    else:
+        note("no closed log file to archive")

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, moment_ms, refuse, with_options
-from rmqlite.cli.output.terminal import note, print_json, print_table
+from rmqlite.cli.options import moment_ms, refuse, with_options
+from rmqlite.cli.output.terminal import note, print_table
 from rmqlite.cli.pipeline.options import SourceOptions
-from rmqlite.cli.pipeline.running import asked, note_snapshot, snapshot_tree
+from rmqlite.cli.pipeline.running import answer, settings, source, started
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
 
@@ -60,33 +60,28 @@ def dlq_export(
     reason: Reason = "",
     since: Since = "",
     until: Until = "",
-    as_json: AsJson = False,
 ) -> None:
     """Add dead letters to an export of Parquet files, by group and day (UTC).
 
     Letters in the export are not added again, so the same command may run every hour.
     """
-    job_options = asked(options)
+    source(options)
     if not output:
         refuse("--output", "", "a folder for the export")
     wanted = _wanted(group, since, until)
     from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs import dead_letters as job_of
-    from rmqlite.spark.jobs.running import running
 
     letters = job_of.LetterFilter(topic=topic, failure_kind=kind, reason=reason, **wanted)
-    names = disk_names(output, master=options.master, conf=job_options["conf"])
+    names = disk_names(output, master=options.master, conf=settings(options.conf))
     job_of.check_names(names or (), output)
-    with running("dlq-export", **job_options, check=letters.check) as job:
-        note_snapshot(job.snapshot)
+    with started("dlq-export", options, letters.check) as job:
         log = job.read(job_of.COLUMNS, **letters.read_options())
         found = job_of.export(job_of.dead_letters(log, letters), output)
-    if as_json:
-        counts = [row | {"day": str(row["day"])} for row in found.counts]
-        tree = {"snapshot": snapshot_tree(job.snapshot), "export": found.place}
-        print_json(tree | {"added": found.added, "known": found.known, "counts": counts})
-    else:
-        _print(found.counts)
+    counts = [row | {"day": str(row["day"])} for row in found.counts]
+    tree = {"export": found.place, "added": found.added, "known": found.known, "counts": counts}
+    answer(job, options, tree, lambda: _print(found.counts))
+    if not options.as_json:
         note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
 
 

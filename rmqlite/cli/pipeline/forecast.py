@@ -7,19 +7,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, refuse, with_options
+from rmqlite.cli.options import refuse, with_options
 from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.spans import delay_text
-from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
-from rmqlite.cli.pipeline.options import ReportOptions
-from rmqlite.cli.pipeline.running import (
-    asked,
-    check_report,
-    note_snapshot,
-    snapshot_tree,
-    write,
-    write_report,
-)
+from rmqlite.cli.output.terminal import note, print_table, time_text
+from rmqlite.cli.pipeline.options import PlotOptions
+from rmqlite.cli.pipeline.running import answer, started, write, write_plot
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
@@ -37,26 +30,21 @@ Row = dict[str, Any]
 @with_options
 def forecast(
     *,
-    options: ReportOptions,
+    options: PlotOptions,
     hours: Annotated[
         float, typer.Option("--hours", min=0.01, metavar="N", help="Hours to look ahead.")
     ] = 6,
     bucket: Annotated[
         str, typer.Option("--bucket", metavar="SPAN", help="The span of a count: 1m, 30s, 1h.")
     ] = "1m",
-    as_json: AsJson = False,
 ) -> None:
     """Count messages by due time, topic and level; the time of the snapshot is "now"."""
-    job_options = asked(options)
     span_ms = round(hours * _HOUR_MS)
     bucket_ms = _bucket_ms(bucket, span_ms)
-    check_report(options.report)
     from rmqlite.spark.jobs import forecast as job_of
-    from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("forecast", **job_options) as job:
-        note_snapshot(job.snapshot)
+    with started("forecast", options) as job:
         sizes = {
             "now_ms": job.snapshot.newest_timestamp_ms or wall_ms(),
             "span_ms": span_ms,
@@ -64,17 +52,16 @@ def forecast(
         }
         table = job_of.log_forecast(job.read, **sizes)
         rows = collected(table)
-        if options.report is not None:
-            from rmqlite.spark.jobs.report import forecast_report
 
-            page = forecast_report(job.snapshot.text, rows, **sizes)
-            write_report(page, options.report)
+        def draw() -> bytes:
+            from rmqlite.spark.jobs.plot import forecast_plot
+
+            return forecast_plot(job.snapshot.text, rows, **sizes)
+
+        write_plot(draw, options)
         write(table, options)
         table.unpersist()
-    if as_json:
-        print_json({"snapshot": snapshot_tree(job.snapshot)} | sizes | {"rows": rows})
-    else:
-        _print(rows, **sizes)
+    answer(job, options, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))
 
 
 def _bucket_ms(text: str, span_ms: int) -> int:

@@ -7,17 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, moment_ms, with_options
-from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
-from rmqlite.cli.pipeline.options import ReportOptions
-from rmqlite.cli.pipeline.running import (
-    asked,
-    check_report,
-    note_snapshot,
-    snapshot_tree,
-    write,
-    write_report,
-)
+from rmqlite.cli.options import moment_ms, with_options
+from rmqlite.cli.output.terminal import note, print_table, time_text
+from rmqlite.cli.pipeline.options import PlotOptions
+from rmqlite.cli.pipeline.running import answer, started, write, write_plot
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
@@ -26,7 +19,7 @@ _HOURS_SHOWN: Final = 24
 @with_options
 def lateness(
     *,
-    options: ReportOptions,
+    options: PlotOptions,
     late_ms: Annotated[
         int,
         typer.Option("--late-ms", min=0, metavar="MS", help="A delivery is late after this time."),
@@ -37,18 +30,13 @@ def lateness(
     until: Annotated[
         str, typer.Option("--until", metavar="TIME", help="Delivered before this time.")
     ] = "",
-    as_json: AsJson = False,
 ) -> None:
     """Show the lateness of deliveries per level and hour; --output has a row for each."""
-    job_options = asked(options)
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
-    check_report(options.report)
     from rmqlite.spark.jobs import lateness as job_of
-    from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("lateness", **job_options) as job:
-        note_snapshot(job.snapshot)
+    with started("lateness", options) as job:
         counts = job_of.log_counts(
             job.read,
             now_ms=job.snapshot.newest_timestamp_ms,
@@ -64,18 +52,17 @@ def lateness(
                 ("levels_and_hours", job_of.BY_LEVEL_AND_HOUR),
             )
         }
-        if options.report is not None:
-            from rmqlite.spark.jobs.report import lateness_report
+
+        def draw() -> bytes:
+            from rmqlite.spark.jobs.plot import lateness_plot
 
             late = collected(counts.where("late_ms IS NOT NULL"))
-            page = lateness_report(job.snapshot.text, late_ms, tables, late)
-            write_report(page, options.report)
+            return lateness_plot(job.snapshot.text, late_ms, tables, late)
+
+        write_plot(draw, options)
         write(job_of.lateness(counts, late_ms=late_ms), options)
         counts.unpersist()
-    if as_json:
-        print_json({"snapshot": snapshot_tree(job.snapshot), "late_ms": late_ms} | tables)
-    else:
-        _print(tables, late_ms)
+    answer(job, options, {"late_ms": late_ms, **tables}, lambda: _print(tables, late_ms))
 
 
 def _print(tables: dict[str, list[dict[str, Any]]], late_ms: int) -> None:

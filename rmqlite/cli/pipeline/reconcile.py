@@ -7,17 +7,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, with_options
+from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import (
     note,
-    print_json,
     print_table,
     print_two_line_table,
     printable,
     time_text,
 )
 from rmqlite.cli.pipeline.options import TableOptions
-from rmqlite.cli.pipeline.running import PROMISE_BROKEN, asked, note_snapshot, snapshot_tree, write
+from rmqlite.cli.pipeline.running import PROMISE_BROKEN, answer, started, write
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
@@ -50,20 +49,16 @@ def reconcile(
             "one; messages due after that may be on their way.",
         ),
     ] = 60_000,
-    as_json: AsJson = False,
 ) -> None:
     """Was every scheduled message delivered exactly once, and none early?
 
     Exit code 4 if not.  --output gets all messages that broke a promise.
     """
-    job_options = asked(options)
     from rmqlite.spark.jobs.reconcile import OFFENDERS_SCHEMA, audit
-    from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("reconcile", **job_options) as job:
+    with started("reconcile", options) as job:
         snapshot = job.snapshot
-        note_snapshot(snapshot)
         found = audit(
             job.read,
             begin_offset=snapshot.begin_offset,
@@ -76,18 +71,22 @@ def reconcile(
         none = job.spark.createDataFrame([], OFFENDERS_SCHEMA)
         write(none if found.offenders is None else found.offenders, options)
     totals = {name: found.total(name) for name in _MEANINGS}
-    if as_json:
-        counts = [
-            {name: row[name] for name in ("level", "state", "messages", "duplicates", "early")}
-            for row in found.rows
-        ]
-        tree = {"snapshot": snapshot_tree(snapshot), "held": found.held, "totals": totals}
-        tree |= {"without_pointer": found.total("without_pointer")}
-        tree |= {"now_ms": found.now_ms, "horizon_ms": found.horizon_ms}
-        print_json(tree | {"levels": counts, "offenders": shown})
-    else:
+    names = ("level", "state", "messages", "duplicates", "early")
+    tree = {
+        "held": found.held,
+        "totals": totals,
+        "without_pointer": found.total("without_pointer"),
+        "now_ms": found.now_ms,
+        "horizon_ms": found.horizon_ms,
+        "levels": [{name: row[name] for name in names} for row in found.rows],
+        "offenders": shown,
+    }
+
+    def show() -> None:
         _print(found.rows, totals, found.total("without_pointer"))
         _print_verdict(totals, shown, is_held=found.held)
+
+    answer(job, options, tree, show)
     if not found.held:
         raise typer.Exit(PROMISE_BROKEN)
 

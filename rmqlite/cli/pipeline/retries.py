@@ -7,18 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, with_options
+from rmqlite.cli.options import with_options
 from rmqlite.cli.output.spans import span_text
-from rmqlite.cli.output.terminal import note, print_json, print_table
-from rmqlite.cli.pipeline.options import ReportOptions
-from rmqlite.cli.pipeline.running import (
-    asked,
-    check_report,
-    note_snapshot,
-    snapshot_tree,
-    write,
-    write_report,
-)
+from rmqlite.cli.output.terminal import note, print_table
+from rmqlite.cli.pipeline.options import PlotOptions
+from rmqlite.cli.pipeline.running import answer, started, write, write_plot
 from rmqlite.names import is_retry, retry_topic
 
 _REASON_CHARS_MAX: Final = 44
@@ -28,27 +21,22 @@ _NAME_CHARS_MAX: Final = 16
 @with_options
 def retries(
     *,
-    options: ReportOptions,
+    options: PlotOptions,
     reasons: Annotated[
         int,
         typer.Option(
             "--reasons", min=1, metavar="N", help="Show this many kinds of reasons per group."
         ),
     ] = 5,
-    as_json: AsJson = False,
 ) -> None:
     """Show the retry funnel per group and topic: successes, their times, and failures.
 
     --output has a row for each group, topic and attempt.
     """
-    job_options = asked(options)
-    check_report(options.report)
     from rmqlite.spark.jobs import retries as job_of
-    from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("retries", **job_options) as job:
-        note_snapshot(job.snapshot)
+    with started("retries", options) as job:
         committed = job.spark.createDataFrame(
             _committed(options.path, options.endpoint), job_of.COMMITTED_SCHEMA
         )
@@ -60,18 +48,17 @@ def retries(
             "reasons": collected(job_of.reasons(failures, most=reasons)),
             "levels": collected(job_of.levels(failures)),
         }
-        if options.report is not None:
-            from rmqlite.spark.jobs.report import retries_report
 
-            named = tables | {"reasons": _with_rest_named(tables["reasons"])}
-            write_report(retries_report(job.snapshot.text, named), options.report)
+        def draw() -> bytes:
+            from rmqlite.spark.jobs.plot import retries_plot
+
+            return retries_plot(job.snapshot.text, tables)
+
+        write_plot(draw, options)
         write(job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
-    if as_json:
-        print_json({"snapshot": snapshot_tree(job.snapshot)} | tables)
-    else:
-        _print(tables)
+    answer(job, options, tables, lambda: _print(tables))
 
 
 def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""Checks the options of a job, and prints notes beside its output.
+"""Runs a job for a command: checks its options, and prints what it reads and answers.
 
 A job itself runs in rmqlite.spark.jobs.running; a command loads Spark only after it checked its
 options.
@@ -6,13 +6,14 @@ options.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rmqlite.cli.options import refuse
-from rmqlite.cli.output.terminal import note
-from rmqlite.cli.pipeline.options import SourceOptions, TableOptions
+from rmqlite.cli.output.terminal import note, print_json
+from rmqlite.cli.pipeline.options import PlotOptions, SourceOptions, TableOptions
 from rmqlite.errors import StoreUnavailable
 from rmqlite.extras import check_extra
 
@@ -20,37 +21,15 @@ PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
 
 
-class SnapshotRead(Protocol):
-    """The part of a job's snapshot that is printed."""
-
-    @property
-    def begin_offset(self) -> int: ...
-    @property
-    def end_offset(self) -> int: ...
-    @property
-    def newest_timestamp_ms(self) -> int: ...
-    @property
-    def text(self) -> str: ...
-
-
-class ReportPage(Protocol):
-    """A report that can be written: a page that needs no other file, and its plots."""
-
-    @property
-    def html(self) -> str: ...
-    @property
-    def png(self) -> bytes: ...
-
-
-def source(path: str, endpoint: str) -> dict[str, str]:
-    """The source of a job, for running(): a store's folder or a broker, never both."""
+def source(options: SourceOptions) -> dict[str, str]:
+    """The source of a job: a store's folder or a broker, never both."""
+    path, endpoint = options.path, options.endpoint
     if not path and not endpoint:
-        refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
+        refuse("--path", "", "a store's folder: or give --endpoint HOST:PORT of a broker")
     if path and endpoint:
-        refuse("--endpoint", endpoint, "either --path or --endpoint")
+        refuse("--endpoint", endpoint, "left out if --path is given")
     # An executor may run in another folder.
-    absolute = str(Path(path).absolute()) if path else ""
-    return {"path": absolute, "endpoint": endpoint}
+    return {"path": str(Path(path).absolute()) if path else "", "endpoint": endpoint}
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
@@ -64,31 +43,36 @@ def settings(conf: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def asked(options: SourceOptions) -> dict[str, Any]:
-    """The options of every job, as running() takes them."""
-    where = source(options.path, options.endpoint)
-    conf = settings(options.conf)
+@contextmanager
+def started(
+    name: str, options: SourceOptions, check: Callable[[Any], None] = lambda _: None
+) -> Iterator[Any]:
+    """A Job of rmqlite.spark.jobs.running while it runs.
+
+    Wrong options end the command before Spark starts.  check: raises an error for a log that the
+    job cannot answer for.
+    """
+    where, conf = source(options), settings(options.conf)
+    check_extra("spark")
     if isinstance(options, TableOptions) and options.output:
-        check_extra("spark")
         from rmqlite.spark.tables import check_place
 
         check_place(options.output, master=options.master, conf=conf)
-    return {**where, "archive": options.archive, "master": options.master, "conf": conf}
+    if isinstance(options, PlotOptions) and options.plot:
+        _check_plot(options.plot)
+    from rmqlite.spark.jobs.running import running
 
-
-def note_snapshot(snapshot: SnapshotRead) -> None:
-    """Print the snapshot on standard error."""
-    note(f"reading {snapshot.text}")
-
-
-def snapshot_tree(snapshot: SnapshotRead) -> dict[str, Any]:
-    """The snapshot for --json."""
-    return {
-        "text": snapshot.text,
-        "begin_offset": snapshot.begin_offset,
-        "end_offset": snapshot.end_offset,
-        "newest_timestamp_ms": snapshot.newest_timestamp_ms,
-    }
+    with running(
+        name,
+        path=where["path"],
+        endpoint=where["endpoint"],
+        archive=options.archive,
+        master=options.master,
+        conf=conf,
+        check=check,
+    ) as job:
+        note(f"reading {job.snapshot.text}")
+        yield job
 
 
 def write(table: Any, options: TableOptions) -> None:
@@ -100,24 +84,38 @@ def write(table: Any, options: TableOptions) -> None:
         note(f"wrote {write_table(table, options.output, form)}")
 
 
-def check_report(report: Path | None) -> None:
-    """End the command, before Spark starts, for a wrong place or a missing package."""
-    if report is None:
+def write_plot(draw: Callable[[], bytes], options: PlotOptions) -> None:
+    """Draw a job's plot to --plot, if it is given."""
+    if options.plot is None:
         return
-    if not report.parent.is_dir():
-        refuse("--report", report, "a file in a folder that exists")
-    if report.suffix.lower() not in (".html", ".htm"):
-        refuse("--report", report, "a file's name that ends in .html")
-    check_extra("bench")
-
-
-def write_report(page: ReportPage, report: Path) -> None:
-    """Write the page under its name, and the plots beside it."""
-    png = report.with_suffix(".png")
     try:
-        report.write_text(page.html, encoding="utf-8")
-        png.write_bytes(page.png)
+        options.plot.write_bytes(draw())
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StoreUnavailable("write to", str(report), reason) from error
-    note(f"wrote {report} and {png}")
+        raise StoreUnavailable("write to", str(options.plot), reason) from error
+    note(f"wrote {options.plot}")
+
+
+def answer(
+    job: Any, options: SourceOptions, tree: Mapping[str, Any], show: Callable[[], None]
+) -> None:
+    """Print the answer of a job: with --json its tree and the snapshot, else what show() prints."""
+    if not options.as_json:
+        show()
+        return
+    snapshot = job.snapshot
+    read = {
+        "text": snapshot.text,
+        "begin_offset": snapshot.begin_offset,
+        "end_offset": snapshot.end_offset,
+        "newest_timestamp_ms": snapshot.newest_timestamp_ms,
+    }
+    print_json({"snapshot": read, **tree})
+
+
+def _check_plot(plot: Path) -> None:
+    if not plot.parent.is_dir():
+        refuse("--plot", plot, "a file in a folder that exists")
+    if plot.suffix.lower() != ".png":
+        refuse("--plot", plot, "a file's name that ends in .png")
+    check_extra("bench")

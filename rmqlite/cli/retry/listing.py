@@ -23,14 +23,13 @@ from rmqlite.cli.options import (
     GroupArgument,
     with_options,
 )
-from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
-from rmqlite.requests.paging import pages
+from rmqlite.requests.letters import Letter, LettersQuery
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 
 ROWS_DEFAULT: Final = 50
@@ -76,9 +75,8 @@ def list_retries(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
-        found, more = _found(
-            broker, LettersQuery(group, options.filter(broker), cursor=cursor), count
-        )
+        query = LettersQuery(group, options.filter(broker), cursor=cursor)
+        found, more = letters_listed(admin.letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]
@@ -159,23 +157,6 @@ def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
     committed = {each.queue: each.committed_offset for each in status.progress}
     done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
     return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
-
-
-def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[list[Letter], str]:
-    """Up to `count` letters, and the cursor of the next ones; "" at the end."""
-    letters: list[Letter] = []
-    with counting("searching") as tell:
-
-        def ask(query: LettersQuery) -> LetterPage:
-            most = min(LETTERS_MAX, count - len(letters))
-            return broker.admin.letters.list_retries(dataclasses.replace(query, max_letters=most))
-
-        for page in pages(ask, query):
-            letters += page.letters
-            tell(len(letters))
-            if len(letters) >= count:
-                break
-    return letters, page.cursor
 
 
 def _is_due(letter: Letter, now_ms: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rmqlite.cli.schedule.change import cancel, fire, reschedule
+from rmqlite.cli.schedule.change import cancel, deliver_now, reschedule
 from rmqlite.cli.schedule.count import count
 from rmqlite.cli.schedule.listing import list_pending
 from rmqlite.cli.schedule.timeline import timeline
@@ -14,5 +14,6 @@ app.command("list")(list_pending)
 app.command("count")(count)
 app.command("timeline")(timeline)
 app.command("cancel")(cancel)
-app.command("fire")(fire)
+app.command("deliver-now")(deliver_now)
+app.command("fire", hidden=True)(deliver_now)
 app.command("reschedule")(reschedule)

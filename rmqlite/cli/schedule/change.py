@@ -1,4 +1,4 @@
-"""rmqlite schedule cancel, fire and reschedule: change pending messages.
+"""rmqlite schedule cancel, deliver-now and reschedule: change pending messages.
 
 Message ids are changed at once, with an outcome for each.  A filter is counted first, and the
 command asks, or needs --yes.
@@ -51,14 +51,14 @@ def cancel(
 
 
 @with_options
-def fire(
+def deliver_now(
     *,
     ids: Ids = None,
     wanted: PendingOptions,
     everything: All = False,
     how: ChangeOptions,
 ) -> None:
-    """Fire pending messages: they are delivered now.
+    """Deliver pending messages now.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """

@@ -34,16 +34,20 @@ from rmqlite.requests.schedule import (
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words for a change; outcomes: longer words for some outcomes."""
+    """The words for a change; outcomes: longer words for some outcomes.
+
+    verb: also the name in JSON.  order: of the question, before and behind the messages.
+    """
 
     verb: str
     done: str
     outcomes: Mapping[ChangeOutcome, str] = field(default_factory=dict)
+    order: tuple[str, str] | None = None
 
 
 _WORDS: Final = {
     ScheduleAction.CANCEL: Words("cancel", "cancelled"),
-    ScheduleAction.FIRE: Words("fire", "fired"),
+    ScheduleAction.FIRE: Words("fire", "delivered now", order=("deliver ", " now")),
     ScheduleAction.RESCHEDULE: Words("reschedule", "rescheduled"),
 }
 _FOUND_MAX: Final = 64
@@ -250,7 +254,8 @@ def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
 def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
     if change.how.dry_run or change.how.yes:
         return True
-    what = f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
+    before, behind = change.said.order or (f"{change.verb} ", change.where_to)
+    what = f"{before}{messages_text(count)}{behind}: {filter_text(wanted)}?"
     return is_confirmed(what)
 
 

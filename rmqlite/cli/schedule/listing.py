@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, Final
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Count, Cursor, Endpoint, with_options
 from rmqlite.cli.output.message_text import times_text
-from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.progress import listed
 from rmqlite.cli.output.spans import delay_text, size_text, wait_text
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.cli.schedule.pending_options import PendingListOptions
-from rmqlite.requests.paging import pages
-from rmqlite.requests.schedule import (
-    PAGE_MAX,
-    PendingFilter,
-    PendingMessage,
-    PendingPage,
-    PendingQuery,
-)
+from rmqlite.requests.schedule import PAGE_MAX, PendingMessage, PendingPage, PendingQuery
 from rmqlite.views.levels import level_text
 
 ROWS_DEFAULT: Final = 50
@@ -46,7 +38,17 @@ def list_pending(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         is_indexed = bool(wanted.key or wanted.ids)
-        found, more = _found(broker, wanted, cursor, INDEXED_MAX if is_indexed else count)
+
+        def ask(query: PendingQuery, most: int) -> PendingPage:
+            query = dataclasses.replace(query, max_messages=min(PAGE_MAX, most))
+            return broker.schedule.list_pending(query)
+
+        found, more = listed(
+            ask,
+            PendingQuery(wanted, cursor),
+            lambda page: (page.messages, len(page.messages)),
+            INDEXED_MAX if is_indexed else count,
+        )
         now_ms = broker.now_ms
     if is_indexed:
         found = sorted(found, key=lambda each: (each.deliver_at_ms, each.level, each.queue_offset))
@@ -70,25 +72,6 @@ def list_pending(
         note(f"{left:,} more: --max {len(found)}")
     if more:
         note(f"more: --cursor {more}")
-
-
-def _found(
-    broker: BrokerView, wanted: PendingFilter, cursor: str, count: int
-) -> tuple[Sequence[PendingMessage], str]:
-    """Up to `count` messages from the cursor on, and the cursor of the next ones; "" at the end."""
-    messages: list[PendingMessage] = []
-    with counting("searching") as tell:
-
-        def ask(query: PendingQuery) -> PendingPage:
-            page_max = min(PAGE_MAX, count - len(messages))
-            return broker.schedule.list_pending(dataclasses.replace(query, max_messages=page_max))
-
-        for page in pages(ask, PendingQuery(wanted, cursor)):
-            messages.extend(page.messages)
-            tell(len(messages))
-            if len(messages) >= count:
-                break
-    return messages, page.cursor
 
 
 def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:

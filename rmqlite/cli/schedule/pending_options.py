@@ -211,7 +211,7 @@ def _due(option: str, text: str | None) -> int | _FromNow | None:
         try:
             return _FromNow(wait_ms(option, text[1:]))
         except InvalidValue as error:
-            refuse(option, text, f"after the + {error.rule}")
+            refuse(option, text, f"+ and then {error.rule}")
     return moment_ms(option, text)
 
 

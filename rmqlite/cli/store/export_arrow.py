@@ -58,7 +58,7 @@ def format_of(form: ExportFormat | None, output: Path, columns: str) -> ExportFo
     chosen = form or _SUFFIXES.get(output.suffix.lower(), ExportFormat.JSONL)
     if chosen is ExportFormat.JSONL:
         if columns:
-            refuse("--columns", columns, "for --format parquet or arrow")
+            refuse("--columns", columns, "left out unless --format is parquet or arrow")
         return chosen
     if output == Path("-"):
         refuse("--output", output, f"the name of a file, for --format {chosen}")
@@ -69,7 +69,7 @@ def check_plain(*, inflate: bool, skip_damaged: bool, form: ExportFormat) -> Non
     """Refuse options that only JSON lines support."""
     for option, is_given in (("--inflate", inflate), ("--skip-damaged", skip_damaged)):
         if is_given:
-            refuse(option, "true", f"for --format jsonl, not {form}")
+            refuse(option, "true", f"left out: --format {form} has no such option, jsonl has")
 
 
 def export_table(

@@ -40,9 +40,9 @@ _LEVELS: Final = (
 _GROUPS: Final = (
     Column("GROUP", is_short=True),
     Column("LAG", right=True),
+    Column("DUE", right=True),
     Column("MEMBERS", right=True, rank=1),
     Column("RETRIES", right=True),
-    Column("DUE", right=True),
     Column("DEAD", right=True),
     Column("NEW DEAD", right=True),
 )
@@ -174,18 +174,14 @@ def _due(level: LevelStatus, picture: Picture, now_s: float) -> Part:
 
 
 SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
-    "worst": lambda g: (-(g.new_dead or 0), -g.unread, -(g.dead or 0), -_lag(g)),
-    "lag": lambda g: (-_lag(g),),
-    "retries": lambda g: (-((g.waiting or 0) + (g.due or 0)),),
+    "worst": lambda g: (-(g.new_dead or 0), -g.unread, -(g.dead or 0), -(g.lag or 0)),
+    "lag": lambda g: (-(g.lag or 0),),
+    "retries": lambda g: (-g.retries,),
     "dead": lambda g: (-(g.dead or 0),),
     "new dead": lambda g: (-(g.new_dead or 0),),
     "name": lambda _: (),
 }
 """The sort keys of groups; equal groups are sorted by name."""
-
-
-def _lag(group: GroupFigures) -> int:
-    return group.lag or 0
 
 
 def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
@@ -209,9 +205,9 @@ def _group_row(group: GroupFigures) -> Row:
         group.group,
         group.group,
         group.lag,
+        group.due,
         cell(group.members, "warn" if group.unread else ""),
         group.waiting,
-        group.due,
         cell(group.dead, "warn" if group.dead else ""),
         Part(new_dead.text, "bad" if group.new_dead else "dim"),
     )

@@ -154,7 +154,7 @@ class PullConsumer(Closing):
         """
         if queue is None:
             if queue_offset is not None:
-                raise InvalidValue("queue_offset", queue_offset, "give the queue as well")
+                raise InvalidValue("queue_offset", queue_offset, "left out if no queue is given")
             offsets = dict(self._positions)
         else:
             offsets = {queue: self.position(queue) if queue_offset is None else queue_offset}

@@ -21,16 +21,13 @@ from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.service.access import Access, view
-from rmqlite.server.service.figures import FigureCalls
+from rmqlite.server.service.administration import FigureCalls, KeyValueCalls, SettingCalls
 from rmqlite.server.service.groups import GroupCalls
-from rmqlite.server.service.key_values import KeyValueCalls
-from rmqlite.server.service.letters import LetterCalls
+from rmqlite.server.service.letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.log import LogCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.part import Behind, Part
-from rmqlite.server.service.redrives import RedriveCalls
 from rmqlite.server.service.schedule import ScheduleCalls
-from rmqlite.server.service.settings import SettingCalls
 from rmqlite.server.service.topics import TopicCalls
 from rmqlite.server.service.transactions import TransactionCalls
 from rmqlite.server.waiting import Waiting

@@ -61,7 +61,7 @@ class Args:
     def required(self, name: str) -> str:
         value = self.text(name)
         if not value:
-            raise InvalidValue(name, value, "it must be given")
+            raise InvalidValue(name, value, "given")
         return value
 
     def number(self, name: str, default: int = 0, *, at_most: int = 2**31 - 1) -> int:

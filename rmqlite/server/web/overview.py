@@ -49,11 +49,6 @@ class GroupLine:
     figures: GroupFigures
     dead: DeadLetterGroup | None
 
-    @property
-    def retries(self) -> int:
-        """Those that wait, and the due ones that are not consumed yet."""
-        return (self.figures.waiting or 0) + (self.figures.due or 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -79,7 +74,7 @@ async def overview(visit: Visit) -> Response:
     lines = await _lines(visit, infos, dead)
     known = {line.figures.group for line in lines}
     # A group without settings can have dead letters, such as the schedule itself.
-    others = [group_figures(each.group, None, None, {each.group: each}) for each in dead]
+    others = [group_figures(each.group, None, dead={each.group: each}) for each in dead]
     figures = [line.figures for line in lines] + [f for f in others if f.group not in known]
     before = _counted_before(visit.args.text("before"), status)
     return visit.page(

@@ -106,7 +106,7 @@ async def retries(visit: Visit) -> Response:
     group = args.text("group")
     if not group:
         infos = await visit.service.groups.all()
-        lines = [each for each in await group_lines(visit, infos) if each.retries]
+        lines = [each for each in await group_lines(visit, infos) if each.figures.retries]
         return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
     wanted = LetterFilter(
         topic=args.text("topic"),
@@ -167,7 +167,7 @@ def _asked(visit: Visit) -> Change:
     is_chosen = fields.is_on("chosen")
     ids = fields.quoted_ids("ids")
     if is_chosen and not ids:
-        raise InvalidValue("ids", "", "choose at least one message")
+        raise InvalidValue("ids", "", "at least one chosen message")
     new_time, typed = {}, Kept()
     if action is ScheduleAction.RESCHEDULE:
         new_time, typed = _new_time(fields, visit.now_ms), fields.kept(*_NEW_TIME)
@@ -179,7 +179,11 @@ def _asked(visit: Visit) -> Change:
 def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
     to, at = [fields.text(name) for name in _NEW_TIME]
     if bool(to) == bool(at):
-        raise InvalidValue("to", to, "a level, or else an instant: one of them")
+        raise InvalidValue(
+            "to",
+            to,
+            "given if at is not, and else left out: a level, or else an instant: one of them",
+        )
     if to:
         return {"delay_level": fields.number("to")}
     if (length := _from_now(at)) is not None:

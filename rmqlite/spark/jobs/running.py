@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.archived_log import LogWithArchive, check_archive
+from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names
 from rmqlite.spark.jobs.failure import as_ours
 from rmqlite.spark.reading import SourceSnapshot, looked, read_log, snapshot_of
@@ -34,17 +34,20 @@ class Job:
         self._with_archive: LogWithArchive | None = None
         self.snapshot: SourceSnapshot = snapshot_of(found)
         if archive:
-            self._with_archive = LogWithArchive(
-                spark, archive, path=path, endpoint=endpoint, found=found
-            )
+            live = Live(spark, path=path, endpoint=endpoint, found=found)
+            self._with_archive = LogWithArchive(Archive(spark, archive), live)
             self.snapshot = self._with_archive.snapshot
         self._path = path
         self._endpoint = endpoint
 
     def read(self, columns: Sequence[str], **options: object) -> DataFrame:
-        """These columns of the snapshot's records; options are those of the format."""
+        """These columns of the snapshot's records.
+
+        options: those of the format that spare work; a job itself filters again, because an
+        archive is read without them.
+        """
         if self._with_archive is not None:
-            return self._with_archive.read(columns, **options)
+            return self._with_archive.read(columns)
         bounds = {
             "startingPhysicalOffset": self.snapshot.begin_offset,
             "endingPhysicalOffset": self.snapshot.end_offset,

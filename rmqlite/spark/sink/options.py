@@ -110,12 +110,13 @@ class SinkOptions:
                 raise InvalidValue(f"column {name}", kind, f"of type {' or '.join(allowed)}")
         for name in ("body", *extra):
             if name not in types:
-                raise InvalidValue("column", name, f"needed{_hint(name, types)}")
+                rule = f"given{_hint(name, types)}"
+                raise InvalidValue("column", name, rule, f"column {name!r} must be {rule}")
         if not self.topic and "topic" not in types:
             raise InvalidValue("topic", "", "a column topic, or the option topic")
         delays = [name for name in DELAY_COLUMNS if name in types]
         if self.has_delay and delays:
-            rule = "the option for all rows or a column, not both"
+            rule = "left out if the option for all rows is given"
             raise InvalidValue(f"column {delays[0]}", "given", rule)
 
     def check_levels(self, table: LevelTable) -> None:
@@ -138,16 +139,17 @@ class SinkOptions:
     def _check(self) -> None:
         if not self.endpoint:
             raise InvalidValue("endpoint", "", "a broker's host:port")
-        given = [self.delay_level, self.delay, self.deliver_at_ms]
-        if sum(map(bool, given)) > 1:
-            raise InvalidValue(
-                "delayLevel", self.delay_level, "one of delayLevel, delay, deliverAt"
-            )
+        waits = dict[str, int | str](delayLevel=self.delay_level, delay=self.delay)
+        waits["deliverAt"] = self.deliver_at_ms
+        first, *others = [name for name, wait in waits.items() if wait] or [""]
+        if others:
+            raise InvalidValue(first, waits[first], f"left out if {others[0]} is given")
         if self.is_collecting and not self.refused_path:
             rule = "a folder for the refused rows, which onInvalid=collect needs"
             raise InvalidValue("refusedPath", "", rule)
         if self.refused_path and not self.is_collecting:
-            raise InvalidValue("refusedPath", self.refused_path, "used with onInvalid=collect only")
+            rule = "left out unless onInvalid=collect"
+            raise InvalidValue("refusedPath", self.refused_path, rule)
         credentials_of(self)
 
 

@@ -145,8 +145,8 @@ class StreamPlan:
     def _lost_end(self, queue: Queue, reached: int, high: int) -> None:
         if self._options.fail_on_data_loss:
             rule = (
-                f"{_named(queue)} ends at {high}: the store is not the one that was read before,"
-                " or lost its end; take another checkpoint, or failOnDataLoss=false"
+                f"at most {high}: {_named(queue)} ends there; the store is not the one that was"
+                " read, or lost its end; take another checkpoint, or failOnDataLoss=false"
             )
             raise InvalidValue("offset", reached, rule)
         log.warning(
@@ -161,7 +161,7 @@ class StreamPlan:
             return
         self._has_planned = True
         rule = (
-            "JSON, because Spark runs the first batch of this stream again and the place where it"
+            "JSON: Spark runs the first batch of this stream again and the place where it"
             " began is lost; use read_stream, another checkpoint, or failOnDataLoss=false"
         )
         if self._options.fail_on_data_loss:
@@ -185,7 +185,7 @@ def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -
     for topic, queue_id, offset in wanted:
         queue = (topic, queue_id)
         if not options.takes_queue(*queue):
-            rule = f"only queues that the stream reads; {_named(queue)} is none of them"
+            rule = f"of queues that the stream reads: {_named(queue)} is none of them"
             raise InvalidValue("startingOffsets", f"{topic} {queue_id}", rule)
         if offset >= 0:
             offsets[queue] = offset
@@ -203,10 +203,14 @@ def check_stream(options: ReadOptions) -> None:
         ("endingPhysicalOffset", options.ending_physical_offset),
     ):
         if value is not None:
-            raise InvalidValue(name, value, "an option of spark.read; a stream has no end")
+            raise InvalidValue(
+                name, value, "left out: an option of spark.read; a stream has no end"
+            )
     if options.group:
         if options.path:
-            rule = "only with endpoint: nobody can commit a group's offsets in a store's folder"
+            rule = (
+                "left out without endpoint: nobody can commit a group's offsets in a store's folder"
+            )
             raise InvalidValue("group", options.group, rule)
         check_group(options.group)
 

@@ -78,7 +78,7 @@ class IndexCheck:
 
     def want_head(self, head: Head) -> None:
         """Take the log's next record, unless it is not indexed."""
-        if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
+        if record.is_indexed(head.sys_flag):
             prefix, place = topic_prefix(head.topic), head.physical_offset
             self.want([(prefix, head.properties, place, head.store_timestamp_ms)])
 

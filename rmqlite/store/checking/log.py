@@ -7,7 +7,6 @@ should have goes to its queue.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -35,8 +34,18 @@ LOST_TAIL: Final = "lost-tail"
 UNSYNCED_TAIL: Final = "unsynced-tail"
 SEQUENCE: Final = "queue-offset"
 _NOT_PLAIN: Final = record.TRANSACTION_TYPE | record.BORN_HOST_V6 | record.STORE_HOST_V6
-_HEAD: Final = struct.Struct(">iiii4xqqi16xq12xqi")
-"""record.HEAD without the fields that are not read here."""
+_HEAD: Final = record.layout_of_fields(
+    "size",
+    "magic",
+    "body_crc",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "store_timestamp",
+    "prepared_transaction_offset",
+    "body_size",
+)
 _ENTRIES_AT_ONCE: Final = 8192 * ENTRY_BYTES
 
 
@@ -261,8 +270,7 @@ class LogCheck:
             self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
             return
         self._index.want_head(head)
-        transaction = head.sys_flag & record.TRANSACTION_TYPE
-        if transaction in (record.PREPARED, record.ROLLBACK) and not is_repaired(head):
+        if not record.has_entry(head.sys_flag) and not is_repaired(head):
             self.starts.append(head)
             return
         key = (head.topic, head.queue_id)

@@ -7,25 +7,21 @@ parses the full header.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import (
     BORN_HOST_V6,
-    HEAD,
     MAGIC,
-    ROLLBACK,
     STORE_HOST_V6,
-    TRANSACTION_TYPE,
+    is_indexed,
+    layout_of_fields,
 )
 from rmqlite.store.log.raw_records import neighbours
 
-_FIXED: Final = struct.Struct(">ii20xqi44xi")
-"""Total size, magic, physical offset, sys flag, body length (see record.py)."""
+_FIXED: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag", "body_size")
 _ODD_TYPES: Final = BORN_HOST_V6 | STORE_HOST_V6
-assert _FIXED.size == HEAD.size
 
 
 def property_strings(
@@ -49,7 +45,7 @@ def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes 
     if own_size != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
         return None
     # IPv6 headers are longer; a rolled-back record may be a repaired place.
-    if sys_flag & _ODD_TYPES or sys_flag & TRANSACTION_TYPE == ROLLBACK:
+    if sys_flag & _ODD_TYPES or not is_indexed(sys_flag):
         return None
     topic = at + _FIXED.size + body_length
     if topic >= end:

@@ -6,7 +6,6 @@ each record only the fields that say where it belongs are checked.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -15,9 +14,9 @@ from rmqlite.message import StoredMessage
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import (
     MAGIC,
-    ROLLBACK,
-    TRANSACTION_TYPE,
     has_sound_body,
+    is_indexed,
+    layout_of_fields,
     read_head,
     to_message,
 )
@@ -28,8 +27,7 @@ READ_BYTES_MAX: Final = 4 << 20
 """Bytes of the log per read; a single record may be longer."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
 """Records at most this far apart are read together, including the bytes between them."""
-_PLACE: Final = struct.Struct(">ii20xqi")
-"""Total size, magic, physical offset, sys flag (see record.py)."""
+_PLACE: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag")
 
 _Row = TypeVar("_Row", bound=tuple[int, ...])
 
@@ -133,7 +131,7 @@ def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
 
 
 def _is_repaired_place(data: bytes, at: int) -> bool:
-    if _PLACE.unpack_from(data, at)[3] & TRANSACTION_TYPE != ROLLBACK:
+    if is_indexed(_PLACE.unpack_from(data, at)[3]):
         return False
     head = read_head(data, at)
     return head is not None and is_repaired(head)

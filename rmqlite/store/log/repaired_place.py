@@ -54,10 +54,7 @@ class RepairedPlace(NamedTuple):
 
 def is_repaired(found: Head) -> bool:
     """Is the record a repaired place?"""
-    return (
-        found.reconsume_times == _RECONSUME_TIMES
-        and found.sys_flag & record.TRANSACTION_TYPE == record.ROLLBACK
-    )
+    return found.reconsume_times == _RECONSUME_TIMES and not record.is_indexed(found.sys_flag)
 
 
 def is_anonymous(head: Head) -> bool:

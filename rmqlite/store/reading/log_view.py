@@ -8,7 +8,6 @@ damage.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -26,7 +25,7 @@ WINDOW_BYTES: Final = 1 << 20
 HEAD_BYTES: Final = 1024
 """Bytes read first for one record; a longer record is read again."""
 _LISTINGS_MAX: Final = 5
-_SIZE_AND_PLACE: Final = struct.Struct(">ii20xq")
+_SIZE_AND_PLACE: Final = record.layout_of_fields("size", "magic", "physical_offset")
 
 _T = TypeVar("_T")
 

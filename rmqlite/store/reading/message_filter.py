@@ -15,7 +15,6 @@ from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.store.dispatch import QueueKey
 
-_NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 _KEYS: Final = property_marker(KEYS)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
@@ -97,7 +96,7 @@ class Matcher:
 
     def takes(self, head: Head, *, is_named: bool = False) -> bool:
         """Does a record match?  is_named: it was found by its message id."""
-        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
+        if not record.has_entry(head.sys_flag):
             # RocketMQ's own records of a transaction are in no queue.
             return False
         if not self.takes_record_of(head.topic):

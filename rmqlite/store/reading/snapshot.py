@@ -43,7 +43,6 @@ from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 FOREIGN_BYTES: Final = 4 << 30
 """If the log is this much longer than rmqlite's progress, RocketMQ has run on it since."""
 _CHECKPOINT_MARGIN_MS: Final = 3_000
-_NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 
 
 class Snapshot:
@@ -288,7 +287,7 @@ class Snapshot:
 
     def _enter(self, head: Head) -> StoreDamaged | None:
         """Take one record; returns an error if it cannot be its queue's next."""
-        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY and not is_repaired(head):
+        if not record.has_entry(head.sys_flag) and not is_repaired(head):
             return None
         if is_anonymous(head):
             self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)

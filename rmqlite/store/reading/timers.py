@@ -15,8 +15,6 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.log_view import LogView, windows
 from rmqlite.store.reading.queue_view import WaitView
 
-_NO_ENTRY = (record.PREPARED, record.ROLLBACK)
-
 Told = Callable[[int, int], None]
 """Is called with the bytes of the log that have been read, and that there are to read."""
 
@@ -41,7 +39,7 @@ def complete_timers(
     begin = max(begin, oldest.physical_offset)
     for position, (heads, data) in windows(log, begin, end, needle=NEEDLE):
         for head in heads:
-            if head.sys_flag & record.TRANSACTION_TYPE not in _NO_ENTRY:
+            if record.has_entry(head.sys_flag):
                 adoption.see(Record(head, data))
         if told is not None:
             told(position - begin, end - begin)

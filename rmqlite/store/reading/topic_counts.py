@@ -20,7 +20,6 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import windows
 from rmqlite.store.reading.snapshot import Snapshot
 
-_NO_ENTRY = (record.PREPARED, record.ROLLBACK)
 """Half messages of transactions, and repaired places."""
 
 
@@ -54,7 +53,7 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
     for head in chain.from_iterable(window.heads for _, window in walk):
         key = (head.topic, head.queue_id)
         view, offset = snapshot.queues.get(key), head.queue_offset
-        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY or view is None:
+        if not record.has_entry(head.sys_flag) or view is None:
             continue
         if not view.min_offset <= offset < view.max_offset:
             continue

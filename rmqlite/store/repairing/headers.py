@@ -25,10 +25,10 @@ from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.log import head_at
 from rmqlite.store.repairing.plan import HEADER, Action, message_id_of, record_name
 
-_QUEUE_ID_AT = 12
-_QUEUE_OFFSET_AT = 20
-_SYS_FLAG_AT = 36
-_BORN_HOST_AT = 48
+_QUEUE_ID_AT = record.offset_of("queue_id")
+_QUEUE_OFFSET_AT = record.offset_of("queue_offset")
+_SYS_FLAG_AT = record.offset_of("sys_flag")
+_BORN_HOST_AT = record.offset_of("born_host")
 _COMPLETES_BEFORE_BODY = 12
 
 
@@ -214,7 +214,7 @@ def _mended(
     if pointer.queue_offset != head.queue_offset:
         number = pointer.queue_offset.to_bytes(8, "big")
         yield Overwrite(path, position + _QUEUE_OFFSET_AT, number)
-    if head.sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
+    if not record.has_entry(head.sys_flag):
         flags = head.sys_flag & ~record.TRANSACTION_TYPE & 0xFFFFFFFF
         yield Overwrite(path, position + _SYS_FLAG_AT, flags.to_bytes(4, "big"))
 

@@ -143,7 +143,7 @@ def test_a_file_that_is_no_document_is_refused(tmp_path: Path, content: bytes | 
         file.write_bytes(content)
     result = run("send", "--compare", file)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"error: --compare={str(file)!r} is not allowed: a file that")
+    assert result.stderr.startswith("error: --compare must be a file that")
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_measurement(

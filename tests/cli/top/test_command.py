@@ -42,7 +42,7 @@ def test_an_interval_that_is_none_is_refused(run: Run, interval: str) -> None:
     """One line, and the exit code of a wrong command line."""
     done = run("top", "--once", "--interval", interval)
     assert done.exit_code == 2
-    assert done.stderr.startswith(f"error: --interval={interval!r} is not allowed: ")
+    assert done.stderr.startswith("error: --interval must be ")
 
 
 def test_a_broker_that_is_not_there_is_an_error_at_once(broker: FakeBroker, run: Run) -> None:

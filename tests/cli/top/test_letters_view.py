@@ -91,7 +91,7 @@ def test_a_group_in_one_line() -> None:
     described = (("workers", group("workers", lag=3, members=0)),)
     picture.take(told(1.0, described=described, dead=(dead("workers", 4),)))
     assert text_of(group_line(picture, "workers", 80)) == (
-        "workers  lag 3  0 members  due 0  dead 4  at most 16 retries"
+        "workers  lag 3  due 0  0 members  dead 4  at most 16 retries"
     )
 
 

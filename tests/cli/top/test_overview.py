@@ -134,7 +134,7 @@ def test_a_group_that_is_not_known_yet_shows_no_zeros() -> None:
     """A dash is no lag, but none that is known."""
     picture = seen(groups=(GroupInfo("new"),), pending=(waiting("new", 4),))
     line = texts(overview.groups_table(picture, sort="name", wanted=""))[2]
-    assert line.split() == ["new", "-", "4", "-", "-", "-"]
+    assert line.split() == ["new", "-", "-", "4", "-", "-"]
     assert texts(overview.groups_table(picture, sort="name", wanted="x"))[1] == "no group matches"
 
 

@@ -32,9 +32,9 @@ def test_the_overview_at_80_by_24(broker: FakeBroker) -> None:
         assert lines[7].split() == ["1", "1s", "99,100", "in", "58.0s", "900", "1", "3", "9"]
         assert lines[8].startswith("─ groups: 2, by worst ─")
         assert [line.split() for line in lines[9:12]] == [
-            ["GROUP", "LAG", "MEMBERS", "RETRIES", "DUE", "DEAD", "NEW", "DEAD"],
-            ["workers", "12", "1", "5", "3", "100,000", "+0"],
-            ["mails", "0", "1", "0", "0", "0", "+0"],
+            ["GROUP", "LAG", "DUE", "MEMBERS", "RETRIES", "DEAD", "NEW", "DEAD"],
+            ["workers", "15", "3", "1", "5", "100,000", "+0"],
+            ["mails", "0", "0", "1", "0", "0", "+0"],
         ]
         assert lines[-1].startswith("enter group  / filter  s sort")
 
@@ -61,7 +61,7 @@ def test_one_drills_down_to_a_message_and_back(broker: FakeBroker) -> None:
     async def look(shown: Shown) -> None:
         await shown.press("enter")
         assert shown.lines[2].startswith(
-            "workers  lag 12  1 member  retries 5  due 3  dead 100,000"
+            "workers  lag 15  due 3  1 member  retries 5  dead 100,000"
         )
         assert "─ dead letters: 100 so far, the newest first [1-16 of 100] ─" in shown.text
         await shown.press("j", "enter")

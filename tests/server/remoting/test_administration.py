@@ -21,18 +21,16 @@ from rmqlite.wire.remoting.bodies.clients import (
 )
 from rmqlite.wire.remoting.bodies.clients import Subscription as Wanted
 from rmqlite.wire.remoting.bodies.queues import (
-    DelayOffsets,
-    GroupOffsets,
-    MessageQueue,
-    QueueRange,
-    TopicStats,
-)
-from rmqlite.wire.remoting.bodies.stats import (
     BrokerConsumeStats,
     BrokerStats,
     ConsumeOffset,
     ConsumeStats,
+    DelayOffsets,
+    GroupOffsets,
+    MessageQueue,
+    QueueRange,
     TimeSpans,
+    TopicStats,
 )
 from rmqlite.wire.remoting.bodies.topics import (
     GroupList,
@@ -99,10 +97,10 @@ def test_a_topic_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
 @pytest.mark.parametrize(
     ("row", "asked", "named"),
     [
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange("TBW102", 1, 1, 6), "topic="),
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 0, 1, 6), "read_queues="),
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 1, 1, 9), "perm="),
-        (codes.DELETE_TOPIC_IN_BROKER, OfTopic("SCHEDULE_TOPIC_XXXX"), "topic="),
+        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange("TBW102", 1, 1, 6), "topic must be"),
+        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 0, 1, 6), "read_queues must be"),
+        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 1, 1, 9), "perm must be"),
+        (codes.DELETE_TOPIC_IN_BROKER, OfTopic("SCHEDULE_TOPIC_XXXX"), "topic must be"),
         (codes.GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("nobody"), "nobody"),
         (codes.VIEW_BROKER_STATS_DATA, StatsQuery("NOTHING", TOPIC), "NOTHING"),
         (codes.UPDATE_AND_CREATE_TOPIC, {}, "topic"),

@@ -10,8 +10,7 @@ import pytest
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.topics import Queue
 from rmqlite.server.turns import TURNS
-from rmqlite.wire.remoting.bodies.queues import GroupOffsets
-from rmqlite.wire.remoting.bodies.stats import BrokerConsumeStats
+from rmqlite.wire.remoting.bodies.queues import BrokerConsumeStats, GroupOffsets
 from rmqlite.wire.remoting.codes import administration as codes
 from rmqlite.wire.remoting.codes.administration import BrokerConsumeStatsQuery, ConsumeStatsQuery
 from rmqlite.wire.remoting.codes.request import Request

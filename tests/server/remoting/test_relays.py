@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.remoting.administration import relays
+from rmqlite.server.protocols.remoting.administration import clients as relays
 from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, Subscription
 from rmqlite.wire.remoting.bodies.queues import (
     ClientOffsets,

@@ -52,7 +52,7 @@ def test_a_time_is_local_or_from_now_or_a_number() -> None:
     assert Args("").moment_ms("t", NOW_MS) is None
     assert Args("t=-999d").moment_ms("t", 1_000) == 0
     for wrong in ("soon", "-", "+1", "-1y", "2026-13-01", "1" * 16, "٣"):
-        with pytest.raises(InvalidValue, match="t="):
+        with pytest.raises(InvalidValue, match="t must be"):
             Args(urlencode({"t": wrong})).moment_ms("t", NOW_MS)
 
 
@@ -61,7 +61,7 @@ def test_a_number_is_whole_and_has_a_limit() -> None:
     assert Args("n=1%2C000").number("n") == 1_000
     assert Args("").number("n", 7) == 7
     for wrong in ("-1", "1.5", "x", "²", "9" * 16, "2147483648"):
-        with pytest.raises(InvalidValue, match="n="):
+        with pytest.raises(InvalidValue, match="n must be"):
             Args(urlencode({"n": wrong})).number("n")
 
 
@@ -82,7 +82,7 @@ def test_ids_come_back_as_they_were_and_once() -> None:
 
 def test_what_is_too_much_is_refused() -> None:
     """It is refused before it costs any work."""
-    with pytest.raises(InvalidValue, match="form="):
+    with pytest.raises(InvalidValue, match="form must be"):
         Args("&".join(["a=1"] * (FIELDS_MAX + 1)))
     with pytest.raises(InvalidValue, match="32767"):
         Args("a=" + "x" * 32_768).text("a")

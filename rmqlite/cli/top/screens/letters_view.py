@@ -124,9 +124,9 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
     members = "member" if figures.members == 1 else "members"
     for count, before, after, tone in (
         (figures.lag, "lag ", "", ""),
+        (figures.due, "due ", "", ""),
         (figures.members, "", f" {members}", "warn" if figures.members == 0 else ""),
         (figures.waiting, "retries ", "", ""),
-        (figures.due, "due ", "", ""),
         (figures.dead, "dead ", "", "warn" if figures.dead else ""),
         (figures.new_dead or None, "new ", "", "bad"),
     ):

@@ -1,6 +1,6 @@
 """RocketMQ 4.x's remoting protocol: the broker and its name server, for unmodified 4.x clients.
 
-protocol         the ports: bind, open, drain, close
+server       the ports: bind, open, drain, close
 connection   one client's connection: frames in, frames out, limits
 calls        a request finds its handler, and an error its code
 sending      everything that arrives together is stored by one append
@@ -9,7 +9,6 @@ transactions the ends of transactions, and questions to producers
 replies      replies to clients that wait for them
 clients      who is connected: heartbeats, members, producers
 finding      messages by key, id and offset
-name_server  routes, clusters, the switch that keeps producers away
-key_values   values that tools keep at the name server
+name_server  routes, clusters, values of tools, the switch that keeps producers away
 administration  everything else that mqadmin asks
 """

@@ -1,4 +1,4 @@
-"""The name server of a cluster that is one broker: routes, and what mqadmin asks about it."""
+"""The name server of a cluster that is one broker: routes, and what tools ask and keep there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from rmqlite.errors import InvalidValue, TopicUnknown
 from rmqlite.message import host_text
 from rmqlite.names import AUTO_CREATE_TOPIC, is_system
 from rmqlite.requests.topics import TopicInfo
+from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
 from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.service.service import Service
 from rmqlite.wire.remoting.bodies.topics import (
     BrokerData,
     ClusterInfo,
+    KvTable,
     QueueData,
     Route,
     TopicList,
 )
 from rmqlite.wire.remoting.codes import name_server as codes
-from rmqlite.wire.remoting.codes.name_server import AddedAnswer, WipedAnswer
+from rmqlite.wire.remoting.codes.name_server import AddedAnswer, ValueAnswer, WipedAnswer
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.settings_text import read_settings, write_settings
@@ -156,3 +158,46 @@ class NameServer:
         self._may_write = may_write
         log.info("routes let producers send here: %s", _SWITCH[may_write])
         return len(await self._service.topics.all())
+
+
+class KeyValues:
+    """Requests about values that tools keep at the name server."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            codes.PUT_KV_CONFIG.code: self.put,
+            codes.GET_KV_CONFIG.code: self.get,
+            codes.DELETE_KV_CONFIG.code: self.delete,
+            codes.GET_KVLIST_BY_NAMESPACE.code: self.list,
+        }
+
+    async def put(self, call: Call) -> Command:
+        asked = codes.PUT_KV_CONFIG.fields.read(call.command.ext)
+        await self._service.key_values.put(asked.namespace, asked.key, asked.value)
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def get(self, call: Call) -> Command:
+        asked = codes.GET_KV_CONFIG.fields.read(call.command.ext)
+        value = (await self._service.key_values.of(asked.namespace)).get(asked.key)
+        if value is None:
+            remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        ext = codes.GET_KV_CONFIG.answer.write(ValueAnswer(value))
+        return call.command.answer(ResponseCode.SUCCESS, ext)
+
+    async def delete(self, call: Call) -> Command:
+        asked = codes.DELETE_KV_CONFIG.fields.read(call.command.ext)
+        await self._service.key_values.delete(asked.namespace, asked.key)
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def list(self, call: Call) -> Command:
+        namespace = codes.GET_KVLIST_BY_NAMESPACE.fields.read(call.command.ext).namespace
+        values = await self._service.key_values.of(namespace)
+        if not values:
+            remark = f"No config item, Namespace: {namespace}"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        body = await large_body(KvTable({}), "table", values.items())
+        return call.command.answer(ResponseCode.SUCCESS, body=body)

@@ -13,16 +13,19 @@ from typing import Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
+from rmqlite.message import host_text
 from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
-from rmqlite.server.protocols.remoting.administration.parts import administration_parts
+from rmqlite.server.protocols.remoting.administration.broker import Figures, Settings
+from rmqlite.server.protocols.remoting.administration.clients import ConnectionLists, Relays
+from rmqlite.server.protocols.remoting.administration.groups import Groups, Offsets
+from rmqlite.server.protocols.remoting.administration.topics import Topics
 from rmqlite.server.protocols.remoting.calls import Answering, Calls
 from rmqlite.server.protocols.remoting.clients import Clients
 from rmqlite.server.protocols.remoting.connection import Connections
 from rmqlite.server.protocols.remoting.consuming import Consuming
 from rmqlite.server.protocols.remoting.finding import Finding
 from rmqlite.server.protocols.remoting.guard import Guard
-from rmqlite.server.protocols.remoting.key_values import KeyValues
-from rmqlite.server.protocols.remoting.name_server import NameServer
+from rmqlite.server.protocols.remoting.name_server import KeyValues, NameServer
 from rmqlite.server.protocols.remoting.replies import Replies
 from rmqlite.server.protocols.remoting.sending import SENDS, Recalls, Sends
 from rmqlite.server.protocols.remoting.transactions import Transactions
@@ -65,7 +68,7 @@ class RemotingServer:
             self._config.model_copy(update={"listen_port": self.port}),
             running.service,
         )
-        clients = Clients(service)
+        clients, name = Clients(service), config.broker_name
         self._sends = Sends(config, service)
         consuming = Consuming(config, service, clients)
         parts: tuple[Answering, ...] = (
@@ -77,7 +80,13 @@ class RemotingServer:
             Replies(config, service, clients, self._sends),
             NameServer(config, service),
             KeyValues(service),
-            *administration_parts(config, service, clients),
+            Topics(name, service, clients),
+            Groups(service),
+            ConnectionLists(service, clients),
+            Offsets(name, host_text(config.broker_ip, config.listen_port), service),
+            Figures(config, service),
+            Settings(service),
+            Relays(name, service, clients),
         )
         handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)

@@ -12,18 +12,16 @@ from rmqlite.wire.remoting.bodies.clients import (
     QueueView,
 )
 from rmqlite.wire.remoting.bodies.queues import (
+    BrokerConsumeStats,
+    BrokerStats,
     ClientsOffsets,
+    ConsumeStats,
     DelayOffsets,
     GroupOffsets,
     OffsetTable,
-    TopicStats,
-)
-from rmqlite.wire.remoting.bodies.stats import (
-    BrokerConsumeStats,
-    BrokerStats,
-    ConsumeStats,
     TimerMetrics,
     TimeSpans,
+    TopicStats,
 )
 from rmqlite.wire.remoting.bodies.topics import (
     GroupList,

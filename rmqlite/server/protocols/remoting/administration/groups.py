@@ -1,16 +1,33 @@
-"""Consumer groups: settings, and their deletion."""
+"""Consumer groups: settings, deletion, and how far they have read."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from rmqlite.clock import local_text
+from rmqlite.requests.figures import QueueTimes, Taken
 from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
-from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
-from rmqlite.server.protocols.remoting.calls import Call, Handler
+from rmqlite.server.protocols.remoting.administration.large_bodies import BYTES_MAX, large_body
+from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.service.service import Service
+from rmqlite.server.turns import next_slice
+from rmqlite.wire.remoting.bodies.queues import (
+    BrokerConsumeStats,
+    ConsumeOffset,
+    ConsumeStats,
+    DelayOffsets,
+    GroupOffsets,
+    MessageQueue,
+    TimeSpan,
+    TimeSpans,
+)
 from rmqlite.wire.remoting.bodies.topics import DataVersion, SubscriptionGroup, SubscriptionGroups
 from rmqlite.wire.remoting.codes import administration as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.wire.remoting.shapes import read_body, write_body
 
 
 class Groups:
@@ -75,3 +92,133 @@ def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
         extras.broker_id_when_slow,
         extras.notifies_members,
     )
+
+
+QUEUES_A_STEP: Final = 100
+"""The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
+OFFSETS_A_STEP: Final = 2_000
+"""The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
+_GROUP: Final = 10
+
+
+class Offsets:
+    """Requests about committed offsets.  address: the broker's."""
+
+    def __init__(self, broker_name: str, address: str, service: Service) -> None:
+        self._broker_name = broker_name
+        self._address = address
+        self._service = service
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            codes.GET_CONSUME_STATS.code: self.of_group,
+            codes.GET_BROKER_CONSUME_STATS.code: self.of_all_groups,
+            codes.GET_ALL_CONSUMER_OFFSET.code: self.all,
+            codes.GET_ALL_DELAY_OFFSET.code: self.of_levels,
+            codes.CLONE_GROUP_OFFSET.code: self.copy,
+            codes.QUERY_CONSUME_TIME_SPAN.code: self.times,
+        }
+
+    async def of_group(self, call: Call) -> Command:
+        asked = codes.GET_CONSUME_STATS.fields.read(call.command.ext)
+        taken = await self._service.groups.taken(asked.consumer_group, asked.topic)
+        body = await large_body(
+            ConsumeStats({}, sum([each.per_second for each in taken])),
+            "offset_table",
+            (pair for each in taken for pair in self._offsets(each)),
+        )
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def of_all_groups(self, call: Call) -> Command:
+        is_order = codes.GET_BROKER_CONSUME_STATS.fields.read(call.command.ext).is_order
+        # Joined only once, because each copy of a long answer takes milliseconds.
+        parts: list[bytes] = []
+        behind = size = done = 0
+        for info in await self._service.groups.all():
+            done += 1
+            name = json.dumps(info.group, ensure_ascii=False).encode()
+            parts.append(b"%s{%s:[" % (b"," if parts else b"", name))
+            between = b""
+            for taken in await self._service.groups.taken(info.group):
+                extras = await self._service.topics.extras(taken.topic)
+                if is_order <= extras.is_ordered:
+                    parts.append(between + await self._stats(taken))
+                    size += len(parts[-1])
+                    between = b","
+                    behind += taken.behind
+                    done += len(taken.queues)
+            parts.append(b"]}")
+            size += len(name)
+            if size > BYTES_MAX:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR, "there are too many offsets for one answer"
+                )
+            if done >= QUEUES_A_STEP:
+                done = 0
+                await next_slice()
+        head, _, tail = write_body(BrokerConsumeStats(self._address, (), behind)).partition(b"[]")
+        await next_slice()
+        body = b"".join([head, b"[", *parts, b"]", tail])
+        await next_slice()
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def all(self, call: Call) -> Command:
+        entries: list[tuple[str, dict[int, int]]] = []
+        done = 0
+        for group in await self._service.groups.committing():
+            by_topic = await self._service.groups.committed_by_topic(group)
+            entries += [(f"{topic}@{group}", by_id) for topic, by_id in by_topic.items()]
+            done += _GROUP + sum(map(len, by_topic.values()))
+            if done >= OFFSETS_A_STEP:
+                done = 0
+                await next_slice()
+        body = await large_body(GroupOffsets({}), "offset_table", entries)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def of_levels(self, call: Call) -> Command:
+        """Up to which queue offset each level is delivered."""
+        body = DelayOffsets(await self._service.schedule.delivered())
+        return call.command.answer(ResponseCode.SUCCESS, body=write_body(body))
+
+    async def copy(self, call: Call) -> Command:
+        """Give a group another group's offsets."""
+        asked = codes.CLONE_GROUP_OFFSET.fields.read(call.command.ext)
+        await self._service.groups.copy_offsets(asked.dest_group, asked.src_group, asked.topic)
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def times(self, call: Call) -> Command:
+        asked = codes.QUERY_CONSUME_TIME_SPAN.fields.read(call.command.ext)
+        now_ms = self._service.clock.now_ms()
+        times = await self._service.groups.times(asked.group, asked.topic)
+        spans = (self._span(each, now_ms) for each in times)
+        body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def _stats(self, taken: Taken) -> bytes:
+        empty = ConsumeStats({}, taken.per_second)
+        return await large_body(empty, "offset_table", self._offsets(taken))
+
+    def _offsets(self, taken: Taken) -> Iterator[tuple[MessageQueue, ConsumeOffset]]:
+        for each in taken.queues:
+            queue = MessageQueue(taken.topic, each.queue.queue_id, self._broker_name)
+            yield queue, ConsumeOffset(each.end_offset, each.committed_offset, each.taken_at_ms)
+
+    def _span(self, times: QueueTimes, now_ms: int) -> TimeSpan:
+        first_ms, last_ms, taken_ms = [
+            -1 if each is None else each for each in (times.first_ms, times.last_ms, times.taken_ms)
+        ]
+        return TimeSpan(
+            MessageQueue(times.queue.topic, times.queue.queue_id, self._broker_name),
+            first_ms,
+            last_ms,
+            taken_ms,
+            0 if times.next_ms is None else max(0, now_ms - times.next_ms),
+            _text(first_ms),
+            _text(last_ms),
+            _text(taken_ms),
+        )
+
+
+def _text(timestamp_ms: int) -> str:
+    """RocketMQ's spelling: 2026-11-22#14:03:07:250."""
+    return local_text(timestamp_ms).replace(" ", "#").replace(".", ":")

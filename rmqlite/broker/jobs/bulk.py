@@ -1,18 +1,28 @@
 """Many messages in one call, each with its own outcome: accepted, duplicate or refused.
 
-A message is a duplicate if its topic has a message with the same id.
+A message is a duplicate if its topic has a message with the same id.  A call that names a job
+adds to the job's sums; the record of a call has the job's sums so far (journal.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.bulk.jobs import BulkJobs
-from rmqlite.broker.bulk.rows import QueueOf, Row, Sender, Waits, check_call, records_of, rows_of
 from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.jobs.bulk_rows import (
+    QueueOf,
+    Row,
+    Sender,
+    Waits,
+    check_call,
+    records_of,
+    rows_of,
+)
+from rmqlite.broker.jobs.journal import Journal, job_record
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import is_large
 from rmqlite.broker.steps import Steps
@@ -20,10 +30,97 @@ from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.records.record import NewRecord
-from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest, RefusedAt
+from rmqlite.records.stored import Record
+from rmqlite.requests.bulk import (
+    SAMPLES_MAX,
+    BulkAnswer,
+    BulkJob,
+    BulkRequest,
+    Refusal,
+    RefusedAt,
+)
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.tables import Tree
+from rmqlite.table_shapes import BulkCall as CallBody
+from rmqlite.table_shapes import BulkJobsTable, validated
 
 HOUR_MS: Final = 3_600_000
+TABLE: Final = "bulkJobs.json"
+_TEXT_CHARS_MAX: Final = 300
+
+
+class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
+    """The sums of every bulk job; the least recently used one is forgotten first."""
+
+    kind, table, topic = "bulk", TABLE, BULK_JOBS_TOPIC
+
+    def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
+        """Raises StoreDamaged for an unreadable table."""
+        super().__init__(store, config.bulk_jobs_max)
+        table = store.load_table(TABLE, BulkJobsTable) or BulkJobsTable()
+        for job in table.jobs:
+            self.keep(job)
+        self._is_changed = False
+        last: tuple[BulkJob, int, Record] | None = None
+        for (job, messages), record in self._behind(table.queue_offset):
+            self.keep(job)
+            last = job, messages, record
+        if last is not None:
+            self._count_again(*last)
+
+    def all(self) -> tuple[BulkJob, ...]:
+        """All jobs without samples, the last used one first."""
+        return tuple([replace(job, samples=()) for job in reversed(self._jobs.values())])
+
+    def after(
+        self,
+        job_id: str,
+        *,
+        accepted: int,
+        duplicates: int,
+        refused: Sequence[Refusal],
+        now_ms: int,
+    ) -> BulkJob:
+        """The job after one more call; changes nothing."""
+        job = self.find(job_id) or BulkJob(job_id, first_at_ms=now_ms)
+        samples = job.samples
+        if refused and len(samples) < SAMPLES_MAX:
+            samples += tuple([_short(each) for each in refused[: SAMPLES_MAX - len(samples)]])
+        return replace(
+            job,
+            accepted=job.accepted + accepted,
+            duplicates=job.duplicates + duplicates,
+            refused=job.refused + len(refused),
+            calls=job.calls + 1,
+            last_at_ms=now_ms,
+            samples=samples,
+        )
+
+    def record(self, job: BulkJob, messages: int) -> NewRecord:
+        """The record of a call; its messages follow directly."""
+        return job_record(self.topic, job.to_json() | {"messages": messages}, job.last_at_ms)
+
+    def keep(self, job: BulkJob) -> None:
+        """Take a job's new state, whose record is in the log."""
+        self._put(job.job_id, job)
+
+    def _read(self, body: bytes) -> tuple[BulkJob, int]:
+        """A record's job, and the number of messages that follow."""
+        tree = tables.decode(body)
+        return validated(BulkJob, tree), validated(CallBody, tree).messages
+
+    def _job_tree(self, job: BulkJob) -> Tree:
+        return job.to_json()
+
+    def _count_again(self, job: BulkJob, messages: int, record: Record) -> None:
+        """Count the messages of the last call, because a crash may have torn its append."""
+        kept = sum(1 for _ in islice(self._store.walk(record.end), messages))
+        if kept < messages:
+            job = replace(job, accepted=job.accepted - (messages - kept))
+            self.keep(job)
+            # A record now, so that later messages are not counted as the rest of the call.
+            self._correct(job.job_id, self.record(job, 0), kept=kept, of=messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +219,13 @@ def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], 
             seen.add(name)
             fresh.append(row)
     return fresh, duplicates
+
+
+def _short(refusal: Refusal) -> Refusal:
+    """A refusal with short texts, so that users' texts do not make records long."""
+    return Refusal(
+        *[
+            text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 1] + "…"
+            for text in (refusal.message_id, refusal.code, refusal.sentence)
+        ]
+    )

@@ -202,7 +202,7 @@ class Waits:
         """Raises InvalidValue, DelayUnknown."""
         level, delay, deliver_at_ms = when
         if (level != 0) + (delay != "") + (deliver_at_ms != 0) > 1:
-            rule = "one of delay_level, delay and deliver_at for a message, or none"
+            rule = "given alone: one of delay_level, delay and deliver_at for a message, or none"
             raise InvalidValue("delay_level", f"{level}, {delay!r}, {deliver_at_ms}", rule)
         if level:
             if not 1 <= level <= self._table.max_level:

@@ -1,1 +1,0 @@
-"""Calls with many messages, each with its own outcome."""

@@ -1,0 +1,244 @@
+"""An archive: the closed part of a log as Parquet files by topic and day (UTC).
+
+A run appends the closed log files that are not archived yet, reads them again, and only then
+writes a small file that says so.  A reader sees only records before the end in the last of these
+files; so what a crash left behind does not count, and the next run does not append it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rmqlite.arrow.columns import COLUMNS, columns_of
+from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavailable
+from rmqlite.spark.hadoop import HadoopFolder
+from rmqlite.spark.reading import SourceSnapshot, looked, read_log
+from rmqlite.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rmqlite.arrow.planning import Look
+
+_ALL: Final = tuple(column.name for column in COLUMNS)
+_IDENTITY: Final = (
+    *("physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "body_crc"),
+)
+"""No two records of two stores have the same."""
+_RUNS: Final = "_runs"
+_RULE: Final = "a folder that rmqlite pipeline archive has written"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run has archived: begin <= physical offset < end; last: the newest record."""
+
+    begin: int
+    end: int
+    records: int
+    record_bytes: int
+    last: tuple[int | str, ...]
+    source: str
+
+
+class Archive:
+    """A folder on any file system that Hadoop supports.  Only one run may write to it at once."""
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        """Raises InvalidValue for a folder with other files; StoreDamaged, StoreUnavailable."""
+        self._spark, self.place = spark, place
+        self._folder = HadoopFolder(spark, place)
+        check_names(self._folder.names(), place)
+        names = [name for name in self._folder.names(_RUNS) if name.endswith(".json")]
+        self.runs = [self._run(f"{_RUNS}/{name}") for name in names]
+
+    def records(self) -> DataFrame:
+        """All columns of its records.  Raises InvalidValue, StoreDamaged unless all are there."""
+        if not self.runs:
+            raise InvalidValue("archive", self.place, _RULE)
+        found = self._between(self.runs[0].begin, self.runs[-1].end)
+        wanted, there = sum(run.records for run in self.runs), found.count()
+        if there != wanted:
+            raise StoreDamaged(self.place, 0, f"{wanted} records, as in {_RUNS}", str(there))
+        return found
+
+    def add(self, live: Live, begin: int, end: int) -> None:
+        """Archive this part of the log; its records count when all are there, each once."""
+        run = self._append(live, begin, end)
+        text = json.dumps(asdict(run), indent=1) + "\n"
+        self._folder.write_text(f"{_RUNS}/{begin:020d}.json", text)
+        self.runs.append(run)
+
+    def repair(self, live: Live) -> None:
+        """If Parquet files are gone, append again what the log still has.  Raises StoreDamaged."""
+        try:
+            self.records()
+        except StoreDamaged:
+            begin = max(self.runs[0].begin, live.place.begin)
+            if begin < self.runs[-1].end:
+                self._append(live, begin, self.runs[-1].end)
+            self.records()
+
+    def check_same_log(self, live: Live) -> None:
+        """Raises OffsetGone for a gap, InvalidValue if the log's record at `last` is another."""
+        end, place = self.runs[-1].end, live.place
+        if place.begin > end:
+            raise OffsetGone(f"the log of {place.where} behind its archive", end, place.begin)
+        for run in reversed(self.runs):
+            offset = int(run.last[0])
+            if offset >= place.begin:
+                there = live.read(_IDENTITY, offset, offset + 1) if run.end <= place.end else None
+                if there is None or _last(there) != run.last:
+                    rule = f"the archive of {place.where}, not of another store ({run.source})"
+                    raise InvalidValue("archive", self.place, rule)
+                return
+
+    def _append(self, live: Live, begin: int, end: int) -> Run:
+        log = fresh = live.read(_ALL, begin, end)
+        if any(name.startswith("topic=") for name in self._folder.names()):
+            there = self._between(begin, end).select(*_IDENTITY)
+            fresh = log.join(there, list(_IDENTITY), "left_anti")
+        day = F.floor(F.unix_millis("store_timestamp") / 86_400_000).cast("int")
+        # No file is longer than a log file, and no task has more to sort.
+        number = F.floor(F.col("physical_offset") / live.place.log_file_bytes)
+        placed = fresh.withColumn("day", F.date_from_unix_date(day))
+        placed = placed.repartition("topic", "day", number)
+        files = placed.sortWithinPartitions("topic", "day", "physical_offset").write
+        files = files.mode("append").partitionBy("topic", "day").option("compression", "zstd")
+        files.parquet(self.place)
+        there = self._between(begin, end)
+        wrote, (records, places, record_bytes) = _figures(log), _figures(there)
+        if wrote != (records, places, record_bytes) or records != places:
+            raise StoreUnavailable("verify", self.place, f"wrote {wrote}, read {records, places}")
+        if not records:
+            raise StoreUnavailable("archive", self.place, f"no record from {begin} to {end}")
+        return Run(begin, end, records, record_bytes, _last(there), live.place.where)
+
+    def _between(self, begin: int, end: int) -> DataFrame:
+        """The records at these physical offsets; a column that an older archive lacks is null."""
+        schema = T.StructType([*spark_schema(COLUMNS).fields, T.StructField("day", T.DateType())])
+        found = self._spark.read.schema(schema).parquet(self.place).select(*_ALL)
+        return found.where(f"physical_offset >= {begin} AND physical_offset < {end}")
+
+    def _run(self, name: str) -> Run:
+        try:
+            tree: dict[str, Any] = json.loads(self._folder.read_text(name))
+            return Run(**tree | {"last": tuple(tree["last"])})
+        except (KeyError, TypeError, ValueError) as error:
+            place = self._folder.child(name)
+            raise StoreDamaged(place, 0, "what a run has archived", repr(error)) from error
+
+
+class Live:
+    """The log of a store or a broker when this object is made, or at an earlier look."""
+
+    def __init__(
+        self, spark: SparkSession, *, path: str = "", endpoint: str = "", found: Look | None = None
+    ) -> None:
+        self._spark, self._source = spark, {"path": path, "endpoint": endpoint}
+        self.look = found or looked(path=path, endpoint=endpoint)
+        self.place = self.look.place
+
+    def read(self, columns: Sequence[str], begin: int, end: int) -> DataFrame:
+        """The records at begin <= physical offset < end."""
+        bounds = {"startingPhysicalOffset": begin, "endingPhysicalOffset": end}
+        every: dict[str, Any] = {**bounds, **self._source}
+        return read_log(self._spark, columns=tuple(columns), **every)
+
+    def closed_end(self, until_ms: int | None = None) -> int:
+        """The end of the closed log files; until_ms: of those with all records stored before."""
+        room, files, found = self.place.log_file_bytes, self.look.files, self.place.begin
+        for start, _ in files:
+            end = start - start % room + room
+            later = [at for other, at in files if other >= end and at is not None]
+            following_ms = later[0] if later else self.look.newest_timestamp_ms
+            if end > self.place.end or (until_ms is not None and following_ms >= until_ms):
+                break
+            found = end
+        return found
+
+
+class LogWithArchive:
+    """An archive and the live log behind it, as one log without gap or overlap."""
+
+    def __init__(self, archive: Archive, live: Live) -> None:
+        """Raises OffsetGone for a gap, InvalidValue for the archive of another store or for none
+        if the log does not begin at 0; StoreDamaged, StoreUnavailable, Unavailable.
+        """
+        self._live, self._kept = live, None
+        begin = self._live_offset = live.place.begin
+        if archive.runs or begin > 0:
+            self._kept = archive.records()
+            archive.check_same_log(live)
+            begin, self._live_offset = archive.runs[0].begin, archive.runs[-1].end
+        where, newest_ms = f"{archive.place} and {live.place.where}", live.look.newest_timestamp_ms
+        self.snapshot = SourceSnapshot(where, begin, live.place.end, newest_ms)
+
+    def read(self, columns: Sequence[str] = ()) -> DataFrame:
+        """These columns of all records; all by default.  Raises InvalidValue.
+
+        A where() on topic spares the archived files of the other topics.
+        """
+        names = tuple(column.name for column in columns_of(tuple(columns) or _ALL))
+        live = self._live.read(names, self._live_offset, self.snapshot.end_offset)
+        return live if self._kept is None else self._kept.select(*names).unionAll(live)
+
+
+def archive_closed(archive: Archive, live: Live, until_ms: int | None = None) -> None:
+    """Archive the closed log files that are not archived; see archive.runs.
+
+    until_ms: only files with all records stored before.  Raises InvalidValue for the archive of
+    another store; OffsetGone, StoreDamaged, StoreUnavailable, Unavailable.
+    """
+    begin, end = live.place.begin, live.closed_end(until_ms)
+    if archive.runs:
+        archive.check_same_log(live)
+        archive.repair(live)
+        begin = archive.runs[-1].end
+    if begin < end:
+        archive.add(live, begin, end)
+
+
+def read_archive(spark: SparkSession, archive: str, columns: Sequence[str] = ()) -> DataFrame:
+    """The records of an archive, all columns by default.  Raises InvalidValue, StoreDamaged."""
+    names = [column.name for column in columns_of(tuple(columns) or _ALL)]
+    return Archive(spark, archive).records().select(*names)
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raises InvalidValue for names that are not those of an archive."""
+    strange = [name for name in names if name[0] not in "._" and not name.startswith("topic=")]
+    if strange:
+        rule = f"an archive, or an empty folder; this one has {strange[0]} in it"
+        raise InvalidValue("archive", place, rule)
+
+
+def check_archive(archive: str, names: Sequence[str] | None, found: Look) -> None:
+    """Raises InvalidValue for a place without an archive, unless the log has all its records.
+
+    names: those in the place; None if they are not known.
+    """
+    check_names(names or (), archive)
+    if names is not None and not names and found.place.begin > 0:
+        rule = f"{_RULE}: the log begins at {found.place.begin}"
+        raise InvalidValue("archive", archive, rule)
+
+
+def _figures(log: DataFrame) -> tuple[Any, ...]:
+    """Records, distinct places, and bytes."""
+    size = F.sum(F.col("store_size").cast("bigint"))
+    return tuple(log.agg(F.count("*"), F.count_distinct("physical_offset"), size).collect()[0])
+
+
+def _last(log: DataFrame) -> tuple[int | str, ...]:
+    """The identity of the newest record, with its time as milliseconds."""
+    moment = F.unix_millis("store_timestamp").alias("store_timestamp")
+    names = [moment if name == "store_timestamp" else F.col(name) for name in _IDENTITY]
+    last = log.agg(F.max(F.struct(*names))).collect()[0][0]
+    return tuple(last or ())
