@@ -38,11 +38,16 @@ COMMANDS: Any = typer.main.get_command(app)
 HELP = {"--help", "-h"}
 OPTIONS_OF_OTHERS = {
     "--calls",
+    "--compare",
     "--growth",
     "--long",
     "--messages",
     "--only-rmqlite",
     "--parked",
+    "--pending",
+    "--plot",
+    "--repeat",
+    "--scale",
     "--seconds",
     "--seed",
     "--timers",

@@ -80,7 +80,7 @@ ALONE = {
     "zlib": {"rmqlite.compression", "rmqlite.records", "rmqlite.store", "rmqlite.arrow.records"},
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
-    "matplotlib": {"rmqlite.spark.jobs.plot", "rmqlite.cli.bench.plot"},
+    "matplotlib": {"rmqlite.spark.jobs.plot"},
     "textual": {"rmqlite.cli.top"},
     "cryptography": {"rmqlite.cli.tls"},
     "starlette": {"rmqlite.server.web"},

@@ -29,6 +29,7 @@ from rmqlite.requests.letters import (
     PurgeRequest,
 )
 from rmqlite.requests.redrive import RedriveJob, RedriveSpec
+from tests.support.broker_processes import peak_mib
 from tests.support.dead_letters import (
     GROUP,
     REASONS,
@@ -166,7 +167,7 @@ def main() -> None:
                 look(admin, count)
                 redrive(admin, count)
                 purge(admin, count)
-            print(f"{'(the broker, resident, at most)':44} {broker.peak_mib():9,.0f} MiB")
+            print(f"{'(the broker, resident, at most)':44} {peak_mib(broker):9,.0f} MiB")
             broker.stop()
             measured("(the broker's next start)", broker.start)
             with AdminClient(broker.endpoint, timeout_ms=ANSWER_MS_MAX) as admin:

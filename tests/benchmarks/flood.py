@@ -34,6 +34,7 @@ from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.signing import Signer
 from tests.support.accounts import ADMIN, SECRET, with_admin
+from tests.support.broker_processes import cpu_s_of
 from tests.support.remoting import RawClient, Talk
 
 TOPIC: Final = "orders"
@@ -239,9 +240,9 @@ def good_clients(broker: BrokerProcess, seconds: float) -> str:
 
 
 def measure(attack: Attack, broker: BrokerProcess, seconds: float) -> str:
-    ended, before_s = begin(attack, broker, seconds), broker.cpu_s()
+    ended, before_s = begin(attack, broker, seconds), cpu_s_of(broker.pid)
     flooded = ended()
-    cpu_s = broker.cpu_s() - before_s
+    cpu_s = cpu_s_of(broker.pid) - before_s
     # The attacker needs a second to start, and goes on until the good clients have ended.
     ended = begin(attack, broker, seconds + 2)
     pause_s(1.5)

@@ -21,7 +21,7 @@ from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullMessage
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.frame import encode
 from tests.support.accounts import ADMIN, SECRET, with_admin
-from tests.support.broker_processes import StartBroker, free_port
+from tests.support.broker_processes import StartBroker, free_port, peak_mib, resident_mib
 from tests.support.certificates import keys_of, made
 from tests.support.eventually import eventually
 from tests.support.remoting import Talk
@@ -180,7 +180,7 @@ class Cutting:
 
 
 def assert_no_growth(broker: BrokerProcess, before_mib: float, what: str) -> None:
-    after_mib = broker.resident_mib()
+    after_mib = resident_mib(broker)
     assert after_mib < before_mib + GROWTH_MIB_MAX, f"{what}: {before_mib:.0f} MiB before"
 
 
@@ -209,7 +209,7 @@ def test_a_connection_that_is_cut_off_at_any_stage_leaves_no_memory(
         # What the first ones make, such as the caches of TLS, stays.
         cutting.cut_off(port, stages, 4 * len(stages))
     for port, stages in everywhere.items():
-        before_mib = broker.resident_mib()
+        before_mib = resident_mib(broker)
         cutting.cut_off(port, stages, CUTS)
         assert_no_growth(broker, before_mib, f"port {port}")
 
@@ -222,12 +222,12 @@ def test_the_beginnings_of_long_frames_go_back_to_the_system(
     accounts = with_admin(tmp_path) if has_accounts else {}
     port = free_port()
     broker = start_broker(listenPort=port, **accounts)
-    cutting, before_mib = Cutting(broker), broker.resident_mib()
+    cutting, before_mib = Cutting(broker), resident_mib(broker)
     begun = START + b"x" * (FRAME_BYTES - 200)
     for _ in range(ROUNDS):
         cutting.cut_off(port, {"in the body": sent(begun)}, AT_ONCE)
         assert_no_growth(broker, before_mib, "after a round")
-    assert broker.peak_mib() < before_mib + 2 * BYTES_IN_FLIGHT_MIB
+    assert peak_mib(broker) < before_mib + 2 * BYTES_IN_FLIGHT_MIB
 
 
 def test_wrong_signatures_and_what_waits_behind_them_leave_no_memory(
@@ -243,7 +243,7 @@ def test_wrong_signatures_and_what_waits_behind_them_leave_no_memory(
     }
     cutting = Cutting(broker)
     cutting.cut_off(port, stages, AT_ONCE)
-    before_mib = broker.resident_mib()
+    before_mib = resident_mib(broker)
     # From now on the host's new connections wait.
     waiting = {"while it waits": sent(wrong * 2 + START + b"x" * 10_000)}
     cutting.cut_off(port, waiting, CUTS, at_once=CUTS // 2)

@@ -1,4 +1,4 @@
-"""A broker process with its own store: start, stop, kill, its memory and its CPU time."""
+"""A broker process with its own store: start, stop, kill."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from rmqlite.errors import BrokerUnreachable
 READY_SECONDS_MAX: Final = 600.0
 STOP_SECONDS_MAX: Final = 120.0
 _LOOK_S: Final = 0.002
-_TICKS_PER_S: Final = 100
-"""The unit of CPU times in /proc, the same on every Linux."""
 
 
 class BrokerProcess:
@@ -92,29 +90,6 @@ class BrokerProcess:
             self._process.wait()
             self._process = None
 
-    def resident_mib(self) -> float:
-        """The memory of the process in RAM (VmRSS)."""
-        return self._status_mib("VmRSS:")
-
-    def peak_mib(self) -> float:
-        """The largest memory in RAM so far (VmHWM)."""
-        return self._status_mib("VmHWM:")
-
-    def cpu_s(self) -> float:
-        return cpu_s_of(self.pid)
-
-    def _status_mib(self, name: str) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        kib = next(line.split()[1] for line in status.splitlines() if line.startswith(name))
-        return int(kib) / 1024
-
     def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
-
-
-def cpu_s_of(pid: int) -> float:
-    """The CPU time of a process so far, in user and in kernel mode, in steps of 0.01 s."""
-    # The name of the program, in brackets, may have blanks.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -1,150 +1,53 @@
-"""rmqlite bench: choose scenarios, run them, print a table, write JSON and a plot."""
+"""rmqlite bench: start brokers on temporary stores, measure them, print one table."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, TimeElapsedColumn
+from rich.progress import TimeElapsedColumn
 
-from rmqlite.cli.bench.document import Document, differences, document, document_of
-from rmqlite.cli.bench.figures import COLUMNS, COMPARED_COLUMNS, compared_rows, table_rows
-from rmqlite.cli.bench.plot import png
-from rmqlite.cli.options import refuse
+from rmqlite import __version__
 from rmqlite.cli.output.progress import progress_bar
-from rmqlite.cli.output.terminal import note, print_lines, print_table
-from rmqlite.cli.output.writing import STANDARD_OUTPUT, written, written_bytes
-from rmqlite.extras import check_extra
+from rmqlite.cli.output.terminal import print_table
 
-REPEAT_MAX: Final = 25
-
-
-Scenarios = Annotated[
+Names = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="SCENARIO...",
-        help="Any of send, batch, delayed-send, parked, idle, lateness, timers, rates, drain, "
-        "consume, burst, cancel, pending, start, memory, recovery, check, growth; all by default.",
-    ),
-]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the figures here; - prints them."),
+    typer.Argument(metavar="SCENARIO...", help="send, batch, delayed, drain, lateness; or all."),
 ]
 Flush = Annotated[str, typer.Option(metavar="TYPE", help="SYNC_FLUSH or ASYNC_FLUSH.")]
-Scale = Annotated[
-    float, typer.Option(min=0.0001, max=100.0, help="Sizes and durations, times this.")
-]
-Repeat = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=REPEAT_MAX,
-        help="Run send, batch, delayed-send, drain, consume and timers N times, and print the "
-        "median; the others run once.",
-    ),
-]
-Pending = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=0, help="timers: also measure beside N timers spread over two years."
-    ),
-]
-Compare = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Print the figures of this earlier --json file, too, and the ratio: above 1 is "
-        "better now.",
-    ),
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.png", help='Draw the rates; needs pip install "rmqlite[bench]".'),
+Seconds = Annotated[
+    float, typer.Option(min=0.01, max=600.0, help="How long each case is measured, about.")
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        "--dir", metavar="DIR", help="The disk to measure: a temporary folder is made here."
-    ),
+    typer.Option("--dir", metavar="DIR", help="The disk to measure, for a temporary folder."),
 ]
 
 
 def bench(
-    scenarios: Scenarios = None,
-    json_file: JsonFile = None,
+    names: Names = None,
     flush: Flush = "SYNC_FLUSH",
-    scale: Scale = 1.0,
-    repeat: Repeat = 5,
-    pending: Pending = 0,
-    compare: Compare = None,
-    plot: Plot = None,
+    seconds: Seconds = 5.0,
     folder: Folder = None,
 ) -> None:
-    """Measure a new broker: rates, latencies, lateness, start and memory."""
-    from rmqlite.cli.bench.bench import Bench
-    from rmqlite.cli.bench.scenarios import NAMES, measure
+    """Measure a new broker: sends, batches, delayed sends, a backlog's delivery, lateness."""
+    from rmqlite.cli.bench.scenarios import COLUMNS, NAMES, measure
 
-    wanted = frozenset(scenarios or NAMES)
-    unknown = sorted(wanted - set(NAMES))
+    wanted = names or NAMES
+    unknown = sorted({*wanted} - {*NAMES})
     if unknown:
         raise typer.BadParameter(f"no scenario {unknown[0]!r}; there are {', '.join(NAMES)}")
     if flush not in ("SYNC_FLUSH", "ASYNC_FLUSH"):
         raise typer.BadParameter("SYNC_FLUSH or ASYNC_FLUSH", param_hint="--flush")
-    earlier = None if compare is None else _earlier(compare)
-    _check_outputs(json_file, plot)
+    rows = []
     with (
         tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,
-        progress_bar(BarColumn(), TimeElapsedColumn()) as progress,
+        progress_bar(TimeElapsedColumn()) as progress,
     ):
-        measured = Bench(Path(temporary), flush, scale, progress, repeat, pending)
-        figures = list(measure(measured, wanted))
-    now = document(figures, flush=flush, scale=scale, repeat=repeat)
-    for each in differences(now, earlier) if earlier else ():
-        note(f"warning: {compare} was measured in another way: {each}")
-    if plot is not None:
-        with written_bytes(plot) as image:
-            image.write(png(now, earlier))
-    if json_file == STANDARD_OUTPUT:
-        sys.stdout.write(now.to_json())
-        return
-    if json_file is not None:
-        with written(json_file) as write:
-            write(now.to_json())
-    _print(now, earlier)
-
-
-def _check_outputs(json_file: Path | None, plot: Path | None) -> None:
-    """Refuse what could not be written, before the measurement."""
-    if plot is not None:
-        if plot.suffix != ".png":
-            refuse("--plot", plot, "a name that ends in .png")
-        check_extra("bench")
-    for option, file in (("--json", json_file), ("--plot", plot)):
-        if file is not None and not file.parent.is_dir():
-            refuse(option, file, "a file in a folder that exists")
-
-
-def _earlier(file: Path) -> Document:
-    """Read it before the measurement, which takes long."""
-    try:
-        return document_of(file.read_text("utf-8"))
-    except OSError as error:
-        refuse("--compare", file, f"a file that can be read: {error.strerror}")
-    except ValueError as error:
-        refuse("--compare", file, f"a file that rmqlite bench --json wrote: {error}")
-
-
-def _print(now: Document, earlier: Document | None) -> None:
-    if earlier is None:
-        print_table(COLUMNS, table_rows(now.figures), title=now.title)
-    else:
-        rows = compared_rows(now.figures, earlier.figures)
-        print_table(COMPARED_COLUMNS, rows, title=now.title)
-    print_lines(["", *now.caption])
-    if earlier is not None:
-        print_lines([f"earlier: {earlier.title}"])
+        for name in wanted:
+            progress.add_task(name, total=None)
+            rows += list(measure(name, Path(temporary) / "broker", flush, seconds))
+    print_table(COLUMNS, rows, title=f"rmqlite {__version__}, {flush}")

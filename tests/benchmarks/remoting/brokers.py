@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.cli.bench.broker_process import BrokerProcess, cpu_s_of
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.clock import pause_s
 from tests.support import toolchains
-from tests.support.broker_processes import free_port
+from tests.support.broker_processes import cpu_s_of, free_port
 from tests.support.java_server import port_with_vip, running, server_command
 
 NAME_SERVER: Final = Path(__file__).parent / "name_server" / "pom.xml"

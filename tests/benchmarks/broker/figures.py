@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
+
+from rmqlite.cli.bench.scenarios import spread_of
 
 COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
 COMPARED_COLUMNS: Final = ("SCENARIO", "CASE", "FIGURE", "NOW", "EARLIER", "RATIO")
@@ -81,20 +82,11 @@ def point_of(case: str) -> tuple[str, int] | None:
     return (found[1], int(found[2].replace(",", ""))) if found else None
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The nearest rank of values in ascending order; 0 for none."""
-    if not ordered:
-        return 0.0
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
-
-
 def spread(scenario: str, case: str, values_ms: Iterable[float]) -> list[Figure]:
     """The median, the 99th percentile and the maximum of durations."""
-    ordered = sorted(values_ms)
-    values = [percentile(ordered, percent) for percent in (50, 99, 100)]
     return [
         Figure(scenario, case, name, value, "ms")
-        for name, value in zip(_SPREAD, values, strict=True)
+        for name, value in zip(_SPREAD, spread_of(values_ms), strict=True)
     ]
 
 

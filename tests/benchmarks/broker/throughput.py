@@ -11,14 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.cli.bench.bench import Bench, fill
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.figures import Figure, spread
-from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, Load, LoadResult
+from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, LoadResult
 from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.message import Message, StoredMessage
+from tests.benchmarks.broker.bench import Bench, fill
+from tests.benchmarks.broker.figures import Figure, spread
+from tests.benchmarks.broker.loads import Load
 
 SEND_SECONDS: Final = 5.0
 WARM_UP_SECONDS: Final = 1.0

@@ -12,19 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.cli.bench.bench import FAR_LEVEL, FAR_LEVEL_MS, Bench, fill
-from rmqlite.cli.bench.beside import (
+from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.cli.bench.load import ENDLESS, TOPIC
+from rmqlite.cli.bench.scenarios import FAR_LEVEL
+from rmqlite.message import Message
+from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill
+from tests.benchmarks.broker.beside import (
     BODY_BYTES,
     LATENESS_PER_S,
     LATENESS_SECONDS,
     lateness,
     lateness_figures,
 )
-from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.figures import Figure
-from rmqlite.cli.bench.load import ENDLESS, TOPIC, Load
-from rmqlite.cli.bench.throughput import DRAIN_MESSAGES, drained_per_s, sent
-from rmqlite.message import Message
+from tests.benchmarks.broker.figures import Figure
+from tests.benchmarks.broker.loads import Load
+from tests.benchmarks.broker.throughput import DRAIN_MESSAGES, drained_per_s, sent
+from tests.support.broker_processes import resident_mib
 
 SENDS: Final = ((1, 1), (32, 1), (8, 32))
 """Threads, and messages in each call."""
@@ -77,7 +80,7 @@ def _pending(bench: Bench) -> Iterator[Figure]:
     """What many timers cost that wait for up to two years, and what others are late beside them."""
     case = f"{bench.pending:,} pending"
     with bench.broker("timers") as broker:
-        idle_mib = broker.resident_mib()
+        idle_mib = resident_mib(broker)
         load = fill(
             broker,
             bench.pending,
@@ -87,7 +90,7 @@ def _pending(bench: Bench) -> Iterator[Figure]:
         )
         filled = bench.load(f"timers: {case}", replace(load, after_s=FAR_S, spread_s=SPREAD_S))
         yield Figure("timers", case, "rate", filled.per_second, "msg/s")
-        yield Figure("timers", f"{case}, sent", "RSS", broker.resident_mib() - idle_mib, "MiB more")
+        yield Figure("timers", f"{case}, sent", "RSS", resident_mib(broker) - idle_mib, "MiB more")
         broker.kill()
         with bench.phase(f"timers: start with {case}"):
             ready_s = broker.start()
@@ -107,7 +110,7 @@ def _pending(bench: Bench) -> Iterator[Figure]:
             sending = pool.submit(bench.load, f"timers: {BESIDE_PER_S:,} sends/s", beside)
             yield from _lateness(bench, broker, f"beside {case} and {BESIDE_PER_S:,} sends/s")
             sending.result()
-        yield Figure("timers", f"{case}, used", "RSS", broker.resident_mib() - idle_mib, "MiB more")
+        yield Figure("timers", f"{case}, used", "RSS", resident_mib(broker) - idle_mib, "MiB more")
         broker.stop()
         size = sum([each.stat().st_size for each in (broker.store / "timers").iterdir()])
         yield Figure("timers", f"{case}, index", "size", size / bench.pending, "bytes each")

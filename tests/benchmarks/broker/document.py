@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite import __version__
-from rmqlite.cli.bench.figures import Figure
 from rmqlite.json_tree import WrongValue, read_json, shown
+from tests.benchmarks.broker.figures import Figure
 
 FORMAT: Final = 2
 """Documents without a format are of rmqlite 0.5 and older."""

@@ -9,8 +9,8 @@ import io
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rmqlite.cli.bench.document import Document
-from rmqlite.cli.bench.figures import Figure, point_of
+from tests.benchmarks.broker.document import Document
+from tests.benchmarks.broker.figures import Figure, point_of
 
 _NOW: Final = "#0969da"
 _EARLIER: Final = "#afb8c1"

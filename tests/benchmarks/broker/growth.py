@@ -6,21 +6,22 @@ The points of one curve differ in one number: of topics, of GB of log, or of con
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqlite.cli.bench.bench import Bench
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.figures import Figure, case_at, spread
-from rmqlite.cli.bench.load import ENDLESS, GROUP, Load, parked_polls
+from rmqlite.cli.bench.load import ENDLESS, GROUP
 from rmqlite.client import Producer, PullConsumer
 from rmqlite.clock import elapsed_s
 from rmqlite.message import Message
 from rmqlite.records.record import encode_blank
+from tests.benchmarks.broker.bench import Bench
+from tests.benchmarks.broker.figures import Figure, case_at, spread
+from tests.benchmarks.broker.loads import Load, parked_polls
 
 TOPICS: Final = (1, 100, 10_000)
 LOG_GB: Final = (1, 50)
@@ -44,16 +45,18 @@ def growth(bench: Bench) -> Iterator[Figure]:
         for count in _sizes(bench, TOPICS):
             yield from _point(bench, broker.endpoint, "topics", count, topics=count)
     for gb in LOG_GB:
-        with _broker(bench, "long log", partial(lay_log, files=gb)) as broker:
+        with _broker(bench, "long log") as broker:
+            broker.stop()
+            shutil.rmtree(broker.store)
+            lay_log(broker.store, gb)
+            broker.start()
             yield from _point(bench, broker.endpoint, "GB of log", gb)
 
 
-def _broker(
-    bench: Bench, name: str, prepare: Callable[[Path], None] | None = None
-) -> AbstractContextManager[BrokerProcess]:
+def _broker(bench: Bench, name: str) -> AbstractContextManager[BrokerProcess]:
     """Every topic has one queue, so that a pull finds the messages of _fill()."""
     topics_max = max(_sizes(bench, TOPICS)) + 1_000
-    return bench.broker(name, prepare=prepare, defaultTopicQueueNums=1, maxTopics=topics_max)
+    return bench.broker(name, defaultTopicQueueNums=1, maxTopics=topics_max)
 
 
 def lay_log(store: Path, files: int) -> None:
