@@ -34,7 +34,7 @@ SIZES: Final = {
     "views": Size(337, 6),
     "server": Size(11_790, 92),
     "client": Size(4_361, 33),
-    "cli": Size(14_092, 105),
+    "cli": Size(12_496, 97),
     "arrow": Size(2_329, 16),
     "spark": Size(4_316, 35),
     "compiled": Size(34, 1),
