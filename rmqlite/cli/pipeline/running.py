@@ -118,4 +118,4 @@ def _check_plot(plot: Path) -> None:
         refuse("--plot", plot, "a file in a folder that exists")
     if plot.suffix.lower() != ".png":
         refuse("--plot", plot, "a file's name that ends in .png")
-    check_extra("bench")
+    check_extra("plot")

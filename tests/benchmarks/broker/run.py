@@ -66,7 +66,7 @@ Compare = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.png", help='Draw the rates; needs pip install "rmqlite[bench]".'),
+    typer.Option(metavar="FILE.png", help='Draw the rates; needs pip install "rmqlite[plot]".'),
 ]
 Folder = Annotated[
     Path | None,
@@ -122,7 +122,7 @@ def _check_outputs(json_file: Path | None, plot: Path | None) -> None:
     if plot is not None:
         if plot.suffix != ".png":
             refuse("--plot", plot, "a name that ends in .png")
-        check_extra("bench")
+        check_extra("plot")
     for option, file in (("--json", json_file), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             refuse(option, file, "a file in a folder that exists")

@@ -162,7 +162,7 @@ def test_without_matplotlib_a_plot_names_the_extra(
 
     monkeypatch.setitem(EXTRAS, "bench", {"no-such-package": ((1,), (2,))})
     result = run("send", "--plot", tmp_path / "a.png")
-    assert 'pip install "rmqlite[bench]"' in str(result.exception)
+    assert 'pip install "rmqlite[plot]"' in str(result.exception)
 
 
 def test_a_plot_has_bars_of_rates_and_curves_of_growth() -> None:
