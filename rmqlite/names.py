@@ -157,4 +157,4 @@ def _check_name(field: str, name: str, bytes_max: int) -> None:
     if len(name) > bytes_max:
         raise InvalidName(field, name, f"at most {bytes_max} bytes: this is {len(name.encode())}")
     if not _NAME.fullmatch(name):
-        raise InvalidName(field, name, f"only {_NAME_RULE}")
+        raise InvalidName(field, name, f"made of only {_NAME_RULE}")
