@@ -21,6 +21,7 @@ from tests.cli.conftest import Run
 WITHOUT_JSON = {
     "broker": "it runs until it is stopped",
     "top": "it is a screen",
+    "bench": "it is for a first look; the benchmarks of the tests write figures for programs",
     "dlq export": "it writes a file, of the kind that is asked for",
     "store cat": "its lines are for people; store export is for programs",
     "store export": "it writes JSON lines, or the kind that is asked for",

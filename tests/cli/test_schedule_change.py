@@ -139,7 +139,7 @@ def test_a_wrong_instant_changes_nothing(
 @pytest.mark.parametrize(
     ("to", "exit_code", "sentence"),
     [
-        ("19", 2, "the levels 1 to 18"),
+        ("19", 2, "a level of this broker, 1 to 18"),
         ("0", 2, "a level, 1 to 64, or a delay such as 10m"),
         ("soon", 2, "a level, 1 to 64, or a delay such as 10m"),
         ("11m", 1, "no level is exactly that long"),

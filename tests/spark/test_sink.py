@@ -184,7 +184,7 @@ def test_the_first_refused_row_fails_the_task(broker: SinkBroker) -> None:
         sent(broker, rows(["good"]), rows(["bad-1", "bad-2"], topic="a b"), rows(["later"]))
     assert "the row with message id 'bad-1' was refused" in str(raised.value)
     assert raised.value.field == "topic"
-    with pytest.raises(InvalidValue, match=r"'x' was refused: topic='null'"):
+    with pytest.raises(InvalidValue, match=r"'x' was refused: topic must be a value, not 'null'"):
         sent(broker, rows(["x"], topic=None))
     with pytest.raises(DelayUnknown):
         sent(broker, rows(["y"]).select(["body", "topic"]), delay="11m")

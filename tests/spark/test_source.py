@@ -127,7 +127,7 @@ def test_options_and_schemas_as_users_write_them(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"path": "/nowhere/store"}, "store must be a folder that exists"),
+        ({"path": "/nowhere/store"}, "store must be a folder that exists, not '/nowhere/store'"),
         ({"topci": "x"}, "did you mean topic?"),
         ({"topic": "ordesr"}, "a topic of {root}, not 'ordesr'; did you mean orders?"),
         ({"columns": "topic, quue_id"}, "did you mean queue_id?"),

@@ -124,7 +124,7 @@ class _Columns:
         if None in values:
             for at, value in enumerate(values):
                 if value is None:
-                    self.errors.setdefault(at, InvalidValue(name, "null", "a value, not null"))
+                    self.errors.setdefault(at, InvalidValue(name, "null", "a value"))
         return values
 
     def optional(
