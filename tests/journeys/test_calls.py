@@ -268,7 +268,7 @@ def test_a_broker_without_room_for_a_connection_says_how_many_open_files_it_need
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
     )
     assert done.returncode != 0
-    assert "(ulimit -Hn)='256'" in done.stderr
+    assert "(ulimit -Hn) must be" in done.stderr
     assert "at least 802, and 20800 for maxConnections=10000" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "store").exists()

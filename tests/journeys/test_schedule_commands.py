@@ -115,7 +115,7 @@ def test_thousands_are_listed_counted_and_changed_by_a_filter(start_broker: Star
         assert shell("cancel --topic stock --level 2h --dry-run").stdout.startswith(sixth)
         assert shell.counts() == {"orders": MANY // 2, "stock": MANY // 2}
         assert shell("cancel --topic stock --level 2h --yes").stdout == f"{sixth} cancelled\n"
-        assert shell("fire --topic stock --until +45m --yes").stdout == f"{sixth} fired\n"
+        assert shell("fire --topic stock --until +45m --yes").stdout == f"{sixth} delivered now\n"
         shell("cancel --topic stock --level 2h --yes", exit_code=1)
         all_orders = f"{MANY // 2:,} messages rescheduled to level 4 (2h)\n"
         assert shell("reschedule --topic orders --to 2h --yes").stdout == all_orders
