@@ -29,11 +29,11 @@ from rmqlite.message import (
     TIMER_EXACT,
     TIMER_OUT_MS,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, dlq_topic
+from rmqlite.names import CANCELLED_TOPIC
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import TRANSACTION_TYPE
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
 
-UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIMERS_QUEUE: Final = queue_of(TIMERS)
 _EXACT: Final = re.compile(f"{TIMER_EXACT}\x01".encode())
 _INT_MAX: Final = (1 << 31) - 1

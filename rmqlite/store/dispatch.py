@@ -360,7 +360,7 @@ class Redo:
         head, stored_ms = walked.head, walked.head.store_timestamp_ms
         wait_queue = wait_queue_of(head.topic, head.queue_id)
         if not wait_queue:
-            return record.code_of_tags(walked.properties.get(TAGS))
+            return record.tags_code(head.properties)
         levels, encoded = self._dispatch.levels, walked.properties.encoded
         due_ms = when_due_ms(levels, head.topic, head.queue_id, stored_ms, encoded)
         if wait_queue == TIMERS or stored_ms >= self._kept_before_ms:

@@ -1,5 +1,5 @@
-"""rmqlite bench: rates, lateness and memory, measured on its own broker.
+"""rmqlite bench: rates and lateness, measured on its own broker.
 
-The broker is a process started here on a temporary store, the load comes from other processes, and
-each figure names the two moments between which it was measured.
+The broker is a process started here on a temporary store; the load comes from this process.
+tests/benchmarks has the large scenarios, made of the same parts.
 """

@@ -258,15 +258,23 @@ class Snapshot:
     def _walk_from(self, begin: int) -> int | None:
         """Walk to the log's end or to damage; returns where to go on, or None."""
         walk = LogWalk(self.log, begin, self.log.end_of_files, check_bodies=True)
+        enter = self._redo.enter
         for window in walk:
             if self._is_overtaken(walk):
                 break
             for head in window.heads:
                 if b"\0" in head.properties and self.log.log_end.is_torn(head):
                     return None
-                self._enter(Record(head, window.data))
-                if self.damage is not None and not self._skips_damaged:
-                    return None
+                record = Record(head, window.data)
+                try:
+                    enter(record)
+                except StoreDamaged as error:
+                    # It cannot be its queue's next.
+                    self.damage = error
+                    if not self._skips_damaged:
+                        return None
+                    with suppress(StoreDamaged):
+                        enter(record, is_forced=True)
                 self.end = head.physical_offset + head.size
                 self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
         if self._is_overtaken(walk):
@@ -277,16 +285,6 @@ class Snapshot:
         self.damage = self.damage or damage
         is_over = damage is None or not self._skips_damaged
         return None if is_over else self.log.log_end.next_sound(walk.position, 0)
-
-    def _enter(self, walked: Record) -> None:
-        """Take one record; note the damage if it cannot be its queue's next."""
-        try:
-            self._redo.enter(walked)
-        except StoreDamaged as error:
-            self.damage = error
-            if self._skips_damaged:
-                with suppress(StoreDamaged):
-                    self._redo.enter(walked, is_forced=True)
 
     def _is_overtaken(self, walk: LogWalk) -> bool:
         """Has retention removed files before the walk came to them?

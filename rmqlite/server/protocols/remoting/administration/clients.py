@@ -37,8 +37,8 @@ from rmqlite.wire.remoting.bodies.queues import (
     OffsetTable,
     QueueOffset,
 )
-from rmqlite.wire.remoting.codes import administration, consuming
 from rmqlite.wire.remoting.codes import administration as codes
+from rmqlite.wire.remoting.codes import consuming
 from rmqlite.wire.remoting.codes.consuming import GroupAndTopic
 from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
@@ -46,8 +46,19 @@ from rmqlite.wire.remoting.command import SERVER_VERSION, Command
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
+ANSWER_S: Final = 10.0
+"""How long a client may take for an answer that is passed on."""
+OFFSETS_S: Final = 5.0
+"""How long each client may take to say how far it is."""
+NOW: Final = -1
+"""As a time to reset to: behind the last message."""
+_ANSWERS_BEGIN: Final = 62
+"""Clients from this version on answer requests of the broker."""
+_CPP: Final = "CPP"
 _OTHER_LANGUAGE: Final = "PYTHON"
 """What members of other protocols are listed as."""
+
+log = logging.getLogger(__name__)
 
 
 class ConnectionLists:
@@ -137,19 +148,6 @@ def _infos(producers: Iterable[Known]) -> tuple[Producer, ...]:
     )
 
 
-ANSWER_S: Final = 10.0
-"""How long a client may take for an answer that is passed on."""
-OFFSETS_S: Final = 5.0
-"""How long each client may take to say how far it is."""
-NOW: Final = -1
-"""As a time to reset to: behind the last message."""
-_ANSWERS_BEGIN: Final = 62
-"""Clients from this version on answer requests of the broker."""
-_CPP: Final = "CPP"
-
-log = logging.getLogger(__name__)
-
-
 class Relays:
     """Requests for which the broker asks the members of a group."""
 
@@ -162,8 +160,8 @@ class Relays:
         return {
             consuming.GET_CONSUMER_RUNNING_INFO.code: self.running_info,
             consuming.CONSUME_MESSAGE_DIRECTLY.code: self.consume,
-            administration.INVOKE_BROKER_TO_RESET_OFFSET.code: self.reset_offsets,
-            administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.code: self.offsets,
+            codes.INVOKE_BROKER_TO_RESET_OFFSET.code: self.reset_offsets,
+            codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.code: self.offsets,
         }
 
     async def running_info(self, call: Call) -> Command:
@@ -183,7 +181,7 @@ class Relays:
 
     async def reset_offsets(self, call: Call) -> Command:
         """Tell all members to go on at the messages of a time; they commit it themselves."""
-        asked = administration.INVOKE_BROKER_TO_RESET_OFFSET.fields.read(call.command.ext)
+        asked = codes.INVOKE_BROKER_TO_RESET_OFFSET.fields.read(call.command.ext)
         members = tuple(self._clients.consumers(asked.group).values())
         offsets = await self._service.groups.reset(
             asked.group,
@@ -213,7 +211,7 @@ class Relays:
 
     async def offsets(self, call: Call) -> Command:
         """How far the members of a group say they are in a topic."""
-        asked = administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.fields.read(call.command.ext)
+        asked = codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.fields.read(call.command.ext)
         members = [
             consumer
             for client_id, consumer in self._clients.consumers(asked.group).items()

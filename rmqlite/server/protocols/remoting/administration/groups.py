@@ -29,6 +29,12 @@ from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
+QUEUES_A_STEP: Final = 100
+"""The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
+OFFSETS_A_STEP: Final = 2_000
+"""The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
+_GROUP: Final = 10
+
 
 class Groups:
     """Requests about settings of groups."""
@@ -92,13 +98,6 @@ def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
         extras.broker_id_when_slow,
         extras.notifies_members,
     )
-
-
-QUEUES_A_STEP: Final = 100
-"""The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
-OFFSETS_A_STEP: Final = 2_000
-"""The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
-_GROUP: Final = 10
 
 
 class Offsets:
