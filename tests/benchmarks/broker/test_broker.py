@@ -160,7 +160,7 @@ def test_without_matplotlib_a_plot_names_the_extra(
 ) -> None:
     """Before the measurement, too."""
 
-    monkeypatch.setitem(EXTRAS, "bench", {"no-such-package": ((1,), (2,))})
+    monkeypatch.setitem(EXTRAS, "plot", {"no-such-package": ((1,), (2,))})
     result = run("send", "--plot", tmp_path / "a.png")
     assert 'pip install "rmqlite[plot]"' in str(result.exception)
 
