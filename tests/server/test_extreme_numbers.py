@@ -30,8 +30,8 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.requests.dead_letters import DeadLettersQuery
 from rmqlite.requests.groups import GroupChange
-from rmqlite.requests.letters import LettersQuery
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
@@ -232,7 +232,7 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
                 dead = broker.broker.send_back(SendBackRequest(GROUP, physical_offset, -1, "no"))
                 assert dead.is_dead
         broker.sync()
-        page = done(broker.broker.letters.dead.pages(LettersQuery(GROUP)))
+        page = done(broker.broker.dead_letters.dead.pages(DeadLettersQuery(GROUP)))
         attempts = [letter.delivery_attempts for letter in page.letters]
         assert len(attempts) >= 3
         assert all(0 <= each <= INT32_MAX for each in attempts)

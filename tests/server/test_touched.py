@@ -23,8 +23,8 @@ from rmqlite.names import BULK_JOBS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic
 from rmqlite.records.drafts import Draft, derived
 from rmqlite.records.record import destination
 from rmqlite.records.stored import Record, Records
+from rmqlite.requests.dead_letters import HistoryQuery
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.letters import LifeQuery
 from rmqlite.requests.log import LogReadRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
@@ -188,7 +188,7 @@ def asked_of_the_service(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
         ("messages.record", (aim.physical_offset,)),
         ("messages.at", (offset_id,)),
         ("messages.hand_out", (offset_id,)),
-        ("letters.life", (LifeQuery(offset_id),)),
+        ("letters.life", (HistoryQuery(offset_id),)),
         ("log.read", (LogReadRequest(aim.physical_offset),)),
         ("transactions.end", (end,)),
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.message import Message
+from rmqlite.requests.dead_letters import HistoryQuery
 from rmqlite.requests.finding import MessageQuery
-from rmqlite.requests.letters import LifeQuery
 from rmqlite.requests.schedule import (
     ChangeByIds,
     ChangeOutcome,
@@ -68,7 +68,7 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
             assert len(by_key.messages) == 1
             page = await service.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
-            life = await service.letters.life(LifeQuery(key))
+            life = await service.letters.life(HistoryQuery(key))
             assert len(life.hops) == 2
             (changed,) = await service.schedule.change_by_ids(
                 ChangeByIds(ScheduleAction.CANCEL, (key,))

@@ -1,8 +1,8 @@
 """The dead letters of every group: counted and listed.
 
-A group's letters begin at its purge marker, or at the first one that retention has left.
+A group's dead letters begin at its purge marker, or at the first one that retention has left.
 Counts are those of the queues.  A page goes on at a physical offset: so it is stable while
-letters arrive, and the broker remembers nothing between two pages.  Reading changes nothing.
+dead letters arrive, and the broker remembers nothing between two pages.  Reading changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress, islice, product, repeat
 from typing import Final
 
-from rmqlite.broker.finding.letter_reading import (
+from rmqlite.broker.dead_letters.shown import Shown, count_shown
+from rmqlite.broker.finding.matching import kind_in
+from rmqlite.broker.finding.outcome import is_entered, named_offsets, outline_at
+from rmqlite.broker.finding.reading import (
     Range,
     check_filter,
     described,
@@ -21,9 +24,6 @@ from rmqlite.broker.finding.letter_reading import (
     in_order,
     property_slices,
 )
-from rmqlite.broker.finding.matching import kind_in
-from rmqlite.broker.finding.outcome import is_entered, named_offsets, outline_at
-from rmqlite.broker.letters.shown import Shown, count_shown
 from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
@@ -32,15 +32,15 @@ from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.records.record import Head
-from rmqlite.requests.letters import (
-    EVERY_LETTER,
-    LETTERS_DEFAULT,
-    LETTERS_MAX,
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTERS_DEFAULT,
+    DEAD_LETTERS_MAX,
+    EVERY_DEAD_LETTER,
     REASONS_MAX,
     REASONS_OF_MAX,
     DeadLetterGroup,
-    LetterPage,
-    LettersQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
     ReasonCount,
 )
 from rmqlite.store.consume_queue import ConsumeQueue
@@ -51,9 +51,9 @@ from rmqlite.store.progress import CompletedOffsets
 REASONS_KEPT_MAX: Final = 4_096
 """The most kinds; if there are more, the rarer half is forgotten."""
 OTHERS: Final = ""
-"""Stands for the kinds that were forgotten, and for letters that cannot be read."""
+"""Stands for the kinds that were forgotten, and for dead letters that cannot be read."""
 _OTHERS: Final = 0
-STEP_LETTERS: Final = 250
+STEP_DEAD_LETTERS: Final = 250
 """Letters that one step reads; then other calls may run."""
 _STEP_GROUPS: Final = 500
 _STEP_LOOK_UPS: Final = 100
@@ -61,7 +61,7 @@ _STEP_LOOK_UPS: Final = 100
 LOOK_MAX: Final = 20_000
 """Letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
-"""A page ends with the letter whose properties make all of them together longer than this."""
+"""A page ends with the dead letter whose properties make all of them together longer than this."""
 CANDIDATES_MAX: Final = 1_000
 """The most records taken from the key index; if it has more, the queues are read."""
 _NEWEST: Final = "n"
@@ -69,36 +69,36 @@ _OLDEST: Final = "o"
 
 
 class FailureReasons:
-    """The failure reasons of one queue's newest letters by kind; reads each letter once.
+    """The failure reasons of one queue's newest dead letters by kind; reads each dead letter once.
 
-    Each letter's kind of reason is stored as a number of two bytes; so purged, removed or redriven
-    letters change a count without a look at the log.  If there are more than 4,096 kinds, the
-    letters of the rarer half become letters of other kinds.
+    Each dead letter's kind of reason is stored as a number of two bytes; so purged, removed or
+    redriven dead letters change a count without a look at the log.  If there are more than 4,096
+    kinds, those of the rarer half become other kinds.
     """
 
     def __init__(self, store: MessageStore, queue: ConsumeQueue) -> None:
         self._store = store
         self._queue = queue
         self._first = 0
-        """The queue offset of the first letter in _numbers."""
+        """The queue offset of the first dead letter in _numbers."""
         self._numbers = array("H")
         self._kinds: list[str] = [OTHERS]
         """The kinds by number."""
         self._by_kind: dict[str, int] = {}
 
     def look(self, begin: int, end: int) -> Steps[None]:
-        """Read the reasons of the letters from begin to end, in steps; forget earlier ones.
+        """Read the reasons of the dead letters from begin to end, in steps; forget earlier ones.
 
-        Only letters that are new since the last call are read.  Raises StoreUnavailable.
+        Only dead letters that are new since the last call are read.  Raises StoreUnavailable.
         """
         if not self._first <= begin <= self._end or end < self._end:
-            # Purged letters were restored, or no known letter is in the range.
+            # Purged dead letters were restored, or no known dead letter is in the range.
             self._first = begin
             self._numbers = array("H")
         # Ask anew for each slice: another call may have gone on between two steps.
         while part := next(property_slices(self._store, self._queue, self._end, end), None):
             first, several = part
-            # Retention has removed these letters meanwhile.
+            # Retention has removed these dead letters meanwhile.
             self._numbers.extend(repeat(_OTHERS, first - self._end))
             for properties in several:
                 # Get the number before the append: a new kind may renumber all of them.
@@ -111,7 +111,7 @@ class FailureReasons:
             self._first = begin
 
     def counts(self, begin: int, end: int, redriven: CompletedOffsets) -> Counter[str]:
-        """The kinds of the letters begin <= queue offset < end that were not redriven.
+        """The kinds of the dead letters begin <= queue offset < end that were not redriven.
 
         Call look() for them first.
         """
@@ -137,14 +137,14 @@ class FailureReasons:
         return number
 
     def _forget_rare_ones(self) -> None:
-        """Number the more frequent half anew; 5 ms for 100,000 letters."""
+        """Number the more frequent half anew; 5 ms for 100,000 dead letters."""
         counted = Counter(self._numbers)
         counted.pop(_OTHERS, None)
-        kept = [number for number, _ in counted.most_common(REASONS_KEPT_MAX // 2)]
+        frequent = [number for number, _ in counted.most_common(REASONS_KEPT_MAX // 2)]
         renamed = array("H", bytes(2 * len(self._kinds)))
-        for new, old in enumerate(kept, 1):
+        for new, old in enumerate(frequent, 1):
             renamed[old] = new
-        self._kinds = [OTHERS, *[self._kinds[number] for number in kept]]
+        self._kinds = [OTHERS, *[self._kinds[number] for number in frequent]]
         self._by_kind = {kind: number for number, kind in enumerate(self._kinds) if number}
         self._numbers = array("H", map(renamed.__getitem__, self._numbers))
 
@@ -173,8 +173,8 @@ class DeadLetters:
     def groups(self) -> Steps[tuple[DeadLetterGroup, ...]]:
         """Every group that has dead letters, including purged ones; sorted by name.
 
-        The first call reads up to REASONS_OF_MAX letters of each group, which takes 0.3 s; a
-        later call reads only new letters.  Raises StoreUnavailable.
+        The first call reads up to REASONS_OF_MAX dead letters of each group, which takes 0.3 s; a
+        later call reads only new dead letters.  Raises StoreUnavailable.
         """
         found = []
         for group, queues in dead_letter_queues(self._store).items():
@@ -185,9 +185,9 @@ class DeadLetters:
         return tuple(found)
 
     def open_counts(self) -> Steps[dict[str, int]]:
-        """The number of each group's letters that were neither purged nor redriven, in steps.
+        """The number of each group's dead letters that were neither purged nor redriven, in steps.
 
-        It reads no letter.
+        It reads no dead letter.
         """
         counts: dict[str, int] = {}
         for group, queues in dead_letter_queues(self._store).items():
@@ -201,7 +201,7 @@ class DeadLetters:
 
     def _group(self, group: str, queues: Mapping[int, ConsumeQueue]) -> Steps[DeadLetterGroup]:
         reasons = Counter[str]()
-        letters = redriven = purged = reasons_of = 0
+        dead_letters = redriven = purged = reasons_of = 0
         times: list[int] = []
         for queue_id, queue in queues.items():
             topic, window = dlq_topic(group), REASONS_OF_MAX // len(queues)
@@ -216,7 +216,7 @@ class DeadLetters:
             hidden = self._shown.hidden(group, queue_id)
             begin = hidden.next_open(max(begin, queue.min_offset))
             shown = count_shown(hidden, begin, end)
-            letters += shown
+            dead_letters += shown
             redriven += shown - count_shown(self._shown.closed(group, queue_id), begin, end)
             purged += max(0, end - queue.min_offset) - shown
             last = hidden.last_open(begin, end)
@@ -229,7 +229,7 @@ class DeadLetters:
         most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
         return DeadLetterGroup(
             group,
-            letters,
+            dead_letters,
             redriven,
             purged,
             min(times, default=0),
@@ -241,7 +241,7 @@ class DeadLetters:
         )
 
     def _counts(self, key: QueueKey, reasons: FailureReasons, first: int, end: int) -> Counter[str]:
-        """The kinds of a queue's open letters; the counts are cached until something changes."""
+        """The kinds of a queue's open dead letters, cached until something changes."""
         state = (first, end, *self._shown.state)
         known = self._counted.get(key)
         if known is None or known[0] != state:
@@ -255,7 +255,7 @@ class DeadLetters:
 
     # ---- pages
 
-    def pages(self, query: LettersQuery) -> Steps[LetterPage]:
+    def pages(self, query: DeadLettersQuery) -> Steps[DeadLetterPage]:
         """The next page, in steps.  Raises InvalidValue, GroupUnknown, StoreUnavailable."""
         limit = checked_limit(query)
         after = _read_cursor(query)
@@ -271,19 +271,19 @@ class DeadLetters:
                 size += len(head.properties)
             if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
                 cursor = _cursor(query, head) if next(heads, None) else ""
-                return LetterPage(tuple(found), cursor, looked_at)
-            if looked_at % STEP_LETTERS == 0:
+                return DeadLetterPage(tuple(found), cursor, looked_at)
+            if looked_at % STEP_DEAD_LETTERS == 0:
                 yield
-        return LetterPage(tuple(found), "", looked_at)
+        return DeadLetterPage(tuple(found), "", looked_at)
 
     def heads(
         self,
-        query: LettersQuery,
+        query: DeadLettersQuery,
         queues: Mapping[str, Mapping[int, ConsumeQueue]],
         after: int | None,
         limit: int,
     ) -> Steps[Iterator[Head]]:
-        """The letters behind a physical offset that may match, in order; found in steps."""
+        """The dead letters behind a physical offset that may match, in order; found in steps."""
         wanted, newest_first = query.filter, query.newest_first
         keys = wanted.ids or (wanted.key,) * bool(wanted.key)
         offsets = yield from self._indexed(keys, queues)
@@ -294,7 +294,7 @@ class DeadLetters:
         for group, mine in queues.items():
             for queue_id, each in self.ranges(group, mine).items():
                 if wanted.since_ms:
-                    # A letter that was stored before has not failed since.
+                    # A dead letter that was stored before has not failed since.
                     first = offset_at(self._store, each.queue, wanted.since_ms)
                     each = each._replace(begin=max(each.begin, first))
                 if query.is_open:
@@ -303,14 +303,14 @@ class DeadLetters:
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)
-        # One more letter shows whether there is another page; a filter needs a guess.
-        first_max = limit + 1 if wanted == EVERY_LETTER and not query.is_open else 2 * limit
+        # One more dead letter shows whether there is another page; a filter needs a guess.
+        first_max = limit + 1 if wanted == EVERY_DEAD_LETTER and not query.is_open else 2 * limit
         return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
 
     def _indexed(
         self, keys: Sequence[str], queues: Mapping[str, Mapping[int, ConsumeQueue]]
     ) -> Steps[set[int] | None]:
-        """Physical offsets of letters that may have one of these keys or ids; None: too many."""
+        """Where dead letters may have one of these keys or ids, in the log; None: too many."""
         offsets: set[int] = set()
         for number, (group, key) in enumerate(product(queues, keys), 1):
             found = self._store.index.find(dlq_topic(group), key)
@@ -344,7 +344,7 @@ class DeadLetters:
     # ---- inside
 
     def queues_of(self, group: str) -> dict[int, ConsumeQueue]:
-        """A group's dead-letter queues.  Raises GroupUnknown for no group without letters."""
+        """A group's dead-letter queues.  Raises GroupUnknown for no group without dead letters."""
         queues = dead_letter_queues(self._store).get(group, {})
         if not queues:
             self._groups.existing(group)
@@ -354,35 +354,35 @@ class DeadLetters:
         return {queue_id: self._range(group, queue_id, each) for queue_id, each in queues.items()}
 
     def _range(self, group: str, queue_id: int, queue: ConsumeQueue) -> Range:
-        """The shown letters of a queue."""
+        """The shown dead letters of a queue."""
         end = max(queue.min_offset, end_before(queue, self._readable_end()))
         return Range(queue, min(self._shown.begin(group, queue_id), end), end)
 
 
-def checked_limit(query: LettersQuery) -> int:
-    """The most letters of a page.  Raises InvalidValue for an impossible query."""
+def checked_limit(query: DeadLettersQuery) -> int:
+    """The most dead letters of a page.  Raises InvalidValue for an impossible query."""
     check_filter(query.filter)
     if not query.group and not query.filter.ids:
         rule = "a group: letters of all groups can only be listed by ids"
         raise InvalidValue("group", query.group, rule)
-    if not 0 <= query.max_letters <= LETTERS_MAX:
-        rule = f"0 for the default, {LETTERS_DEFAULT}, or 1 to {LETTERS_MAX}"
+    if not 0 <= query.max_letters <= DEAD_LETTERS_MAX:
+        rule = f"0 for the default, {DEAD_LETTERS_DEFAULT}, or 1 to {DEAD_LETTERS_MAX}"
         raise InvalidValue("max_letters", query.max_letters, rule)
-    return query.max_letters or LETTERS_DEFAULT
+    return query.max_letters or DEAD_LETTERS_DEFAULT
 
 
-def read_offset(text: str, letter: str) -> int | None:
-    """The physical offset in a cursor that begins with this letter; None for another text."""
+def read_offset(text: str, start: str) -> int | None:
+    """The physical offset in a cursor that begins with this character; None for another text."""
     kind, _, digits = text.partition(".")
-    is_one = kind == letter and digits.isascii() and digits.isdigit() and len(digits) < 20
+    is_one = kind == start and digits.isascii() and digits.isdigit() and len(digits) < 20
     return int(digits) if is_one else None
 
 
-def _cursor(query: LettersQuery, last: Head) -> str:
+def _cursor(query: DeadLettersQuery, last: Head) -> str:
     return f"{_NEWEST if query.newest_first else _OLDEST}.{last.physical_offset}"
 
 
-def _read_cursor(query: LettersQuery) -> int | None:
+def _read_cursor(query: DeadLettersQuery) -> int | None:
     """The physical offset behind which a page begins; None for the first one."""
     if not query.cursor:
         return None

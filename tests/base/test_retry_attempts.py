@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
-from rmqlite.retry_policy import ONE_BY_ONE_MAX, RetryPolicy, Rung, ladder
+from rmqlite.retry_policy import ONE_BY_ONE_MAX, Attempt, RetryPolicy, attempts_of
 from tests.support.policies import POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)
 
 
-def of(text: str, retries: int) -> tuple[Rung, ...]:
-    return ladder(RetryPolicy.parse(text), DEFAULT, retries)
+def of(text: str, retries: int) -> tuple[Attempt, ...]:
+    return attempts_of(RetryPolicy.parse(text), DEFAULT, retries)
 
 
 def test_rocketmqs_own_ladder_lasts_4_h_45_m_40_s() -> None:
@@ -28,12 +28,12 @@ def test_rocketmqs_own_ladder_lasts_4_h_45_m_40_s() -> None:
 def test_a_rung_tells_what_was_asked_for_and_what_that_becomes() -> None:
     """Forty seconds wait a minute: there is no level between half a minute and one."""
     rungs = of("exponential(10s, 2, 1h)", 3)
-    assert rungs[2] == Rung(4, 4, 5, 60_000, 40_000, 100_000)
+    assert rungs[2] == Attempt(4, 4, 5, 60_000, 40_000, 100_000)
 
 
 def test_attempts_that_wait_alike_share_a_rung() -> None:
     """A group may retry a million times; nobody wants to read that."""
-    assert of("10s", 1_000_000) == (Rung(2, 1_000_001, 3, 10_000, 10_000, 10_000_000_000),)
+    assert of("10s", 1_000_000) == (Attempt(2, 1_000_001, 3, 10_000, 10_000, 10_000_000_000),)
     assert [r.first_attempt for r in of("3 3 5", 9)] == [2, 4]
     assert of("5", 0) == of("", 0) == ()
 
@@ -53,7 +53,7 @@ def test_a_ladder_is_what_the_policy_says_failure_by_failure(
 ) -> None:
     """Every attempt is on exactly one rung, at its level and time."""
     policy = parsed(text)
-    rungs = ladder(policy, table, retries)
+    rungs = attempts_of(policy, table, retries)
     attempts = [
         (n, rung) for rung in rungs for n in range(rung.first_attempt, rung.last_attempt + 1)
     ]

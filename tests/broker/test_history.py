@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.letters import life as module
+from rmqlite.broker.dead_letters import history as module
 from rmqlite.errors import InvalidValue
 from rmqlite.message import FAILURE_REASON_ATTEMPT, KEYS, StoredMessage
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.letters import Hop, HopKind, Life
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
@@ -90,7 +90,7 @@ def test_a_delayed_message_is_scheduled_then_delivered(under_test: BrokerUnderTe
     under_test.send(named("m1", 3))
     under_test.send(named("m1", 4))
     (first, second) = life(under_test, "m1").hops
-    assert (first.kind, first.level, first.is_pending) == (HopKind.SCHEDULED, 3, True)
+    assert (first.kind, first.level, first.is_pending) == (EventKind.SCHEDULED, 3, True)
     assert first.due_ms == first.at_ms + 10_000
     assert second.level == 4
     under_test.clock.forward(10_000)
@@ -125,7 +125,7 @@ def test_every_change_of_a_wait_is_a_hop(under_test: BrokerUnderTest) -> None:
     ]
     hops = life(under_test, "m1").hops
     assert [hop.group for hop in hops] == [""] * 3 + [GROUP] * 5
-    assert [hop.topic for hop in hops if hop.kind is HopKind.FIRED] == [TOPIC, RETRY]
+    assert [hop.topic for hop in hops if hop.kind is EventKind.FIRED] == [TOPIC, RETRY]
     assert [hop.level for hop in hops] == [3, 5, 0, 3, 6, 0, 4, 0]
     assert hops[-1].topic == CANCELLED_TOPIC
     assert not any(hop.is_pending for hop in hops)
@@ -152,7 +152,7 @@ def test_a_retry_that_cannot_be_delivered_says_why_and_not_why_it_failed(
     forget_topic(under_test, RETRY)
     deliver_all(under_test)
     last = life(under_test, "m1").hops[-1]
-    assert last.kind is HopKind.UNDELIVERABLE
+    assert last.kind is EventKind.UNDELIVERABLE
     assert last.reason == f"there is no topic {RETRY} any more"
 
 
@@ -188,7 +188,7 @@ def test_a_redrive_is_followed_both_ways(under_test: BrokerUnderTest) -> None:
         *("sent", "dead", "redriven", "retried", "redriven", "dead", "redriven"),
     ]
     hops = life(under_test, "m1").hops
-    assert [hop.job_id for hop in hops if hop.kind is HopKind.REDRIVEN] == [
+    assert [hop.job_id for hop in hops if hop.kind is EventKind.REDRIVEN] == [
         *("job-1", "job-2", "job-3"),
     ]
     assert [hop.message_id for hop in hops] == [
@@ -241,7 +241,7 @@ def test_what_a_forgotten_letter_was_is_found_by_the_id_it_had(make: Make) -> No
     ]
 
 
-def hops_without_id(broker: BrokerUnderTest, **properties: str) -> list[Hop]:
+def hops_without_id(broker: BrokerUnderTest, **properties: str) -> list[HistoryEvent]:
     """A message that a foreign producer has sent without UNIQ_KEY, failed once."""
     broker.store.append([new_record("x", TOPIC, properties=properties)])
     broker.store.append([new_record("another", TOPIC, properties=properties)])
@@ -276,7 +276,7 @@ def test_nobody_knows_an_id_that_was_never_used(under_test: BrokerUnderTest) -> 
     """No hops is an answer; no id is no question."""
     received(under_test, message_id="m1")
     for asked in ("m", "m11", "0" * 32, "F" * 32, "F" * 56, "\x1b[2J", "\ud800"):
-        assert life(under_test, asked) == Life(asked, ())
+        assert life(under_test, asked) == History(asked, ())
     with pytest.raises(InvalidValue):
         life(under_test, "")
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.finding.letter_reading import (
+from rmqlite.broker.finding import reading
+from rmqlite.broker.finding.matching import reason_of
+from rmqlite.broker.finding.reading import (
     check_filter,
     described,
     fits,
     slices,
     whole_slices,
 )
-from rmqlite.broker.finding.matching import reason_of
 from rmqlite.errors import InvalidValue
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import Head, read_outline
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, send_back
@@ -65,7 +65,7 @@ def test_both_ways_through_a_queue_meet_the_same_letters(
     under_test: BrokerUnderTest, slice_max: int, begin: int, end: int, monkeypatch: Any
 ) -> None:
     """With bodies and without, small ones and one that is not read as a whole."""
-    monkeypatch.setattr(letter_reading, "SLICE_MAX", slice_max)
+    monkeypatch.setattr(reading, "SLICE_MAX", slice_max)
     bodies = [b"%d" % n * (20_000 if n == 4 else 1) for n in range(7)]
     for body in bodies:
         dead(under_test, body)
@@ -95,7 +95,7 @@ def test_a_slice_reads_a_bounded_number_of_bytes(
     under_test: BrokerUnderTest, bytes_max: int, monkeypatch: Any
 ) -> None:
     """One letter at least: a larger one than that is read, too."""
-    monkeypatch.setattr(letter_reading, "SLICE_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(reading, "SLICE_BYTES_MAX", bytes_max)
     for _ in range(6):
         dead(under_test, bytes(5_000))
     store, queue = under_test.store, queue_of(under_test)
@@ -148,7 +148,7 @@ def test_a_letter_fits_if_it_fits_every_field(
         reason="Keine Straße 7 weit\nat x.py",
     )
     (head,) = heads(under_test)
-    assert fits(head, LetterFilter(**wanted)) == bool(is_one)
+    assert fits(head, DeadLetterFilter(**wanted)) == bool(is_one)
 
 
 def test_a_letter_is_found_by_the_id_of_its_own_record(under_test: BrokerUnderTest) -> None:
@@ -158,8 +158,8 @@ def test_a_letter_is_found_by_the_id_of_its_own_record(under_test: BrokerUnderTe
     first, second = heads(under_test)
     message_id = described(first).offset_message_id
     for asked in (message_id, message_id.lower()):
-        assert fits(first, LetterFilter(ids=(asked,)))
-        assert not fits(second, LetterFilter(ids=(asked,)))
+        assert fits(first, DeadLetterFilter(ids=(asked,)))
+        assert not fits(second, DeadLetterFilter(ids=(asked,)))
 
 
 def test_the_time_is_that_of_the_last_failure(under_test: BrokerUnderTest) -> None:
@@ -167,11 +167,11 @@ def test_the_time_is_that_of_the_last_failure(under_test: BrokerUnderTest) -> No
     failed_ms = under_test.clock.now_ms() - 5_000
     said = put(under_test, {"LAST_FAILURE_TIMESTAMP": str(failed_ms)})
     silent = put(under_test, {"TAGS": "a"})
-    assert fits(said, LetterFilter(since_ms=failed_ms, until_ms=failed_ms + 1))
-    assert not fits(said, LetterFilter(until_ms=failed_ms))
-    assert not fits(said, LetterFilter(since_ms=failed_ms + 1))
-    assert fits(silent, LetterFilter(since_ms=silent.store_timestamp_ms))
-    assert not fits(silent, LetterFilter(until_ms=silent.store_timestamp_ms))
+    assert fits(said, DeadLetterFilter(since_ms=failed_ms, until_ms=failed_ms + 1))
+    assert not fits(said, DeadLetterFilter(until_ms=failed_ms))
+    assert not fits(said, DeadLetterFilter(since_ms=failed_ms + 1))
+    assert fits(silent, DeadLetterFilter(since_ms=silent.store_timestamp_ms))
+    assert not fits(silent, DeadLetterFilter(until_ms=silent.store_timestamp_ms))
 
 
 def test_rocketmq_takes_along_when_a_message_failed_here(under_test: BrokerUnderTest) -> None:
@@ -189,7 +189,7 @@ def test_rocketmq_takes_along_when_a_message_failed_here(under_test: BrokerUnder
     assert letter.last_failure_ms == its.store_timestamp_ms
     assert (letter.first_failure_ms, letter.delivery_attempts) == (failed_ms - 1, 5)
     assert letter.reason == "timeout"
-    assert fits(its, LetterFilter(since_ms=its.store_timestamp_ms, reason="time"))
+    assert fits(its, DeadLetterFilter(since_ms=its.store_timestamp_ms, reason="time"))
     assert (reason_of(ours), reason_of(its)) == ("timeout", "")
     undelivered = put(under_test, told, UNDELIVERABLE_TOPIC, 5)
     assert described(undelivered).last_failure_ms == failed_ms
@@ -234,7 +234,7 @@ def test_where_a_letter_was_sent_first(
     """Ours say it by RocketMQ 5's name, RocketMQ 4 in RETRY_TOPIC, the schedule in REAL_TOPIC."""
     head = put(under_test, properties, topic)
     assert described(head).origin_topic == origin
-    assert fits(head, LetterFilter(topic="no-such")) is False
+    assert fits(head, DeadLetterFilter(topic="no-such")) is False
 
 
 def test_a_letter_is_described_as_it_died(under_test: BrokerUnderTest) -> None:
@@ -266,18 +266,18 @@ def broker_has(broker: BrokerUnderTest, offset_message_id: str) -> bool:
 @pytest.mark.parametrize(
     ("field", "wanted"),
     [
-        ("key", LetterFilter(key="a b")),
-        ("until_ms", LetterFilter(since_ms=5, until_ms=5)),
-        ("reason", LetterFilter(reason="x" * 1_025)),
-        ("ids", LetterFilter(ids=("x",) * 101)),
-        ("ids", LetterFilter(ids=("x", ""))),
-        ("ids", LetterFilter(ids=("x" * 20_000, "y" * 20_000))),
-        ("failure_kind", LetterFilter(failure_kind="x" * 201)),
-        ("failure_kind", LetterFilter(failure_kind="order 17")),
-        ("job_id", LetterFilter(job_id="x" * 300)),
+        ("key", DeadLetterFilter(key="a b")),
+        ("until_ms", DeadLetterFilter(since_ms=5, until_ms=5)),
+        ("reason", DeadLetterFilter(reason="x" * 1_025)),
+        ("ids", DeadLetterFilter(ids=("x",) * 101)),
+        ("ids", DeadLetterFilter(ids=("x", ""))),
+        ("ids", DeadLetterFilter(ids=("x" * 20_000, "y" * 20_000))),
+        ("failure_kind", DeadLetterFilter(failure_kind="x" * 201)),
+        ("failure_kind", DeadLetterFilter(failure_kind="order 17")),
+        ("job_id", DeadLetterFilter(job_id="x" * 300)),
     ],
 )
-def test_a_filter_that_nothing_can_fit_is_refused(field: str, wanted: LetterFilter) -> None:
+def test_a_filter_that_nothing_can_fit_is_refused(field: str, wanted: DeadLetterFilter) -> None:
     """It says what is wrong, instead of finding nothing."""
     with pytest.raises(InvalidValue) as raised:
         check_filter(wanted)

@@ -1,6 +1,6 @@
 """Requests about failed messages and their answers: plain values.
 
-A letter is a message that has failed: a dead letter, or a retry that its group will get again.
+A DeadLetter describes either kind: a dead letter, or a retry that its group will get again.
 Times are milliseconds since 1970, on the broker's clock; sizes are bytes.
 """
 
@@ -14,17 +14,17 @@ from typing import Final, NamedTuple
 from rmqlite.message import offset_message_id
 from rmqlite.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
-LETTERS_MAX: Final = 1_000
-"""The most letters that one call lists."""
-LETTERS_DEFAULT: Final = 100
-LETTER_IDS_MAX: Final = 100
-"""The most ids of a filter; each letter's id is looked up among them."""
+DEAD_LETTERS_MAX: Final = 1_000
+"""The most dead letters that one call lists."""
+DEAD_LETTERS_DEFAULT: Final = 100
+DEAD_LETTER_IDS_MAX: Final = 100
+"""The most ids of a filter; each dead letter's id is looked up among them."""
 REASONS_MAX: Final = 5
 """A group's summary has this many kinds of reasons, the most frequent ones."""
 REASONS_OF_MAX: Final = 100_000
-"""The broker counts the reasons of this many letters of a group, the newest ones."""
-HOPS_MAX: Final = 1_000
-"""One answer has this many hops of a message's life, the newest ones."""
+"""The broker counts the reasons of this many dead letters of a group, the newest ones."""
+EVENTS_MAX: Final = 1_000
+"""One answer has this many events of a message's history, the newest ones."""
 UNREADABLE: Final = "the log has no sound record there"
 """The reason and the body of a dead letter whose scheduled record could not be read."""
 LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Place | None:
-        """The place of a letter; None for another text.
+        """The place of a dead letter; None for another text.
 
         It is written topic:queue id:queue offset; a dead letter's also with its group instead.
         """
@@ -54,13 +54,13 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFilter:
-    """Selects the letters that match every given field.
+class DeadLetterFilter:
+    """Selects the dead letters that match every given field.
 
-    topic: the topic that a letter was sent to first.  tag: its tags.  key: one of its keys.
+    topic: the topic that a dead letter was sent to first.  tag: its tags.  key: one of its keys.
     reason: part of the last failure's reason or of its kind, in upper or lower case.
     since_ms <= time of the last failure < until_ms; None means no end.  ids: any of these, at
-    most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the letter
+    most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the dead letter
     itself, or its place such as billing:0:17.  failure_kind: the kind of the reason
     that is shown (failure_kinds.py).  job_id: its message was sent by this redrive job.
     """
@@ -76,19 +76,19 @@ class LetterFilter:
     job_id: str = ""
 
 
-EVERY_LETTER: Final = LetterFilter()
+EVERY_DEAD_LETTER: Final = DeadLetterFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A failed message without its body.
 
     topic, queue_id, queue_offset: its place in %DLQ%group or %RETRY%group.  A retry that still
     waits in the schedule has the topic and queue of its delivery, but its queue offset in the
     schedule.  delivery_attempts: how often a consumer has received it.  redriven_before: how
-    often it was redriven in earlier lives.  redriven_by: the redrive job that has sent it again
+    often it was redriven before it died again.  redriven_by: the redrive job that has sent it again
     since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
-    letter, its failure times are store timestamps and its reason is empty.
+    dead letter, its failure times are store timestamps and its reason is empty.
     max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
     the group's.  failure_kind: the kind of reason.
     """
@@ -122,13 +122,13 @@ class Letter:
 
     @property
     def offset_message_id(self) -> str:
-        """RocketMQ's offset id of the letter's record (reference §5.1)."""
+        """RocketMQ's offset id of the dead letter's record (reference §5.1)."""
         return offset_message_id(self.store_host, self.physical_offset)
 
 
 @dataclass(frozen=True, slots=True)
-class LettersQuery:
-    """One page of a group's letters, dead letters or retries.
+class DeadLettersQuery:
+    """One page of a group's dead letters or retries.
 
     group: empty means every group, and needs filter.ids.  newest_first: dead letters
     only.  is_open: only dead letters that no job has redriven.  cursor: empty for the first
@@ -137,7 +137,7 @@ class LettersQuery:
     """
 
     group: str
-    filter: LetterFilter = EVERY_LETTER
+    filter: DeadLetterFilter = EVERY_DEAD_LETTER
     newest_first: bool = False
     is_open: bool = False
     cursor: str = ""
@@ -145,17 +145,17 @@ class LettersQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPage:
-    """looked_at: how many letters this call has read.  cursor: of the next page, or empty."""
+class DeadLetterPage:
+    """looked_at: how many dead letters this call has read.  cursor: of the next page, or empty."""
 
-    letters: tuple[Letter, ...]
+    letters: tuple[DeadLetter, ...]
     cursor: str = ""
     looked_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """How many letters failed for a reason of this kind (failure_kinds.py)."""
+    """How many dead letters failed for a reason of this kind (failure_kinds.py)."""
 
     reason: str
     count: int
@@ -167,8 +167,8 @@ class DeadLetterGroup:
 
     letters: how many are not purged.  redriven: how many of these a job has sent again.  purged:
     how many purged ones the log still has.  oldest_ms, newest_ms: when
-    the first and the last of letters died, 0 without any.  reasons: the kinds of the open ones
-    (not redriven) among the newest reasons_of letters, the most frequent kind first.
+    the first and the last of them died, 0 without any.  reasons: the kinds of the open ones
+    (not redriven) among the newest reasons_of dead letters, the most frequent kind first.
     rest_letters: how many of these open ones have none of these kinds; rest_kinds: how many
     kinds they have.
     """
@@ -186,23 +186,23 @@ class DeadLetterGroup:
 
     @property
     def open(self) -> int:
-        """How many letters are not redriven."""
+        """How many dead letters are not redriven."""
         return self.letters - self.redriven
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeRequest:
-    """Hide the letters of a group that match: they are no longer listed, counted or redriven.
+    """Hide the dead letters of a group that match: they are no longer listed, counted or redriven.
 
     until_ms: of older clients, which have no filter: the same as filter.until_ms.  restore: show
-    all letters again that the log still has; without a filter.  dry_run: only count.
+    all dead letters again that the log still has; without a filter.  dry_run: only count.
     """
 
     group: str
     until_ms: int | None = None
     restore: bool = False
     dry_run: bool = False
-    filter: LetterFilter = EVERY_LETTER
+    filter: DeadLetterFilter = EVERY_DEAD_LETTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ class Purged:
     open: int
 
 
-class HopKind(enum.IntEnum):
-    """The event in a message's life that a record stands for."""
+class EventKind(enum.IntEnum):
+    """The event in a message's history that a record stands for."""
 
     SENT = 0
     """Sent without a delay, into its topic."""
@@ -239,8 +239,8 @@ class HopKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
-    """One record of a message's life.
+class HistoryEvent:
+    """One record of a message's history.
 
     group: the group of a failure, retry or dead letter.  attempt: how often a consumer had
     failed the message by then.  level, due_ms: 0 unless it was scheduled.  is_pending: it still
@@ -248,7 +248,7 @@ class Hop:
     max_reconsume_times: its sender's own limit of retries; None without one.
     """
 
-    kind: HopKind
+    kind: EventKind
     at_ms: int
     topic: str
     queue_id: int
@@ -268,19 +268,19 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class LifeQuery:
-    """Asks for the whole life of a message; message_id may be the offset id of any hop."""
+class HistoryQuery:
+    """Asks for the whole history of a message; message_id may be the offset id of any record."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class History:
     """hops: in the order of the log.  is_cut: older ones may be left out.
 
-    The new id of a redriven letter belongs to the same life: each hop names its own id.
+    The new id of a redriven dead letter belongs to the same history: each event names its own id.
     """
 
     message_id: str
-    hops: tuple[Hop, ...]
+    hops: tuple[HistoryEvent, ...]
     is_cut: bool = False

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.finding.letter_reading import property_slices
 from rmqlite.broker.finding.matching import redriven_from
+from rmqlite.broker.finding.reading import property_slices
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import offset_at
 from rmqlite.broker.redrive.jobs import RedriveJobs
@@ -21,7 +21,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.message import REAL_TOPIC, REDRIVEN_BY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic, is_system_group, retry_topic
 from rmqlite.records.wait_queues import queue_of
-from rmqlite.requests.redrive import RedriveFates, RedriveJob, RedriveSpec
+from rmqlite.requests.redrive import RedriveJob, RedriveResults, RedriveSpec
 from rmqlite.requests.topics import Queue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import CompletedOffsets
@@ -35,24 +35,24 @@ _TOO_MANY: Final = f"only {LOOK_MAX:,} records were read, and there are more"
 _GONE: Final = "the log has no longer all records since the job began"
 
 
-class Fates:
-    """Counts the fates of jobs in one broker's store; changes nothing."""
+class Results:
+    """Counts the results of jobs in one broker's store; changes nothing."""
 
     def __init__(self, broker: BrokerParts, jobs: RedriveJobs) -> None:
         self._broker = broker
         self._jobs = jobs
 
-    def of(self, job_id: str) -> Steps[RedriveFates]:
-        """The fates of a job's messages, in steps.  Raises JobUnknown, StoreUnavailable."""
+    def of(self, job_id: str) -> Steps[RedriveResults]:
+        """The results of a job's messages, in steps.  Raises JobUnknown, StoreUnavailable."""
         job = self._jobs.get(job_id).job
         why = self._why_not(job.spec)
         if why:
-            return RedriveFates(why=why)
+            return RedriveResults(why=why)
         count = _Count(self._broker, job)
         yield from count.run()
         waiting, dead = len(count.waiting), len(count.dead)
         partly = "" if count.is_complete else _TOO_MANY
-        return RedriveFates(
+        return RedriveResults(
             is_counted=True,
             consumed=max(0, job.sent - waiting - dead),
             waiting=waiting,
@@ -76,7 +76,7 @@ class Fates:
 
 
 class _Count:
-    """One count; waiting, dead: the places of the letters that the messages were."""
+    """One count; waiting, dead: the places of the dead letters that the messages were."""
 
     def __init__(self, broker: BrokerParts, job: RedriveJob) -> None:
         self.waiting: set[bytes] = set()

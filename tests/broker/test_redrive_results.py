@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.redrive import fates as module
+from rmqlite.broker.redrive import results as module
 from rmqlite.errors import JobUnknown
 from rmqlite.message import REDRIVEN_BY, Message, StoredMessage
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.redrive import RedriveFates, RedriveRequest, RedriveSpec
+from rmqlite.requests.redrive import RedriveRequest, RedriveResults, RedriveSpec
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
@@ -23,8 +23,8 @@ from tests.support.steps import done
 RETRY = retry_topic(GROUP)
 
 
-def fates(broker: BrokerUnderTest, job_id: str) -> RedriveFates:
-    return done(broker.broker.redrive.fates.of(job_id))
+def fates(broker: BrokerUnderTest, job_id: str) -> RedriveResults:
+    return done(broker.broker.redrive.results.of(job_id))
 
 
 def counted(broker: BrokerUnderTest, job_id: str) -> tuple[int, int, int]:

@@ -1,24 +1,24 @@
-"""The queries about failed messages: dead letters, retries, and whole lives.
+"""The queries about failed messages: dead letters, retries, and whole histories.
 
 A query in steps is done when its generator returns; other calls may run at every yield.
 """
 
 from __future__ import annotations
 
-from rmqlite.broker.letters.dead_letters import DeadLetters
-from rmqlite.broker.letters.life import Lives
-from rmqlite.broker.letters.purging import Purging
-from rmqlite.broker.letters.retries import Retries
-from rmqlite.broker.letters.shown import Shown
+from rmqlite.broker.dead_letters.history import Histories
+from rmqlite.broker.dead_letters.listing import DeadLetters
+from rmqlite.broker.dead_letters.purging import Purging
+from rmqlite.broker.dead_letters.retries import Retries
+from rmqlite.broker.dead_letters.shown import Shown
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.schedule.pending import Pending
 
 
-class Letters:
+class DeadLetterQueries:
     """The failed messages of one broker.
 
-    redriven: the letters that jobs have sent again.
+    redriven: the dead letters that jobs have sent again.
     """
 
     def __init__(self, broker: BrokerParts, pending: Pending, redriven: Redriven) -> None:
@@ -27,4 +27,4 @@ class Letters:
         self.dead = DeadLetters(store, broker.groups, shown, redriven, readable_end)
         self.purging = Purging(store, self.dead, broker.markers, shown, redriven)
         self.retries = Retries(store, broker.groups, offsets, pending, readable_end)
-        self.lives = Lives(store, offsets, redriven, readable_end)
+        self.histories = Histories(store, offsets, redriven, readable_end)

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.broker.finding.finding import offset_in
-from rmqlite.broker.finding.letter_reading import INT32_MAX
 from rmqlite.broker.finding.matching import (
     has_key,
     has_offset_id,
@@ -24,6 +23,7 @@ from rmqlite.broker.finding.matching import (
     unique_key_of,
 )
 from rmqlite.broker.finding.outcome import is_entered, outline_at
+from rmqlite.broker.finding.reading import INT32_MAX
 from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.offsets import ConsumerOffsets
@@ -55,28 +55,37 @@ from rmqlite.records.completion import (
 )
 from rmqlite.records.record import Head, destination
 from rmqlite.records.wait_queues import WAIT_TOPICS, queue_of
-from rmqlite.requests.letters import HOPS_MAX, Hop, HopKind, Life, LifeQuery, Place
+from rmqlite.requests.dead_letters import (
+    EVENTS_MAX,
+    EventKind,
+    History,
+    HistoryEvent,
+    HistoryQuery,
+    Place,
+)
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.waits import wait_of
 
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
 _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
-_WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
+_WITH_REASON: Final = (EventKind.FAILED, EventKind.DEAD, EventKind.UNDELIVERABLE)
 IDS_MAX: Final = 100
-"""The most message ids through which one life is followed."""
+"""The most message ids through which one history is followed."""
 STEP_TOPICS: Final = 20
 STEP_RECORDS: Final = 200
-READS_MAX: Final = 5 * HOPS_MAX
+READS_MAX: Final = 5 * EVENTS_MAX
 """The most records read for one id: other keys may have the same hash."""
-HOPS_BYTES_MAX: Final = 4 << 20
+EVENTS_BYTES_MAX: Final = 4 << 20
 """The most bytes of properties of all records in an answer."""
 _KEYS: Final = property_marker(KEYS)
 _ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
 _REDRIVEN_ID: Final = property_marker(REDRIVEN_MESSAGE_ID)
 
 
-def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
+def event_of(
+    store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head
+) -> HistoryEvent:
     """The event that a record is; committed(queue) returns the committed offset of each group.
 
     Its kind follows from the record's topic, its destination, and the record that it completes;
@@ -86,8 +95,8 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
     wait = wait_of(store, head)
     host = unpack_host(head.store_host)
     own_id = offset_message_id(host, head.physical_offset)
-    job = find_property(head.properties, _REDRIVEN_BY) if kind is HopKind.REDRIVEN else None
-    return Hop(
+    job = find_property(head.properties, _REDRIVEN_BY) if kind is EventKind.REDRIVEN else None
+    return HistoryEvent(
         kind=kind,
         at_ms=head.store_timestamp_ms,
         topic=head.topic,
@@ -108,39 +117,39 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
     )
 
 
-def kind_of(head: Head) -> HopKind:
-    """The kind of hop that a record is."""
+def kind_of(head: Head) -> EventKind:
+    """The kind of event that a record is."""
     if head.topic in WAIT_TOPICS:
         return _scheduled(head)
     if head.topic == CANCELLED_TOPIC:
-        return HopKind.CANCELLED
+        return EventKind.CANCELLED
     properties = PropertyString(head.properties)
     is_completing = completed_queue(head, properties) != 0
     if head.topic == UNDELIVERABLE_TOPIC and is_completing:
-        return HopKind.UNDELIVERABLE
+        return EventKind.UNDELIVERABLE
     if is_dlq(head.topic):
-        return HopKind.DEAD
+        return EventKind.DEAD
     if is_completing and completion_of(head.topic, properties) is Completion.FIRED:
-        return HopKind.FIRED
+        return EventKind.FIRED
     is_delivered = is_completing or _rocketmq_has_delivered(head, properties)
     if is_retry(head.topic):
-        return HopKind.RETRIED if is_delivered or not _is_back(head) else HopKind.REDRIVEN
+        return EventKind.RETRIED if is_delivered or not _is_back(head) else EventKind.REDRIVEN
     if is_delivered:
-        return HopKind.DELIVERED
-    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SENT
+        return EventKind.DELIVERED
+    return EventKind.REDRIVEN if redriven_from(head.properties) else EventKind.SENT
 
 
-def _scheduled(head: Head) -> HopKind:
+def _scheduled(head: Head) -> EventKind:
     properties = PropertyString(head.properties)
     completion = completion_of(head.topic, properties)
     # A carried timer stands for the record that it completes, which goes with its log file.
     if completed_queue(head, properties) and completion is Completion.RESCHEDULED:
-        return HopKind.RESCHEDULED
+        return EventKind.RESCHEDULED
     ahead = topic_ahead(properties)
     if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):
         # In RocketMQ a dead letter that a consumer sends itself may wait, too.
-        return HopKind.FAILED
-    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SCHEDULED
+        return EventKind.FAILED
+    return EventKind.REDRIVEN if redriven_from(head.properties) else EventKind.SCHEDULED
 
 
 def _is_back(head: Head) -> bool:
@@ -162,8 +171,8 @@ def _group(head: Head) -> str:
 
 
 def _attempt(head: Head) -> int:
-    told = number_of(head.properties, _ATTEMPTS) if is_dlq(head.topic) else 0
-    return max(0, head.reconsume_times, told if told and told <= INT32_MAX else 0)
+    reported = number_of(head.properties, _ATTEMPTS) if is_dlq(head.topic) else 0
+    return max(0, head.reconsume_times, reported if reported and reported <= INT32_MAX else 0)
 
 
 def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tuple[str, ...]:
@@ -173,8 +182,8 @@ def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tup
     return tuple(sorted(group for group, at in offsets.items() if at > head.queue_offset))
 
 
-class Lives:
-    """Finds lives in one broker's store.
+class Histories:
+    """Finds histories in one broker's store.
 
     readable_end: records that end behind this physical offset are not shown yet.
     """
@@ -191,8 +200,8 @@ class Lives:
         self._redriven = redriven
         self._readable_end = readable_end
 
-    def life(self, query: LifeQuery) -> Steps[Life]:
-        """The life of a message, in steps; without hops if the store has no record of it.
+    def history(self, query: HistoryQuery) -> Steps[History]:
+        """The history of a message, in steps; without events if the store has no record of it.
 
         Raises InvalidValue, StoreUnavailable.
         """
@@ -200,25 +209,25 @@ class Lives:
             raise InvalidValue("message_id", "", "the id of a message, as send returns it")
         search = _Search(self._store, self._redriven, self._readable_end())
         yield from search.run(query.message_id)
-        # Cached: every hop asks, but there are few queues.
+        # Cached: every event asks, but there are few queues.
         committed = cache(self._offsets.committed)
-        newest: list[Hop] = []
+        newest: list[HistoryEvent] = []
         size = 0
         for _, head in sorted(search.heads.items(), reverse=True):
             size += len(head.properties)
-            if len(newest) == HOPS_MAX or size > HOPS_BYTES_MAX:
+            if len(newest) == EVENTS_MAX or size > EVENTS_BYTES_MAX:
                 search.is_cut = True
                 break
-            newest.append(hop_of(self._store, committed, head))
+            newest.append(event_of(self._store, committed, head))
             if len(newest) % STEP_RECORDS == 0:
                 yield
-        hops = tuple(reversed(newest))
-        message_id = hops[0].message_id if hops else query.message_id
-        return Life(message_id, hops, search.is_cut)
+        events = tuple(reversed(newest))
+        message_id = events[0].message_id if events else query.message_id
+        return History(message_id, events, search.is_cut)
 
 
 class _Search:
-    """The records of one life that were found so far, by physical offset."""
+    """The records of one history that were found so far, by physical offset."""
 
     def __init__(self, store: MessageStore, redriven: Redriven, readable_end: int) -> None:
         self._store = store
@@ -235,11 +244,11 @@ class _Search:
         self.is_cut = False
 
     def run(self, message_id: str) -> Steps[None]:
-        """Find all records of the life to which an id belongs."""
+        """Find all records of the history to which an id belongs."""
         self._ids[message_id] = None
         self._meet(self._record_at(message_id))
         done = 0
-        while len(self.heads) <= HOPS_MAX:
+        while len(self.heads) <= EVENTS_MAX:
             if self._met:
                 yield from self._take(self._met.pop())
             elif done == len(self._ids):
@@ -255,13 +264,13 @@ class _Search:
         self.is_cut = True
 
     def _meet(self, head: Head | None) -> None:
-        """Add a record to the life; its references are followed later."""
+        """Add a record to the history; its references are followed later."""
         if head is not None and head.physical_offset not in self.heads:
             self.heads[head.physical_offset] = head
             self._met.append(head)
 
     def _take(self, head: Head) -> Steps[None]:
-        """Go on to the ids and records that a record of the life leads to."""
+        """Go on to the ids and records that a record of the history leads to."""
         unique = unique_key_of(head)
         if unique:
             self._ids.setdefault(unique)
@@ -277,10 +286,10 @@ class _Search:
                     self._ids.setdefault(f"{own}:{job_id}")
         origin = redriven_from(head.properties)
         if origin:
-            self._meet(self._letter_at(origin.decode("utf-8", "replace")))
+            self._meet(self._dead_letter_at(origin.decode("utf-8", "replace")))
             first = find_property(head.properties, _REDRIVEN_ID)
             if first:
-                # Retention may have removed the letter, but not all records before it.
+                # Retention may have removed the dead letter, but not all records before it.
                 self._ids.setdefault(first.decode("utf-8", "replace"))
 
     def _with_key(self, key: str, key_of: Callable[[Head], str]) -> Steps[list[Head]]:
@@ -292,7 +301,7 @@ class _Search:
                 yield
         found: list[Head] = []
         for number, physical_offset in enumerate(sorted(offsets, reverse=True), 1):
-            if len(found) > HOPS_MAX or number > READS_MAX:
+            if len(found) > EVENTS_MAX or number > READS_MAX:
                 self.is_cut = True
                 break
             head = self._readable(physical_offset)
@@ -336,7 +345,7 @@ class _Search:
             return None
         return head if is_entered(self._store, head) else None
 
-    def _letter_at(self, text: str) -> Head | None:
+    def _dead_letter_at(self, text: str) -> Head | None:
         """The dead letter at topic:queue id:queue offset; None if there is none."""
         place = Place.read(text)
         if place is None or not is_dlq(place.topic):

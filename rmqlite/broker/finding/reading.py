@@ -18,10 +18,10 @@ from rmqlite.broker.finding.matching import (
     check_wanted,
     has_all,
     has_any_id,
+    has_last_failure,
     kind_in,
     number_of,
     origin_of,
-    tells_last_failure,
 )
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
@@ -47,16 +47,16 @@ from rmqlite.names import group_of
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, read_outline
 from rmqlite.records.stored import Record
-from rmqlite.requests.letters import Letter, LetterFilter
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 
 SLICE_MAX: Final = 400
-"""The most letters of a slice, 4 ms."""
+"""The most dead letters of a slice, 4 ms."""
 SLICE_BYTES_MAX: Final = 4 << 20
-"""The most bytes that a slice reads; a single letter may be longer."""
+"""The most bytes that a slice reads; a single dead letter may be longer."""
 WHOLE_BYTES_MAX: Final = 16 << 10
 """The body of a larger record is not read if only its head is wanted."""
 INT32_MAX: Final = 2**31 - 1
@@ -88,7 +88,7 @@ def slices(
 ) -> Iterator[list[Seen]]:
     """The records begin <= queue offset < end of a queue, slice by slice, without bodies.
 
-    Each slice is read when the caller asks for it.  first_max: the most letters of the first
+    Each slice is read when the caller asks for it.  first_max: the most dead letters of the first
     slice.  Raises StoreUnavailable.
     """
     ranges = _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX, first_max)
@@ -183,8 +183,8 @@ def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[b
         yield properties
 
 
-def check_filter(wanted: LetterFilter) -> None:
-    """Raises InvalidValue for a filter that no letter can match."""
+def check_filter(wanted: DeadLetterFilter) -> None:
+    """Raises InvalidValue for a filter that no dead letter can match."""
     check_wanted(
         topic=wanted.topic,
         tag=wanted.tag,
@@ -199,8 +199,8 @@ def check_filter(wanted: LetterFilter) -> None:
         raise InvalidValue("until_ms", wanted.until_ms, rule)
 
 
-def fits(head: Head, wanted: LetterFilter) -> bool:
-    """Does a letter match a filter?"""
+def fits(head: Head, wanted: DeadLetterFilter) -> bool:
+    """Does a dead letter match a filter?"""
     if wanted.ids and not has_any_id(head, wanted.ids):
         return False
     if wanted.since_ms or wanted.until_ms is not None:
@@ -221,13 +221,13 @@ def fits(head: Head, wanted: LetterFilter) -> bool:
 
 
 def last_failure_ms(head: Head) -> int:
-    """The time of a letter's last failure, never later than its store timestamp.
+    """The time of a dead letter's last failure, never later than its store timestamp.
 
-    RocketMQ does not record the time, but stores the letter at that moment.
+    RocketMQ does not record the time, but stores the dead letter at that moment.
     """
     failed_ms = number_of(head.properties, _LAST_FAILURE)
     stored_ms = head.store_timestamp_ms
-    if failed_ms is None or not tells_last_failure(head):
+    if failed_ms is None or not has_last_failure(head):
         return stored_ms
     return min(failed_ms, stored_ms)
 
@@ -238,17 +238,17 @@ def described(
     redriven_by: str = "",
     due_ms: int = 0,
     target: tuple[str, int] | None = None,
-) -> Letter:
-    """The description of a letter for people.
+) -> DeadLetter:
+    """The description of a dead letter for people.
 
-    target: topic and queue id of the destination, for a letter that waits in the schedule.
+    target: topic and queue id of the destination, for a dead letter that waits in the schedule.
     """
-    told = decode_properties(head.properties)
+    properties = decode_properties(head.properties)
     topic, queue_id = target or (head.topic, head.queue_id)
     store_host = _host_text(head.store_host)
     last_ms = last_failure_ms(head)
-    first_ms = _number(told, FIRST_FAILURE_TIMESTAMP, last_ms)
-    return Letter(
+    first_ms = _number(properties, FIRST_FAILURE_TIMESTAMP, last_ms)
+    return DeadLetter(
         group=group_of(topic) or "",
         topic=topic,
         queue_id=queue_id,
@@ -256,26 +256,27 @@ def described(
         physical_offset=head.physical_offset,
         store_size=head.size,
         body_size=head.body_end - head.body_position,
-        message_id=told.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
+        message_id=properties.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
         origin_topic=origin_of(head),
-        origin_message_id=told.get(DLQ_ORIGIN_MESSAGE_ID) or told.get(ORIGIN_MESSAGE_ID, ""),
-        origin_queue_id=_number(told, ORIGIN_QUEUE_ID, -1, INT32_MAX),
-        origin_queue_offset=_number(told, ORIGIN_QUEUE_OFFSET, -1),
-        tags=told.get(TAGS, ""),
-        keys=tuple(told.get(KEYS, "").split()),
+        origin_message_id=properties.get(DLQ_ORIGIN_MESSAGE_ID)
+        or properties.get(ORIGIN_MESSAGE_ID, ""),
+        origin_queue_id=_number(properties, ORIGIN_QUEUE_ID, -1, INT32_MAX),
+        origin_queue_offset=_number(properties, ORIGIN_QUEUE_OFFSET, -1),
+        tags=properties.get(TAGS, ""),
+        keys=tuple(properties.get(KEYS, "").split()),
         delivery_attempts=max(
-            _number(told, DELIVERY_ATTEMPTS, 0, INT32_MAX), head.reconsume_times, 0
+            _number(properties, DELIVERY_ATTEMPTS, 0, INT32_MAX), head.reconsume_times, 0
         ),
         first_failure_ms=min(first_ms, last_ms),
         last_failure_ms=last_ms,
-        reason=told.get(FAILURE_REASON, ""),
+        reason=properties.get(FAILURE_REASON, ""),
         born_timestamp_ms=head.born_timestamp_ms,
         store_timestamp_ms=head.store_timestamp_ms,
         store_host=store_host,
-        redriven_before=_number(told, REDRIVEN_TIMES, 0, INT32_MAX),
+        redriven_before=_number(properties, REDRIVEN_TIMES, 0, INT32_MAX),
         redriven_by=redriven_by,
         due_ms=due_ms,
-        max_reconsume_times=senders_limit(told),
+        max_reconsume_times=senders_limit(properties),
         failure_kind=kind_in(head.properties),
     )
 

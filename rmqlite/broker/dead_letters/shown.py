@@ -23,11 +23,11 @@ class Shown:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Changes with every letter that is purged, restored or redriven."""
+        """Changes with every dead letter that is purged, restored or redriven."""
         return self._markers.version, self._redriven.version
 
     def closed(self, group: str, queue_id: int) -> CompletedOffsets:
-        """The letters of a queue that were purged or redriven."""
+        """The dead letters of a queue that were purged or redriven."""
         if self._closed_at != self.state:
             self._closed_at = self.state
             self._closed.clear()
@@ -47,5 +47,5 @@ class Shown:
 
 
 def count_shown(without: CompletedOffsets, begin: int, end: int) -> int:
-    """How many letters begin <= queue offset < end are not among these."""
+    """How many dead letters begin <= queue offset < end are not among these."""
     return max(0, end - begin) - without.count_between(begin, end)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.broker.finding.letter_reading import Range, described, fits, in_order
-from rmqlite.broker.letters.dead_letters import (
+from rmqlite.broker.dead_letters.listing import (
     PAGE_BYTES_MAX,
-    STEP_LETTERS,
+    STEP_DEAD_LETTERS,
     checked_limit,
     read_offset,
 )
+from rmqlite.broker.finding.reading import Range, described, fits, in_order
 from rmqlite.broker.pulling import end_before
 from rmqlite.broker.schedule.pending import PAGE_SLICES_MAX, Cursor, Pending
 from rmqlite.broker.steps import Steps
@@ -24,7 +24,12 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
 from rmqlite.names import group_of, is_retry, retry_topic
-from rmqlite.requests.letters import EVERY_LETTER, Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterPage,
+    DeadLettersQuery,
+)
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
@@ -54,7 +59,7 @@ class Retries:
         self._pending = pending
         self._readable_end = readable_end
 
-    def pages(self, query: LettersQuery) -> Steps[LetterPage]:
+    def pages(self, query: DeadLettersQuery) -> Steps[DeadLetterPage]:
         """The next page, in steps.  Raises InvalidValue, GroupUnknown, StoreUnavailable."""
         limit = checked_limit(query)
         for field in ("newest_first", "is_open"):
@@ -63,7 +68,7 @@ class Retries:
         if query.group and not self._queues(query.group):
             self._groups.existing(query.group)
         after, waiting = _read_cursor(query.cursor, self._store.end)
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         looked_at = 0
         if waiting is None:
             due = yield from self._due(query, after, limit)
@@ -72,21 +77,21 @@ class Retries:
             found, looked_at, waiting = list(due.letters), due.looked_at, ""
             yield
         waits = yield from self._waiting(query, waiting, limit - len(found))
-        letters = (*found, *waits.letters)
-        return LetterPage(letters, waits.cursor, looked_at + waits.looked_at)
+        dead_letters = (*found, *waits.letters)
+        return DeadLetterPage(dead_letters, waits.cursor, looked_at + waits.looked_at)
 
     # ---- inside
 
-    def _due(self, query: LettersQuery, after: int, limit: int) -> Steps[LetterPage]:
+    def _due(self, query: DeadLettersQuery, after: int, limit: int) -> Steps[DeadLetterPage]:
         """A page of the retry queues; without a cursor if it is the last one."""
         ranges = []
         for queue, known in self._queues(query.group).items():
             committed = self._offsets.of(group_of(queue.topic) or "").get(queue, 0)
             begin = max(committed, known.begin)
             ranges.append(known._replace(begin=begin).behind(after, newest_first=False))
-        first_max = limit + 1 if query.filter == EVERY_LETTER else 2 * limit
+        first_max = limit + 1 if query.filter == EVERY_DEAD_LETTER else 2 * limit
         heads = in_order(self._store, ranges, first_max=first_max)
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         looked_at = size = 0
         for looked_at, head in enumerate(heads, 1):
             if fits(head, query.filter):
@@ -95,17 +100,17 @@ class Retries:
             if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
                 more = next(heads, None) is not None
                 cursor = f"{_DUE}.{head.physical_offset}" if more else f"{_WAITING}."
-                return LetterPage(tuple(found), cursor, looked_at)
-            if looked_at % STEP_LETTERS == 0:
+                return DeadLetterPage(tuple(found), cursor, looked_at)
+            if looked_at % STEP_DEAD_LETTERS == 0:
                 yield
-        return LetterPage(tuple(found), "", looked_at)
+        return DeadLetterPage(tuple(found), "", looked_at)
 
-    def _waiting(self, query: LettersQuery, cursor: str, limit: int) -> Steps[LetterPage]:
+    def _waiting(self, query: DeadLettersQuery, cursor: str, limit: int) -> Steps[DeadLetterPage]:
         """A page of the retries that wait in the schedule."""
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         wanted = self._pending_filter(query)
         if not wanted.levels:
-            return LetterPage(())
+            return DeadLetterPage(())
         looked_at = size = 0
         readable = self._readable_end()
         for _ in range(PAGE_SLICES_MAX):
@@ -123,7 +128,7 @@ class Retries:
             if not cursor or len(found) >= limit or size > PAGE_BYTES_MAX:
                 break
             yield
-        return LetterPage(tuple(found), cursor and f"{_WAITING}.{cursor}", looked_at)
+        return DeadLetterPage(tuple(found), cursor and f"{_WAITING}.{cursor}", looked_at)
 
     def _queues(self, group: str) -> dict[Queue, Range]:
         """The readable ranges of the queues of a group's retry topic, or of every one."""
@@ -137,7 +142,7 @@ class Retries:
             found[Queue(topic, queue_id)] = Range(queue, queue.min_offset, end)
         return found
 
-    def _pending_filter(self, query: LettersQuery) -> PendingFilter:
+    def _pending_filter(self, query: DeadLettersQuery) -> PendingFilter:
         """The query as a filter of the schedule; levels is empty if no retry waits."""
         wanted = query.filter
         topic = retry_topic(query.group) if query.group else ""
