@@ -40,8 +40,8 @@ from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from rmqlite.wire.remoting.codes.request import Party, Request
-from rmqlite.wire.remoting.codes.table import ANSWERED
+from rmqlite.wire.remoting.requests.request import Party, Request
+from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES
 from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import ask
@@ -101,7 +101,7 @@ def ext_fields(row: Request[Any, Any]) -> Iterator[dict[str, str]]:
         yield usual | {wire: str(ends(bits)[at]) for wire, bits in numbers.items()}
 
 
-@pytest.mark.parametrize("row", CODES, ids=[row.name for row in CODES])
+@pytest.mark.parametrize("row", CODES, ids=[NAMES[row.code] for row in CODES])
 def test_no_number_of_a_remoting_request_makes_the_broker_fail(
     row: Request[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,21 +13,22 @@ from typing import Final, NamedTuple
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
-from rmqlite.server.protocols.remoting.administration.large_bodies import read_large
-from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.connection import Connection
+from rmqlite.server.protocols.remoting.large_bodies import read_large
 from rmqlite.server.service.service import Service
-from rmqlite.wire.remoting.bodies.clients import (
+from rmqlite.wire.remoting.command import Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.requests import clients as codes
+from rmqlite.wire.remoting.requests.clients import (
     ClientConfigCheck,
     ConsumerData,
     ConsumerIds,
     Heartbeat,
+    UnregisterClient,
 )
-from rmqlite.wire.remoting.codes import consuming as codes
-from rmqlite.wire.remoting.codes.consuming import OfGroup
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.shapes import check_size, write_body
+from rmqlite.wire.remoting.requests.groups import OfGroup
+from rmqlite.wire.remoting.shapes import check_size
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
@@ -85,14 +86,6 @@ class Clients:
         """The last heartbeat of each connection."""
         service.groups.listen(self._changed)
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.HEART_BEAT.code: self.heartbeat,
-            codes.UNREGISTER_CLIENT.code: self.unregister,
-            codes.GET_CONSUMER_LIST_BY_GROUP.code: self.members,
-            codes.CHECK_CLIENT_CONFIG.code: self.check,
-        }
-
     # ---- who there is
 
     def consumers(self, group: str) -> dict[str, Consumer]:
@@ -127,14 +120,15 @@ class Clients:
 
     # ---- requests
 
-    async def heartbeat(self, call: Call) -> Command:
+    @answers(codes.HEART_BEAT)
+    async def heartbeat(self, call: Call[Nothing]) -> Command:
         """Register every group of a client; one that is refused does not keep out the others."""
         beat = await self._read(call)
         refused: RmqliteError | None = None
         connection, client_id = call.connection, beat.client_id
         if not connection.is_open:
             # It ended before its heartbeat was read: nobody would remove what it registers.
-            return call.command.answer(ResponseCode.SUCCESS)
+            return call.done()
         for producer in beat.producers:
             self._add_producer(connection, call.command, client_id, producer)
         # Some at once: their new groups are on disk after one write.
@@ -144,30 +138,33 @@ class Clients:
             refused = next((error for error in ended if error is not None), refused)
         if refused is not None:
             raise refused
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def unregister(self, call: Call) -> Command:
-        asked = codes.UNREGISTER_CLIENT.fields.read(call.command.ext)
+    @answers(codes.UNREGISTER_CLIENT)
+    async def unregister(self, call: Call[UnregisterClient]) -> Command:
+        asked = call.asked()
         self._drop_producer(call.connection, asked.producer_group, asked.client_id)
         self._drop_consumer(call.connection, asked.consumer_group, asked.client_id)
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def members(self, call: Call) -> Command:
+    @answers(codes.GET_CONSUMER_LIST_BY_GROUP)
+    async def members(self, call: Call[OfGroup]) -> Command:
         """The members of every protocol, because all of them share the group's queues."""
-        group = codes.GET_CONSUMER_LIST_BY_GROUP.fields.read(call.command.ext).consumer_group
+        group = call.asked().consumer_group
         ids = [member.client_id for member in await self._service.groups.members(group)]
         if not ids:
             remark = f"no consumer for this group, {group}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(ConsumerIds(tuple(ids))))
+        return call.done(body=ConsumerIds(tuple(ids)))
 
-    async def check(self, call: Call) -> Command:
+    @answers(codes.CHECK_CLIENT_CONFIG)
+    async def check(self, call: Call[Nothing]) -> Command:
         """May a consumer use this filter?  Java asks before it starts with SQL92."""
         asked = await read_large(ClientConfigCheck, call.command.body)
         data = asked.subscription_data
         wanted = filter_of(data.topic, data.sub_string, data.expression_type)
         await self._service.groups.check(HeartbeatRequest(asked.group, asked.client_id, (wanted,)))
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
     def gone(self, connection: Connection) -> None:
         """A connection has ended: its members leave at once, and the others get their queues."""
@@ -179,7 +176,7 @@ class Clients:
 
     # ---- inside
 
-    async def _read(self, call: Call) -> _Beat:
+    async def _read(self, call: Call[Nothing]) -> _Beat:
         """A heartbeat, as it was read before if only its versions differ.
 
         Java sends one for each topic whose queues it has taken over, with all its topics in it:
@@ -203,7 +200,7 @@ class Clients:
         return known
 
     async def _join(
-        self, call: Call, data: ConsumerData, request: HeartbeatRequest
+        self, call: Call[Nothing], data: ConsumerData, request: HeartbeatRequest
     ) -> RmqliteError | None:
         """Register a consumer of one group; why it is refused, if it is."""
         connection, group, client_id = call.connection, data.group_name, request.client_id
@@ -224,12 +221,9 @@ class Clients:
         return refused
 
     def _changed(self, group: str) -> None:
-        """The members of a group, or its queues, have changed: tell its members here."""
+        """The members of a group, or its queues, have changed: notify its members here."""
         for consumer in self.consumers(group).values():
-            consumer.connection.tell(
-                codes.NOTIFY_CONSUMER_IDS_CHANGED.code,
-                codes.NOTIFY_CONSUMER_IDS_CHANGED.fields.write(OfGroup(group)),
-            )
+            consumer.connection.notify(codes.NOTIFY_CONSUMER_IDS_CHANGED, OfGroup(group))
 
     def _add_producer(
         self, connection: Connection, command: Command, client_id: str, group: str

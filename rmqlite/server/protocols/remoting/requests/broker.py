@@ -1,4 +1,4 @@
-"""The broker as mqadmin sees it: traffic, disk, log, and its configuration."""
+"""The broker as mqadmin sees it: traffic, disk, log, levels, timers, and its configuration."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from rmqlite.config import BrokerConfig
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS
 from rmqlite.requests.figures import Rate, Rates, Traffic
 from rmqlite.requests.status import BrokerStatus, LevelStatus
-from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
-from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.server.protocols.remoting.large_bodies import large_body
 from rmqlite.server.service.service import Service
-from rmqlite.wire.remoting.bodies.queues import (
+from rmqlite.wire.remoting.command import SERVER_VERSION, Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.requests import broker as codes
+from rmqlite.wire.remoting.requests.broker import (
     BrokerStats,
+    DelayOffsets,
+    KvTable,
     StatsItem,
+    StatsQuery,
     TimerMetrics,
     TimingCount,
+    VersionAnswer,
+    read_settings,
+    write_settings,
 )
-from rmqlite.wire.remoting.bodies.topics import DataVersion, KvTable
-from rmqlite.wire.remoting.codes import administration as codes
-from rmqlite.wire.remoting.codes.administration import VersionAnswer
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import SERVER_VERSION, Command
-from rmqlite.wire.remoting.settings_text import read_settings, write_settings
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.wire.remoting.requests.groups import DataVersion
 
 _CHECK_POINT: Final = Struct(">7q")
 """Of RocketMQ's timers: time of the next slot, end of the timer log, queue offsets of the next
@@ -47,17 +50,10 @@ class Figures:
         self._config = config
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.GET_BROKER_RUNTIME_INFO.code: self.runtime,
-            codes.VIEW_BROKER_STATS_DATA.code: self.rates,
-            codes.GET_TIMER_CHECK_POINT.code: self.timer_check_point,
-            codes.GET_TIMER_METRICS.code: self.timer_metrics,
-        }
-
-    async def rates(self, call: Call) -> Command:
+    @answers(codes.VIEW_BROKER_STATS_DATA)
+    async def rates(self, call: Call[StatsQuery]) -> Command:
         """How many messages came to a topic, or were taken from it by a group."""
-        asked = codes.VIEW_BROKER_STATS_DATA.fields.read(call.command.ext)
+        asked = call.asked()
         figures = self._service.figures
         if asked.stats_name == "TOPIC_PUT_NUMS":
             rates = await figures.of_topic(asked.stats_key)
@@ -67,9 +63,10 @@ class Figures:
         else:
             remark = f"The stats {asked.stats_name} does not exist"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(_stats(rates)))
+        return call.done(body=_stats(rates))
 
-    async def runtime(self, call: Call) -> Command:
+    @answers(codes.GET_BROKER_RUNTIME_INFO)
+    async def runtime(self, call: Call[Nothing]) -> Command:
         status = await self._service.status()
         traffic = await self._service.figures.traffic()
         table = {
@@ -87,17 +84,24 @@ class Figures:
         for level, (done, end) in (await self._service.schedule.positions()).items():
             if level != TIMERS:
                 table[f"scheduleMessageOffset_{level}"] = f"{done},{end}"
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(KvTable(table)))
+        return call.done(body=KvTable(table))
 
-    async def timer_check_point(self, call: Call) -> Command:
+    @answers(codes.GET_ALL_DELAY_OFFSET)
+    async def of_levels(self, call: Call[Nothing]) -> Command:
+        """Up to which queue offset each level is delivered."""
+        return call.done(body=DelayOffsets(await self._service.schedule.delivered()))
+
+    @answers(codes.GET_TIMER_CHECK_POINT)
+    async def timer_check_point(self, call: Call[Nothing]) -> Command:
         """How far the timers are.  Here each one is indexed when it is stored, by no log."""
         status = await self._service.status()
         _, end = (await self._service.schedule.positions()).get(TIMERS, (0, 0))
         slot_ms = _begun_ms(status) // SLOT_MS * SLOT_MS
         body = _CHECK_POINT.pack(slot_ms, 0, end, end, 0, status.now_ms, end)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def timer_metrics(self, call: Call) -> Command:
+    @answers(codes.GET_TIMER_METRICS)
+    async def timer_metrics(self, call: Call[Nothing]) -> Command:
         """How many timers wait, by topic."""
         now_ms = self._service.clock.now_ms()
         counts = await self._service.schedule.counts()
@@ -107,7 +111,7 @@ class Figures:
             if each.level == TIMERS
         ]
         body = await large_body(TimerMetrics({}, DataVersion(now_ms, 0, 0)), "timing_count", rows)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
     async def _timers(self, status: BrokerStatus) -> dict[str, str]:
         """No timer waits to be indexed, as in RocketMQ: it is so when it is stored."""
@@ -256,23 +260,16 @@ class Settings:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.GET_BROKER_CONFIG.code: self.get,
-            codes.UPDATE_BROKER_CONFIG.code: self.change,
-        }
-
-    async def get(self, call: Call) -> Command:
+    @answers(codes.GET_BROKER_CONFIG)
+    async def get(self, call: Call[Nothing]) -> Command:
         """All keys of broker.conf and their values in force."""
         settings = await self._service.settings.all()
         version = {"counter": 0, "timestamp": (await self._service.status()).started_at_ms}
-        ext = codes.GET_BROKER_CONFIG.answer.write(
-            VersionAnswer(json.dumps(version, separators=(",", ":")))
-        )
-        body = write_settings(_FIXED | settings)
-        return call.command.answer(ResponseCode.SUCCESS, ext, body)
+        answer = VersionAnswer(json.dumps(version, separators=(",", ":")))
+        return call.done(answer, write_settings(_FIXED | settings))
 
-    async def change(self, call: Call) -> Command:
+    @answers(codes.UPDATE_BROKER_CONFIG)
+    async def change(self, call: Call[Nothing]) -> Command:
         """Change keys that take effect at once; if one of them cannot, none is changed."""
         wanted = read_settings(call.command.body)
         for key, value in wanted.items():
@@ -282,4 +279,4 @@ class Settings:
         await self._service.settings.change(
             {key: value for key, value in wanted.items() if key not in _FIXED}
         )
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()

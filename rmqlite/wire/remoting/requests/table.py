@@ -9,17 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rmqlite.wire.remoting.codes import administration, consuming, name_server, sending
-from rmqlite.wire.remoting.codes.request import Refused, Request
+from rmqlite.wire.remoting.requests import (
+    broker,
+    clients,
+    groups,
+    messages,
+    name_server,
+    queues,
+    sends,
+    topics,
+)
+from rmqlite.wire.remoting.requests.request import Refused, Request
 
+_NAMED: Final[Mapping[int, tuple[str, Request[Any, Any]]]] = {
+    row.code: (name, row)
+    for noun in (sends, messages, queues, groups, clients, topics, broker, name_server)
+    for name, row in vars(noun).items()
+    if isinstance(row, Request)
+}
 ANSWERED: Final[Mapping[int, Request[Any, Any]]] = {
-    row.code: row
-    for row in sorted(
-        (*sending.ROWS, *consuming.ROWS, *administration.ROWS, *name_server.ROWS),
-        key=lambda row: row.code,
-    )
+    code: row for code, (_, row) in sorted(_NAMED.items())
 }
 """With the requests that only a client is asked, which a server does not answer either."""
+
+NAMES: Final[Mapping[int, str]] = {code: _NAMED[code][0] for code in ANSWERED}
+"""RocketMQ's names of the requests that are answered."""
 
 _REPLICAS: Final = "one broker is the whole cluster"
 _ACCESS: Final = "access rules are no part of this protocol here"

@@ -9,24 +9,30 @@ from typing import Final
 from rmqlite.clock import local_text
 from rmqlite.requests.figures import QueueTimes, Taken
 from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
-from rmqlite.server.protocols.remoting.administration.large_bodies import BYTES_MAX, large_body
-from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.server.protocols.remoting.large_bodies import BYTES_MAX, large_body
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import next_slice
-from rmqlite.wire.remoting.bodies.queues import (
+from rmqlite.wire.remoting.command import Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.requests import groups as codes
+from rmqlite.wire.remoting.requests.groups import (
     BrokerConsumeStats,
+    BrokerConsumeStatsQuery,
     ConsumeOffset,
     ConsumeStats,
-    DelayOffsets,
+    ConsumeStatsQuery,
+    DataVersion,
+    GroupAndTopic,
+    GroupDelete,
     GroupOffsets,
-    MessageQueue,
+    OffsetsCopy,
+    SubscriptionGroup,
+    SubscriptionGroups,
     TimeSpan,
     TimeSpans,
 )
-from rmqlite.wire.remoting.bodies.topics import DataVersion, SubscriptionGroup, SubscriptionGroups
-from rmqlite.wire.remoting.codes import administration as codes
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
 QUEUES_A_STEP: Final = 100
@@ -42,14 +48,8 @@ class Groups:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP.code: self.change,
-            codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG.code: self.all,
-            codes.DELETE_SUBSCRIPTIONGROUP.code: self.delete,
-        }
-
-    async def change(self, call: Call) -> Command:
+    @answers(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    async def change(self, call: Call[Nothing]) -> Command:
         """Create a group, or give it other settings."""
         asked = read_body(SubscriptionGroup, call.command.body)
         await self._service.groups.change(
@@ -67,9 +67,10 @@ class Groups:
                 asked.which_broker_when_consume_slowly,
             ),
         )
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def all(self, call: Call) -> Command:
+    @answers(codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    async def all(self, call: Call[Nothing]) -> Command:
         settings = await self._service.groups.settings()
         counter, changed_at_ms = await self._service.groups.version()
         body = await large_body(
@@ -77,13 +78,14 @@ class Groups:
             "subscription_group_table",
             ((info.group, _config(info, extras)) for info, extras in settings),
         )
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def delete(self, call: Call) -> Command:
+    @answers(codes.DELETE_SUBSCRIPTIONGROUP)
+    async def delete(self, call: Call[GroupDelete]) -> Command:
         """Delete a group's settings, and its offsets if that is asked for."""
-        asked = codes.DELETE_SUBSCRIPTIONGROUP.fields.read(call.command.ext)
+        asked = call.asked()
         await self._service.groups.delete(asked.group_name, with_offsets=asked.remove_offset)
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
 
 def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
@@ -108,28 +110,20 @@ class Offsets:
         self._address = address
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.GET_CONSUME_STATS.code: self.of_group,
-            codes.GET_BROKER_CONSUME_STATS.code: self.of_all_groups,
-            codes.GET_ALL_CONSUMER_OFFSET.code: self.all,
-            codes.GET_ALL_DELAY_OFFSET.code: self.of_levels,
-            codes.CLONE_GROUP_OFFSET.code: self.copy,
-            codes.QUERY_CONSUME_TIME_SPAN.code: self.times,
-        }
-
-    async def of_group(self, call: Call) -> Command:
-        asked = codes.GET_CONSUME_STATS.fields.read(call.command.ext)
+    @answers(codes.GET_CONSUME_STATS)
+    async def of_group(self, call: Call[ConsumeStatsQuery]) -> Command:
+        asked = call.asked()
         taken = await self._service.groups.taken(asked.consumer_group, asked.topic)
         body = await large_body(
             ConsumeStats({}, sum([each.per_second for each in taken])),
             "offset_table",
             (pair for each in taken for pair in self._offsets(each)),
         )
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def of_all_groups(self, call: Call) -> Command:
-        is_order = codes.GET_BROKER_CONSUME_STATS.fields.read(call.command.ext).is_order
+    @answers(codes.GET_BROKER_CONSUME_STATS)
+    async def of_all_groups(self, call: Call[BrokerConsumeStatsQuery]) -> Command:
+        is_order = call.asked().is_order
         # Joined only once, because each copy of a long answer takes milliseconds.
         parts: list[bytes] = []
         behind = size = done = 0
@@ -159,9 +153,10 @@ class Offsets:
         await next_slice()
         body = b"".join([head, b"[", *parts, b"]", tail])
         await next_slice()
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def all(self, call: Call) -> Command:
+    @answers(codes.GET_ALL_CONSUMER_OFFSET)
+    async def all(self, call: Call[Nothing]) -> Command:
         entries: list[tuple[str, dict[int, int]]] = []
         done = 0
         for group in await self._service.groups.committing():
@@ -172,26 +167,23 @@ class Offsets:
                 done = 0
                 await next_slice()
         body = await large_body(GroupOffsets({}), "offset_table", entries)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def of_levels(self, call: Call) -> Command:
-        """Up to which queue offset each level is delivered."""
-        body = DelayOffsets(await self._service.schedule.delivered())
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(body))
-
-    async def copy(self, call: Call) -> Command:
+    @answers(codes.CLONE_GROUP_OFFSET)
+    async def copy(self, call: Call[OffsetsCopy]) -> Command:
         """Give a group another group's offsets."""
-        asked = codes.CLONE_GROUP_OFFSET.fields.read(call.command.ext)
+        asked = call.asked()
         await self._service.groups.copy_offsets(asked.dest_group, asked.src_group, asked.topic)
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def times(self, call: Call) -> Command:
-        asked = codes.QUERY_CONSUME_TIME_SPAN.fields.read(call.command.ext)
+    @answers(codes.QUERY_CONSUME_TIME_SPAN)
+    async def times(self, call: Call[GroupAndTopic]) -> Command:
+        asked = call.asked()
         now_ms = self._service.clock.now_ms()
         times = await self._service.groups.times(asked.group, asked.topic)
         spans = (self._span(each, now_ms) for each in times)
         body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
     async def _stats(self, taken: Taken) -> bytes:
         empty = ConsumeStats({}, taken.per_second)

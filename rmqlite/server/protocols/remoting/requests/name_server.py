@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.config import BrokerConfig
@@ -11,22 +11,30 @@ from rmqlite.errors import InvalidValue, TopicUnknown
 from rmqlite.message import host_text
 from rmqlite.names import AUTO_CREATE_TOPIC, is_system
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
-from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.server.protocols.remoting.large_bodies import large_body
 from rmqlite.server.service.service import Service
-from rmqlite.wire.remoting.bodies.topics import (
+from rmqlite.wire.remoting.command import Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.wire.remoting.requests.broker import KvTable, read_settings, write_settings
+from rmqlite.wire.remoting.requests.name_server import (
+    AddedAnswer,
     BrokerData,
     ClusterInfo,
-    KvTable,
+    KvKey,
+    KvNamespace,
+    KvPair,
+    OfBroker,
+    OfCluster,
     QueueData,
     Route,
-    TopicList,
+    RouteQuery,
+    TopicDelete,
+    ValueAnswer,
+    WipedAnswer,
 )
-from rmqlite.wire.remoting.codes import name_server as codes
-from rmqlite.wire.remoting.codes.name_server import AddedAnswer, ValueAnswer, WipedAnswer
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.settings_text import read_settings, write_settings
+from rmqlite.wire.remoting.requests.topics import TopicList
 from rmqlite.wire.remoting.shapes import write_body
 
 _AUTO_CREATE_PERM = 7
@@ -50,22 +58,9 @@ class NameServer:
             config.broker_name, {0: self.address}, config.cluster_name, enable_acting_master=False
         )
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.GET_ROUTEINFO_BY_TOPIC.code: self.route,
-            codes.GET_BROKER_CLUSTER_INFO.code: self.cluster,
-            codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER.code: self.topics,
-            codes.GET_TOPICS_BY_CLUSTER.code: self.topics_of_cluster,
-            codes.GET_SYSTEM_TOPIC_LIST_FROM_NS.code: self.system_topics,
-            codes.DELETE_TOPIC_IN_NAMESRV.code: self.forget_topic,
-            codes.WIPE_WRITE_PERM_OF_BROKER.code: self.wipe_write_perm,
-            codes.ADD_WRITE_PERM_OF_BROKER.code: self.add_write_perm,
-            codes.GET_NAMESRV_CONFIG.code: self.settings,
-            codes.UPDATE_NAMESRV_CONFIG.code: self.change_settings,
-        }
-
-    async def route(self, call: Call) -> Command:
-        topic = codes.GET_ROUTEINFO_BY_TOPIC.fields.read(call.command.ext).topic
+    @answers(codes.GET_ROUTEINFO_BY_TOPIC)
+    async def route(self, call: Call[RouteQuery]) -> Command:
+        topic = call.asked().topic
         info = await self._service.topics.info(topic) or await self._service.topics.probed(topic)
         if topic == AUTO_CREATE_TOPIC:
             if not self._config.auto_create_topic:
@@ -78,53 +73,54 @@ class NameServer:
         data = QueueData(self._config.broker_name, info.read_queues, info.write_queues, perm)
         order = await self._service.key_values.order_of(topic)
         # All clients read strict JSON, the old ones too.
-        body = write_body(Route((self._broker,), (data,), {}, order), is_strict=True)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        route = Route((self._broker,), (data,), {}, order)
+        return call.done(body=write_body(route, is_strict=True))
 
-    async def cluster(self, call: Call) -> Command:
+    @answers(codes.GET_BROKER_CLUSTER_INFO)
+    async def cluster(self, call: Call[Nothing]) -> Command:
         name, cluster = self._config.broker_name, self._config.cluster_name
-        info = ClusterInfo({name: self._broker}, {cluster: (name,)})
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(info))
+        return call.done(body=ClusterInfo({name: self._broker}, {cluster: (name,)}))
 
-    async def topics(self, call: Call) -> Command:
-        names = tuple([info.topic for info in await self._service.topics.all()])
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(TopicList(names)))
+    @answers(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    async def topics(self, call: Call[Nothing]) -> Command:
+        return await self._topics(call)
 
-    async def topics_of_cluster(self, call: Call) -> Command:
-        cluster = codes.GET_TOPICS_BY_CLUSTER.fields.read(call.command.ext).cluster
+    @answers(codes.GET_TOPICS_BY_CLUSTER)
+    async def topics_of_cluster(self, call: Call[OfCluster]) -> Command:
+        cluster = call.asked().cluster
         if cluster != self._config.cluster_name:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no cluster named {cluster}")
-        return await self.topics(call)
+        return await self._topics(call)
 
-    async def system_topics(self, call: Call) -> Command:
+    @answers(codes.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    async def system_topics(self, call: Call[Nothing]) -> Command:
         names = [info.topic for info in await self._service.topics.all() if is_system(info.topic)]
-        body = write_body(TopicList(tuple(names), self.address))
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=TopicList(tuple(names), self.address))
 
-    async def forget_topic(self, call: Call) -> Command:
+    @answers(codes.DELETE_TOPIC_IN_NAMESRV)
+    async def forget_topic(self, call: Call[TopicDelete]) -> Command:
         """Nothing to do: routes are made of the broker's own topics."""
-        codes.DELETE_TOPIC_IN_NAMESRV.fields.read(call.command.ext)
-        return call.command.answer(ResponseCode.SUCCESS)
+        call.asked()
+        return call.done()
 
-    async def wipe_write_perm(self, call: Call) -> Command:
+    @answers(codes.WIPE_WRITE_PERM_OF_BROKER)
+    async def wipe_write_perm(self, call: Call[OfBroker]) -> Command:
         """Keep producers away: routes have no permission to write any more."""
-        asked = codes.WIPE_WRITE_PERM_OF_BROKER.fields.read(call.command.ext)
-        changed = await self._set_writable(asked.broker_name, may_write=False)
-        ext = codes.WIPE_WRITE_PERM_OF_BROKER.answer.write(WipedAnswer(changed))
-        return call.command.answer(ResponseCode.SUCCESS, ext)
+        name = call.asked().broker_name
+        return call.done(WipedAnswer(await self._set_writable(name, may_write=False)))
 
-    async def add_write_perm(self, call: Call) -> Command:
+    @answers(codes.ADD_WRITE_PERM_OF_BROKER)
+    async def add_write_perm(self, call: Call[OfBroker]) -> Command:
         """Let producers come again."""
-        asked = codes.ADD_WRITE_PERM_OF_BROKER.fields.read(call.command.ext)
-        changed = await self._set_writable(asked.broker_name, may_write=True)
-        ext = codes.ADD_WRITE_PERM_OF_BROKER.answer.write(AddedAnswer(changed))
-        return call.command.answer(ResponseCode.SUCCESS, ext)
+        name = call.asked().broker_name
+        return call.done(AddedAnswer(await self._set_writable(name, may_write=True)))
 
-    async def settings(self, call: Call) -> Command:
-        body = write_settings(await self._settings())
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+    @answers(codes.GET_NAMESRV_CONFIG)
+    async def settings(self, call: Call[Nothing]) -> Command:
+        return call.done(body=write_settings(await self._settings()))
 
-    async def change_settings(self, call: Call) -> Command:
+    @answers(codes.UPDATE_NAMESRV_CONFIG)
+    async def change_settings(self, call: Call[Nothing]) -> Command:
         """Change orderMessageEnable, the one setting that takes effect at once."""
         wanted = read_settings(call.command.body)
         known = await self._settings()
@@ -139,7 +135,11 @@ class NameServer:
             raise InvalidValue(_ORDER, order, "true or false")
         if order is not None:
             await self._service.key_values.set_order(order == _SWITCH[True])
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
+
+    async def _topics(self, call: Call[Any]) -> Command:
+        names = tuple([info.topic for info in await self._service.topics.all()])
+        return call.done(body=TopicList(names))
 
     async def _settings(self) -> dict[str, str]:
         return {
@@ -166,38 +166,32 @@ class KeyValues:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.PUT_KV_CONFIG.code: self.put,
-            codes.GET_KV_CONFIG.code: self.get,
-            codes.DELETE_KV_CONFIG.code: self.delete,
-            codes.GET_KVLIST_BY_NAMESPACE.code: self.list,
-        }
-
-    async def put(self, call: Call) -> Command:
-        asked = codes.PUT_KV_CONFIG.fields.read(call.command.ext)
+    @answers(codes.PUT_KV_CONFIG)
+    async def put(self, call: Call[KvPair]) -> Command:
+        asked = call.asked()
         await self._service.key_values.put(asked.namespace, asked.key, asked.value)
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def get(self, call: Call) -> Command:
-        asked = codes.GET_KV_CONFIG.fields.read(call.command.ext)
+    @answers(codes.GET_KV_CONFIG)
+    async def get(self, call: Call[KvKey]) -> Command:
+        asked = call.asked()
         value = (await self._service.key_values.of(asked.namespace)).get(asked.key)
         if value is None:
             remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        ext = codes.GET_KV_CONFIG.answer.write(ValueAnswer(value))
-        return call.command.answer(ResponseCode.SUCCESS, ext)
+        return call.done(ValueAnswer(value))
 
-    async def delete(self, call: Call) -> Command:
-        asked = codes.DELETE_KV_CONFIG.fields.read(call.command.ext)
+    @answers(codes.DELETE_KV_CONFIG)
+    async def delete(self, call: Call[KvKey]) -> Command:
+        asked = call.asked()
         await self._service.key_values.delete(asked.namespace, asked.key)
-        return call.command.answer(ResponseCode.SUCCESS)
+        return call.done()
 
-    async def list(self, call: Call) -> Command:
-        namespace = codes.GET_KVLIST_BY_NAMESPACE.fields.read(call.command.ext).namespace
+    @answers(codes.GET_KVLIST_BY_NAMESPACE)
+    async def list(self, call: Call[KvNamespace]) -> Command:
+        namespace = call.asked().namespace
         values = await self._service.key_values.of(namespace)
         if not values:
             remark = f"No config item, Namespace: {namespace}"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
-        body = await large_body(KvTable({}), "table", values.items())
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=await large_body(KvTable({}), "table", values.items()))

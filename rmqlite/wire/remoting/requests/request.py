@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
-from rmqlite.wire.remoting.fields import Fields
+from rmqlite.wire.remoting.fields import Fields, Nothing
 
 Q = TypeVar("Q", bound=tuple[Any, ...])
 A = TypeVar("A", bound=tuple[Any, ...])
@@ -27,6 +27,11 @@ class Party(Enum):
     CLIENT = "client"
 
 
+NAME_SERVER: Final = (Party.NAME_SERVER,)
+CLIENT: Final = (Party.CLIENT,)
+RELAYED: Final = (Party.BROKER, Party.CLIENT)
+
+
 class Body(Enum):
     """A body that is not the JSON of a dataclass."""
 
@@ -40,11 +45,10 @@ class Body(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Q, A]):
-    """fields, answer: the ext fields.  body, answer_body: a Body, or dataclasses of bodies/, the
+    """fields, answer: the ext fields.  body, answer_body: a Body, or dataclasses, the
     usual one first; the answer's are those of code 0."""
 
     code: int
-    name: str
     asked: tuple[Party, ...]
     fields: Fields[Q]
     answer: Fields[A]
@@ -61,23 +65,37 @@ class Refused:
     reason: str
 
 
+class _More(TypedDict, total=False):
+    """asked: the broker, unless it says more.  wires: short names of the fields."""
+
+    asked: tuple[Party, ...]
+    wires: Mapping[str, str]
+    body: Body | type | tuple[type, ...]
+    answer_body: Body | type
+
+
+@overload
+def request(code: int, **more: Unpack[_More]) -> Request[Nothing, Nothing]: ...
+
+
+@overload
+def request(code: int, fields: type[Q], **more: Unpack[_More]) -> Request[Q, Nothing]: ...
+
+
+@overload
 def request(
-    code: int,
-    name: str,
-    fields: type[Q],
-    answer: type[A],
-    *,
-    asked: tuple[Party, ...] = (Party.BROKER,),
-    wires: Mapping[str, str] | None = None,
-    body: Body | type | tuple[type, ...] = Body.NONE,
-    answer_body: Body | type = Body.NONE,
-) -> Request[Q, A]:
-    """wires: short names of the fields."""
+    code: int, fields: type[Q], answer: type[A], **more: Unpack[_More]
+) -> Request[Q, A]: ...
+
+
+def request(
+    code: int, fields: type[Any] = Nothing, answer: type[Any] = Nothing, **more: Unpack[_More]
+) -> Request[Any, Any]:
+    body, answer_body = more.get("body", Body.NONE), more.get("answer_body", Body.NONE)
     return Request(
         code,
-        name,
-        asked,
-        Fields(fields, wires),
+        more.get("asked", (Party.BROKER,)),
+        Fields(fields, more.get("wires")),
         Fields(answer),
         (body,) if isinstance(body, type) else body,
         (answer_body,) if isinstance(answer_body, type) else answer_body,

@@ -1,4 +1,4 @@
-"""Bodies that clients send and that tell of clients: heartbeats, members, connections.
+"""Requests about clients: heartbeats, members and connections, and what the broker asks a client.
 
 Java writes names and numbers of enumerations by name, C++ by number; both are read.
 """
@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 from rmqlite.limits import SUBSCRIPTIONS_MAX
-from rmqlite.wire.remoting.bodies.queues import MessageQueue, QueueEntry
-from rmqlite.wire.remoting.limits import ENTRIES_MAX, GROUPS_MAX, JSON_BYTES_MAX, TAGS_MAX
+from rmqlite.wire.remoting.limits import (
+    ENTRIES_MAX,
+    GROUPS_MAX,
+    JSON_BYTES_MAX,
+    LOCK_QUEUES_MAX,
+    TAGS_MAX,
+)
 from rmqlite.wire.remoting.names import (
     I32,
     I64,
@@ -20,13 +25,59 @@ from rmqlite.wire.remoting.names import (
     Count,
     Expression,
     Group,
+    MessageId,
     Name,
     Topic,
     Value,
     Wire,
 )
+from rmqlite.wire.remoting.requests.groups import GroupAndTopic, OfGroup
+from rmqlite.wire.remoting.requests.queues import MessageQueue, QueueOffsets
+from rmqlite.wire.remoting.requests.request import CLIENT, RELAYED, Body, request
 
 _ClientID = Annotated[ClientId, Wire("clientID")]
+
+
+class UnregisterClient(NamedTuple):
+    client_id: Annotated[ClientId, Wire("clientID")]
+    producer_group: Group = ""
+    consumer_group: Group = ""
+
+
+class OfProducerGroup(NamedTuple):
+    producer_group: Group
+
+
+class ResetOffset(NamedTuple):
+    """timestamp: in milliseconds; -1 is now."""
+
+    topic: Topic
+    group: Group
+    timestamp: I64
+    is_force: bool
+
+
+class ConsumerStatusQuery(NamedTuple):
+    """client_addr: if empty, all clients."""
+
+    topic: Topic
+    group: Group
+    client_addr: ClientId = ""
+
+
+class RunningInfoQuery(NamedTuple):
+    consumer_group: Group
+    client_id: ClientId
+    jstack_enable: bool = False
+
+
+class ConsumeDirectly(NamedTuple):
+    """msg_id: an offset id.  The broker adds its name when it asks the client."""
+
+    consumer_group: Group
+    client_id: ClientId
+    msg_id: MessageId
+    broker_name: Name | None = None
 
 
 class ConsumeType(StrEnum):
@@ -155,14 +206,39 @@ class Producers:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView:
-    """Answer to 321.  filter_data: "null" if there is a group and no filter."""
+class OffsetTable:
+    """Body of 220 for Java and Go, answer to 222."""
 
-    queue_data: Annotated[tuple[QueueEntry, ...], Count(ENTRIES_MAX)]
-    min_queue_index: I64
-    max_queue_index: I64
-    subscription_data: Subscription | None = None
-    filter_data: str | None = None
+    offset_table: QueueOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffset:
+    topic: Topic
+    queue_id: I32
+    offset: I64
+    broker_name: Name = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetList:
+    """Body of 220 for C++, which cannot read an OffsetTable."""
+
+    offset_table: Annotated[tuple[QueueOffset, ...], Count(LOCK_QUEUES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOffsets:
+    """A client's answer to 221."""
+
+    message_queue_table: QueueOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsOffsets:
+    """Answer to 223, by client id."""
+
+    consumer_table: Annotated[dict[str, QueueOffsets], Count(ENTRIES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +291,29 @@ class DirectResult:
     auto_commit: bool = True
     remark: Value | None = None
     spent_time_mills: I64 = 0
+
+
+HEART_BEAT: Final = request(34, body=Heartbeat)
+UNREGISTER_CLIENT: Final = request(35, UnregisterClient)
+GET_CONSUMER_LIST_BY_GROUP: Final = request(38, OfGroup, answer_body=ConsumerIds)
+NOTIFY_CONSUMER_IDS_CHANGED: Final = request(40, OfGroup, asked=CLIENT)
+CHECK_CLIENT_CONFIG: Final = request(46, body=ClientConfigCheck)
+GET_CONSUMER_CONNECTION_LIST: Final = request(203, OfGroup, answer_body=ConsumerConnections)
+GET_PRODUCER_CONNECTION_LIST: Final = request(204, OfProducerGroup, answer_body=ProducerConnections)
+GET_ALL_PRODUCER_INFO: Final = request(328, answer_body=Producers)
+RESET_CONSUMER_CLIENT_OFFSET: Final = request(
+    220, ResetOffset, asked=CLIENT, body=(OffsetTable, OffsetList)
+)
+GET_CONSUMER_STATUS_FROM_CLIENT: Final = request(
+    221, GroupAndTopic, asked=CLIENT, answer_body=ClientOffsets
+)
+INVOKE_BROKER_TO_RESET_OFFSET: Final = request(222, ResetOffset, answer_body=OffsetTable)
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = request(
+    223, ConsumerStatusQuery, answer_body=ClientsOffsets
+)
+GET_CONSUMER_RUNNING_INFO: Final = request(
+    307, RunningInfoQuery, asked=RELAYED, answer_body=RunningInfo
+)
+CONSUME_MESSAGE_DIRECTLY: Final = request(
+    309, ConsumeDirectly, asked=RELAYED, body=Body.RECORD, answer_body=DirectResult
+)

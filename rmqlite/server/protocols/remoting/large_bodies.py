@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from rmqlite.broker.steps import Steps
 from rmqlite.server.protocols.remoting.calls import Refusal
 from rmqlite.server.turns import done_in_turns
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.command import ResponseCode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 from rmqlite.wire.remoting.names import camel_case
 from rmqlite.wire.remoting.shapes import check_size, read_body, write_body

@@ -8,42 +8,43 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rmqlite.requests.groups import MemberInfo
 from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.remoting.administration.large_bodies import large_body
-from rmqlite.server.protocols.remoting.asked import NotAnswered
-from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
-from rmqlite.server.protocols.remoting.clients import Clients, Consumer
-from rmqlite.server.protocols.remoting.clients import Producer as Known
+from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.server.protocols.remoting.connection import NotAnswered
+from rmqlite.server.protocols.remoting.large_bodies import large_body
+from rmqlite.server.protocols.remoting.requests.clients import Clients, Consumer
+from rmqlite.server.protocols.remoting.requests.clients import Producer as Known
 from rmqlite.server.service.service import Service
-from rmqlite.wire.remoting.bodies.clients import (
+from rmqlite.wire.remoting.command import SERVER_VERSION, Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests import clients as codes
+from rmqlite.wire.remoting.requests.clients import (
+    ClientOffsets,
+    ClientsOffsets,
     Connection,
+    ConsumeDirectly,
     ConsumeFromWhere,
     ConsumerConnections,
+    ConsumerStatusQuery,
     ConsumeType,
     MessageModel,
+    OffsetList,
+    OffsetTable,
+    OfProducerGroup,
     Producer,
     ProducerConnections,
     Producers,
+    QueueOffset,
+    ResetOffset,
+    RunningInfoQuery,
     Subscription,
 )
-from rmqlite.wire.remoting.bodies.queues import (
-    ClientOffsets,
-    ClientsOffsets,
-    MessageQueue,
-    OffsetList,
-    OffsetTable,
-    QueueOffset,
-)
-from rmqlite.wire.remoting.codes import administration as codes
-from rmqlite.wire.remoting.codes import consuming
-from rmqlite.wire.remoting.codes.consuming import GroupAndTopic
-from rmqlite.wire.remoting.codes.request import Request
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import SERVER_VERSION, Command
-from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.groups import GroupAndTopic, OfGroup
+from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
 ANSWER_S: Final = 10.0
@@ -58,6 +59,7 @@ _CPP: Final = "CPP"
 _OTHER_LANGUAGE: Final = "PYTHON"
 """What members of other protocols are listed as."""
 
+Q = TypeVar("Q", bound=tuple[Any, ...])
 log = logging.getLogger(__name__)
 
 
@@ -68,16 +70,10 @@ class ConnectionLists:
         self._service = service
         self._clients = clients
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            codes.GET_CONSUMER_CONNECTION_LIST.code: self.consumers,
-            codes.GET_PRODUCER_CONNECTION_LIST.code: self.producers,
-            codes.GET_ALL_PRODUCER_INFO.code: self.all_producers,
-        }
-
-    async def consumers(self, call: Call) -> Command:
+    @answers(codes.GET_CONSUMER_CONNECTION_LIST)
+    async def consumers(self, call: Call[OfGroup]) -> Command:
         """The members of a group on every protocol; those of other protocols have no address."""
-        group = codes.GET_CONSUMER_CONNECTION_LIST.fields.read(call.command.ext).consumer_group
+        group = call.asked().consumer_group
         members = await self._service.groups.members(group)
         if not members:
             remark = f"the consumer group {group} is not online"
@@ -100,10 +96,11 @@ class ConnectionLists:
         )
         connections = (self._connection(group, member) for member in members)
         written = await large_body(body, "connection_set", connections)
-        return call.command.answer(ResponseCode.SUCCESS, body=written)
+        return call.done(body=written)
 
-    async def producers(self, call: Call) -> Command:
-        group = codes.GET_PRODUCER_CONNECTION_LIST.fields.read(call.command.ext).producer_group
+    @answers(codes.GET_PRODUCER_CONNECTION_LIST)
+    async def producers(self, call: Call[OfProducerGroup]) -> Command:
+        group = call.asked().producer_group
         found = tuple(self._clients.producers(group).values())
         if not found:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group {group} does not exist")
@@ -112,9 +109,10 @@ class ConnectionLists:
             for each in found
         )
         body = await large_body(ProducerConnections(()), "connection_set", connections)
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
-    async def all_producers(self, call: Call) -> Command:
+    @answers(codes.GET_ALL_PRODUCER_INFO)
+    async def all_producers(self, call: Call[Nothing]) -> Command:
         known = [
             (group, tuple(producers.values()))
             for group, producers in self._clients.producer_groups().items()
@@ -122,7 +120,7 @@ class ConnectionLists:
         body = await large_body(
             Producers({}), "data", ((group, _infos(producers)) for group, producers in known)
         )
-        return call.command.answer(ResponseCode.SUCCESS, body=body)
+        return call.done(body=body)
 
     def _connection(self, group: str, member: MemberInfo) -> Connection:
         consumer = self._clients.consumers(group).get(member.client_id)
@@ -156,32 +154,26 @@ class Relays:
         self._service = service
         self._clients = clients
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            consuming.GET_CONSUMER_RUNNING_INFO.code: self.running_info,
-            consuming.CONSUME_MESSAGE_DIRECTLY.code: self.consume,
-            codes.INVOKE_BROKER_TO_RESET_OFFSET.code: self.reset_offsets,
-            codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.code: self.offsets,
-        }
-
-    async def running_info(self, call: Call) -> Command:
+    @answers(codes.GET_CONSUMER_RUNNING_INFO)
+    async def running_info(self, call: Call[RunningInfoQuery]) -> Command:
         """What a member says of itself."""
-        asked = consuming.GET_CONSUMER_RUNNING_INFO.fields.read(call.command.ext)
+        asked = call.asked()
         consumer = self._consumer(asked.consumer_group, asked.client_id)
-        return await _relayed(call, consumer, consuming.GET_CONSUMER_RUNNING_INFO, asked)
+        return await _relayed(call, consumer, asked)
 
-    async def consume(self, call: Call) -> Command:
+    @answers(codes.CONSUME_MESSAGE_DIRECTLY)
+    async def consume(self, call: Call[ConsumeDirectly]) -> Command:
         """Give a member a message, whatever its offsets, and tell what its listener returned."""
-        asked = consuming.CONSUME_MESSAGE_DIRECTLY.fields.read(call.command.ext)
+        asked = call.asked()
         consumer = self._consumer(asked.consumer_group, asked.client_id)
         record = await self._service.messages.hand_out(asked.msg_id)
         asked = asked._replace(broker_name=self._broker_name)
-        row = consuming.CONSUME_MESSAGE_DIRECTLY
-        return await _relayed(call, consumer, row, asked, record.encoded)
+        return await _relayed(call, consumer, asked, record.encoded)
 
-    async def reset_offsets(self, call: Call) -> Command:
+    @answers(codes.INVOKE_BROKER_TO_RESET_OFFSET)
+    async def reset_offsets(self, call: Call[ResetOffset]) -> Command:
         """Tell all members to go on at the messages of a time; they commit it themselves."""
-        asked = codes.INVOKE_BROKER_TO_RESET_OFFSET.fields.read(call.command.ext)
+        asked = call.asked()
         members = tuple(self._clients.consumers(asked.group).values())
         offsets = await self._service.groups.reset(
             asked.group,
@@ -196,10 +188,9 @@ class Relays:
         body = table
         if call.command.language == _CPP:
             body = write_body(OffsetList(tuple(self._listed(offsets.items()))))
-        row = consuming.RESET_CONSUMER_CLIENT_OFFSET
-        ext = row.fields.write(asked._replace(is_force=False))
+        reset = asked._replace(is_force=False)
         for member in members:
-            member.connection.tell(row.code, ext, body)
+            member.connection.notify(codes.RESET_CONSUMER_CLIENT_OFFSET, reset, body)
         log.info(
             "members were told to reset their offsets group=%s topic=%s timestamp=%d members=%d",
             asked.group,
@@ -207,11 +198,12 @@ class Relays:
             asked.timestamp,
             len(members),
         )
-        return call.command.answer(ResponseCode.SUCCESS, body=table)
+        return call.done(body=table)
 
-    async def offsets(self, call: Call) -> Command:
+    @answers(codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+    async def offsets(self, call: Call[ConsumerStatusQuery]) -> Command:
         """How far the members of a group say they are in a topic."""
-        asked = codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.fields.read(call.command.ext)
+        asked = call.asked()
         members = [
             consumer
             for client_id, consumer in self._clients.consumers(asked.group).items()
@@ -227,7 +219,7 @@ class Relays:
             for member, offsets in zip(members, found, strict=True)
             if offsets is not None
         }
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(ClientsOffsets(table)))
+        return call.done(body=ClientsOffsets(table))
 
     def _consumer(self, group: str, client_id: str) -> Consumer:
         consumer = self._clients.consumers(group).get(client_id)
@@ -248,19 +240,16 @@ class Relays:
             yield QueueOffset(queue.topic, queue.queue_id, offset, self._broker_name)
 
 
-async def _relayed(
-    call: Call, consumer: Consumer, row: Request[Any, Any], asked: Any, body: bytes = b""
-) -> Command:
-    """Ask a client, and answer what it answers.  Raises NotAnswered."""
-    ext = row.fields.write(asked)
-    answer = await consumer.connection.ask(row.code, ext, body, ANSWER_S)
+async def _relayed(call: Call[Q], consumer: Consumer, asked: Q, body: bytes = b"") -> Command:
+    """Ask a client the same, and answer what it answers.  Raises NotAnswered."""
+    answer = await consumer.connection.ask(call.row, asked, body, seconds=ANSWER_S)
     return call.command.answer(answer.code, answer.ext, answer.body, answer.remark)
 
 
 async def _offsets_of(member: Consumer, asked: GroupAndTopic) -> dict[MessageQueue, int] | None:
-    row = consuming.GET_CONSUMER_STATUS_FROM_CLIENT
+    row = codes.GET_CONSUMER_STATUS_FROM_CLIENT
     try:
-        answer = await member.connection.ask(row.code, row.fields.write(asked), b"", OFFSETS_S)
+        answer = await member.connection.ask(row, asked, seconds=OFFSETS_S)
         return read_body(ClientOffsets, answer.body).message_queue_table
     except (FieldError, NotAnswered) as error:
         log.info("a member does not say its offsets client=%s error=%s", member.client_id, error)

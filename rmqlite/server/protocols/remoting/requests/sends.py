@@ -1,7 +1,11 @@
-"""Sends, and recalls of timers.
+"""Sends, recalls of timers, and replies to clients that wait for them.
 
 All sends that arrive in one turn of the loop, on all connections, are one append.  Its messages
 then wait for one sync, and the answers of a connection leave in one write.
+
+The client that a reply is for is named by a property of the reply.  It gets the reply as a request
+of the broker, which it answers; only then the consumer gets its own answer.  The reply is also
+stored, for people to look at: no consumer needs it.
 """
 
 from __future__ import annotations
@@ -14,29 +18,33 @@ from rmqlite import compiled
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome, Stored
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge
-from rmqlite.message import UNIQ_KEY, host_text, pack_host
+from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, UNIQ_KEY, host_text, pack_host
+from rmqlite.names import check_sendable
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
-from rmqlite.server.protocols.remoting.calls import Call, Handler, refused
-from rmqlite.server.protocols.remoting.connection import Answered, Connection
+from rmqlite.server.protocols.remoting.calls import Call, answers, refused
+from rmqlite.server.protocols.remoting.connection import Answered, Connection, NotAnswered
+from rmqlite.server.protocols.remoting.requests.clients import Clients
 from rmqlite.server.service.access import BROKER, CALLER, Caller
 from rmqlite.server.service.messages import DraftsSent
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import let_others
 from rmqlite.wire.remoting.batch import read_batch
-from rmqlite.wire.remoting.codes import sending as codes
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.codes.sending import (
-    REFUSED_RECALL_EXT,
-    REFUSED_SEND_EXT,
-    RecallAnswer,
-    SendMessage,
-)
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.frame import encode, encode_sent
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests import sends as codes
+from rmqlite.wire.remoting.requests.sends import (
+    REFUSED_RECALL_EXT,
+    REFUSED_SEND_EXT,
+    PushReply,
+    Recall,
+    RecallAnswer,
+    SendAnswer,
+    SendMessage,
+)
 
 STEP_IDS: Final = 5_000
 """So many message ids are written into answers in 2 ms; then other calls may run."""
@@ -44,13 +52,15 @@ CALLS_MAX: Final = 500
 """How many sends are stored together at most."""
 VERSION_WITH_LIMIT: Final = 121
 """Clients from this version on say themselves how often a message is retried."""
+REPLY_S: Final = 10.0
+"""How long the client that asked has to answer to a reply."""
+_NOT_STORED: Final = "0"
+"""The message id of a reply that is not stored."""
 
 SENDS: Final = {
     row.code: row.fields
     for row in (codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE)
 }
-
-
 _NOT_RECALLED: Final = {
     ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
     " another instant, or has been deleted since",
@@ -199,12 +209,9 @@ class Recalls:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def handlers(self) -> dict[int, Handler]:
-        return {codes.RECALL_MESSAGE.code: self.recall}
-
-    async def recall(self, call: Call) -> Command:
-        command = call.command
-        asked = codes.RECALL_MESSAGE.fields.read(command.ext)
+    @answers(codes.RECALL_MESSAGE)
+    async def recall(self, call: Call[Recall]) -> Command:
+        command, asked = call.command, call.asked()
         try:
             changed = await self._service.schedule.recall(asked.topic, asked.recall_handle)
         except InvalidValue as error:
@@ -213,11 +220,88 @@ class Recalls:
             return refused(command, error, REFUSED_RECALL_EXT)
         else:
             if changed.outcome is ChangeOutcome.DONE:
-                ext = codes.RECALL_MESSAGE.answer.write(RecallAnswer(changed.message_id))
-                return command.answer(ResponseCode.SUCCESS, ext)
+                return call.done(RecallAnswer(changed.message_id))
             why = f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"
         remark = f"recall failed: {why}"
         return command.answer(ResponseCode.ILLEGAL_OPERATION, REFUSED_RECALL_EXT, remark=remark)
+
+
+class Replies:
+    """Requests that reply."""
+
+    def __init__(
+        self, config: BrokerConfig, service: Service, clients: Clients, sends: Sends
+    ) -> None:
+        self._config = config
+        self._service = service
+        self._clients = clients
+        self._sends = sends
+
+    @answers(codes.SEND_REPLY_MESSAGE, codes.SEND_REPLY_MESSAGE_V2)
+    async def reply(self, call: Call[SendMessage]) -> Command:
+        """Pass a reply on, and store it; the answer says whether its receiver has taken it."""
+        try:
+            # As in RocketMQ, it is one message, whatever it says of itself.
+            send = call.asked()._replace(is_batch=False)
+            # Before it is passed on: the client that asked would take it for an answer.
+            self._service.messages.check_sender(CALLER.get(), send.topic)
+            check_sendable(send.topic)
+            for draft in call_of(send, call.command, call.connection.born_host).drafts:
+                self._service.messages.check_draft(draft)
+            failure = await self._pushed(call, send)
+            answer = await self._stored(call, send)
+        except Exception as error:
+            return refused(call.command, error, REFUSED_SEND_EXT)
+        if failure:
+            return call.command.answer(ResponseCode.SYSTEM_ERROR, REFUSED_SEND_EXT, remark=failure)
+        return call.done(answer)
+
+    async def _pushed(self, call: Call[SendMessage], send: SendMessage) -> str:
+        """Give a reply to the client that asked.  Return why it has not taken it; "" if it has."""
+        properties = PropertyString(send.properties.encode("utf-8", "replace"))
+        client_id = properties.text(REPLY_TO_CLIENT)
+        if not client_id:
+            return f"push reply message fail, {REPLY_TO_CLIENT} is missing."
+        producer = self._clients.producer_of(client_id)
+        if producer is None:
+            return f"push reply message fail, channel of <{client_id}> not found."
+        now_ms = self._service.clock.now_ms()
+        reply = PushReply(
+            send.producer_group,
+            send.topic,
+            send.default_topic,
+            send.default_topic_queue_nums,
+            send.queue_id,
+            send.sys_flag,
+            send.born_timestamp,
+            send.flag,
+            properties.edited({PUSH_REPLY_TIME: str(now_ms)}).encoded.decode(),
+            send.reconsume_times,
+            send.unit_mode,
+            call.connection.address,
+            host_text(self._config.broker_ip, self._config.listen_port),
+            now_ms,
+        )
+        row, body = codes.PUSH_REPLY_MESSAGE_TO_CLIENT, call.command.body
+        try:
+            answer = await producer.connection.ask(row, reply, body, seconds=REPLY_S)
+        except NotAnswered:
+            return f"push reply message to {client_id} fail."
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id} fail."
+        return ""
+
+    async def _stored(self, call: Call[SendMessage], send: SendMessage) -> SendAnswer:
+        """Store a reply.  One that cannot be stored was still given to the client that asked."""
+        if not self._config.stores_replies:
+            return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
+        draft = call_of(send, call.command, call.connection.born_host)
+        outcome = await self._service.messages.send_draft(draft)
+        if isinstance(outcome, RmqliteError):
+            return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
+        (physical_offset,) = outcome.physical_offsets
+        message_id = self._sends.message_id(physical_offset)
+        return SendAnswer(message_id, outcome.queue_id, outcome.queue_offset)
 
 
 def _id_count(outcome: Outcome) -> int:
