@@ -6,7 +6,7 @@ from typing import Final
 
 from rmqlite.broker.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
 from rmqlite.errors import MessageNotFound
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.service.service import Service
 from rmqlite.wire.remoting.codes import consuming as codes

@@ -6,7 +6,7 @@ from typing import Final
 
 from rmqlite.errors import MessageNotFound
 from rmqlite.records.record import COMMITTED, ROLLBACK
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.server.protocols.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.protocols.remoting.clients import Clients, Producer
 from rmqlite.server.service.service import Service
