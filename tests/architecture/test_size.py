@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(13_615, 86),
     "wire": Size(4_147, 30),
     "views": Size(337, 6),
-    "server": Size(11_697, 89),
+    "server": Size(11_555, 77),
     "client": Size(4_361, 33),
     "cli": Size(12_496, 97),
     "arrow": Size(2_329, 16),
