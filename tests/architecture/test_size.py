@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(13_563, 76),  # the same
     "wire": Size(4_150, 30),  # the same
     "views": Size(337, 6),
-    "server": Size(11_707, 89),
+    "server": Size(11_565, 77),
     "client": Size(4_383, 33),  # the same; the former names can be imported
     "cli": Size(12_488, 97),  # the same
     "arrow": Size(2_329, 16),
