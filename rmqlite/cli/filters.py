@@ -25,8 +25,7 @@ from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group, group_of, is_retry, retry_topic
-from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter, failure_kind
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.views.levels import levels_text
 
@@ -119,10 +118,10 @@ class DeadLetterOptions(FailureOptions):
         Text, option("--job JOB_ID", "Sent by this redrive job, and failed again.", completion.jobs)
     ] = None
 
-    def filter(self, broker: BrokerView) -> LetterFilter:
+    def filter(self, broker: BrokerView) -> DeadLetterFilter:
         """The filter of the options; a wrong option ends the command."""
         since_ms, until_ms = _span_ms({"--since": self.since, "--until": self.until}, broker, _ago)
-        return LetterFilter(
+        return DeadLetterFilter(
             self.topic or "",
             self.tag or "",
             self.key or "",
@@ -263,7 +262,7 @@ def checked_group(group: str) -> str:
     return name
 
 
-def filter_text(wanted: LetterFilter) -> str:
+def filter_text(wanted: DeadLetterFilter) -> str:
     """A filter for a person: "topic orders, failed before …"; empty without a condition."""
     return _listed(
         (wanted.topic, f"topic {wanted.topic}"),

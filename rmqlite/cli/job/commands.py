@@ -41,7 +41,7 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown, NotSupported
 from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveOutcome
+from rmqlite.requests.redrive import DeadLetterOutcome, JobState, RedriveJob, RedriveOutcome
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -213,7 +213,7 @@ def outcomes(
         raise typer.Exit(NOT_ALL)
 
 
-def _line(group: str, letter: RedrivenLetter) -> str:
+def _line(group: str, letter: DeadLetterOutcome) -> str:
     words = [letter.outcome.name.lower().ljust(_WIDTH), place_of(group, letter)]
     words += [each for each in (letter.topic, letter.message_id, letter.why) if each]
     return printable("  ".join(words))

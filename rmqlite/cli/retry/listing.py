@@ -30,11 +30,18 @@ from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.cli.retry.life_text import Around, print_life
-from rmqlite.errors import GroupUnknown, TopicUnknown
+from rmqlite.errors import GroupUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLettersQuery,
+    EventKind,
+    History,
+    HistoryEvent,
+)
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Hop, HopKind, Letter, LettersQuery, Life
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
+from rmqlite.views.group_figures import group_figures
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -80,7 +87,7 @@ def list_retries(
     with connected(endpoint) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
-        query = LettersQuery(group, options.filter(broker), cursor=cursor)
+        query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
         found, more = letters_listed(admin.letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
@@ -110,7 +117,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
         broker.now_ms,
         status.info.max_reconsume_times + 1,
         waiting,
-        _unconsumed(broker, status, topic),
+        group_figures(status.info.group, status).due or 0,
         next_due_ms,
         len(status.members),
         status.info.can_consume,
@@ -154,17 +161,7 @@ def _readers(outlook: Outlook) -> str:
     return f"{outlook.group} has {members} now"
 
 
-def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
-    try:
-        ranges = broker.admin.ranges(topic)
-    except TopicUnknown:
-        return 0
-    committed = {each.queue: each.committed_offset for each in status.progress}
-    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
-    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
-
-
-def _is_due(letter: Letter, now_ms: int) -> bool:
+def _is_due(letter: DeadLetter, now_ms: int) -> bool:
     return letter.due_ms <= now_ms
 
 
@@ -173,13 +170,13 @@ def _when(due_ms: int, now_ms: int) -> str:
     return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
 
 
-def _attempts_max(letter: Letter, outlook: Outlook) -> int:
+def _attempts_max(letter: DeadLetter, outlook: Outlook) -> int:
     """The sender's limit comes before the group's."""
     limit = letter.max_reconsume_times
     return outlook.attempts_max if limit is None else limit + 1
 
 
-def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
+def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
     is_due = _is_due(letter, outlook.now_ms)
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
@@ -192,11 +189,11 @@ def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
     )
 
 
-def _second_line(letter: Letter) -> str:
+def _second_line(letter: DeadLetter) -> str:
     return fitted(printable(f"{letter.message_id}  {letter.reason or 'no reason given'}"))
 
 
-def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
+def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
     """The letter's fields, and its next attempt."""
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,
@@ -236,7 +233,7 @@ def show(
         raise typer.Exit(NOT_ALL)
 
 
-def _around(admin: AdminClient, life: Life) -> Around:
+def _around(admin: AdminClient, life: History) -> Around:
     """The broker's clock, and the status of the groups in the life."""
     groups = {}
     for name in {each.group for each in life.hops if each.group}:
@@ -247,5 +244,5 @@ def _around(admin: AdminClient, life: Life) -> Around:
     return Around(admin.broker_status().now_ms, groups)
 
 
-def _event_tree(hop: Hop) -> dict[str, Any]:
-    return dataclasses.asdict(hop) | {"kind": HopKind(hop.kind).name.lower()}
+def _event_tree(hop: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(hop) | {"kind": EventKind(hop.kind).name.lower()}
