@@ -29,7 +29,7 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.cli.retry.life_text import Around, print_life
+from rmqlite.cli.retry.life_text import Around, print_history
 from rmqlite.errors import GroupUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.dead_letters import (
@@ -213,30 +213,30 @@ def show(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Show the whole life of a message, hop by hop, and what happens to it next.
+    """Show the whole history of a message, event by event, and what happens to it next.
 
     Exit code 1 if there is no such message.
     """
     if not message_id.strip():
         raise typer.BadParameter("a message id is empty")
     with connected(endpoint) as admin:
-        life = admin.letters.life(message_id)
-        around = _around(admin, life) if life.hops else Around(0)
+        history = admin.letters.life(message_id)
+        around = _around(admin, history) if history.hops else Around(0)
     if as_json:
-        hops = [_event_tree(each) for each in life.hops]
-        tree: dict[str, Any] = {"message_id": life.message_id, "now_ms": around.now_ms}
-        print_json(tree | {"hops": hops, "is_cut": life.is_cut})
-    elif life.hops:
-        print_life(life, around)
-    if not life.hops:
+        hops = [_event_tree(each) for each in history.hops]
+        tree: dict[str, Any] = {"message_id": history.message_id, "now_ms": around.now_ms}
+        print_json(tree | {"hops": hops, "is_cut": history.is_cut})
+    elif history.hops:
+        print_history(history, around)
+    if not history.hops:
         note(f"no message with the id {message_id}")
         raise typer.Exit(NOT_ALL)
 
 
-def _around(admin: AdminClient, life: History) -> Around:
-    """The broker's clock, and the status of the groups in the life."""
+def _around(admin: AdminClient, history: History) -> Around:
+    """The broker's clock, and the status of the groups in the history."""
     groups = {}
-    for name in {each.group for each in life.hops if each.group}:
+    for name in {each.group for each in history.hops if each.group}:
         try:
             groups[name] = admin.group(name)
         except GroupUnknown:
@@ -244,5 +244,5 @@ def _around(admin: AdminClient, life: History) -> Around:
     return Around(admin.broker_status().now_ms, groups)
 
 
-def _event_tree(hop: HistoryEvent) -> dict[str, Any]:
-    return dataclasses.asdict(hop) | {"kind": EventKind(hop.kind).name.lower()}
+def _event_tree(event: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(event) | {"kind": EventKind(event.kind).name.lower()}
