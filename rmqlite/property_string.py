@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from rmqlite.limits import INT32_MAX
+
 DIGITS_MAX: Final = 18
 KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"
@@ -18,7 +20,6 @@ _KEY_END: Final = KEY_END.encode()
 _PAIR_END: Final = PAIR_END.encode()
 _NOTHING: Final = frozenset[str]()
 _INT = re.compile(rb"([+-]?)0*([0-9]{1,10})")
-_INT_MAX: Final = 2**31 - 1
 
 
 class PropertyString:
@@ -99,7 +100,7 @@ def java_int(value: bytes) -> int | None:
     if found is None:
         return None
     number = int(found[1] + found[2])
-    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
+    return number if -INT32_MAX - 1 <= number <= INT32_MAX else None
 
 
 def property_marker(name: str) -> bytes:

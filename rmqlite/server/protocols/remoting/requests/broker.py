@@ -9,6 +9,7 @@ from typing import Final
 
 from rmqlite.broker.histogram import Histogram
 from rmqlite.config import BrokerConfig
+from rmqlite.limits import INT32_MAX
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS
 from rmqlite.requests.figures import Rate, Rates, Traffic
 from rmqlite.requests.status import BrokerStatus, LevelStatus
@@ -157,7 +158,7 @@ class Figures:
             "pageCacheLockTimeMills": "0",
             "dispatchBehindBytes": "0",
             "dispatchMaxBuffer": "0",
-            "remainTransientStoreBufferNumbs": str(2**31 - 1),
+            "remainTransientStoreBufferNumbs": str(INT32_MAX),
             "startAcceptSendRequestTimeStamp": "0",
         }
 
