@@ -20,7 +20,7 @@ from rmqlite.declared_types.checks import check_fields
 from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import Delay, delay_text
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.limits import INT32_MAX, MESSAGE_ID_BYTES_MAX
 from rmqlite.names import is_dlq, is_retry
 from rmqlite.property_string import KEY_END as KEY_END
 from rmqlite.property_string import PAIR_END as PAIR_END
@@ -311,10 +311,8 @@ def senders_limit(properties: Mapping[str, str]) -> int | None:
     RECONSUME_TIME (reference §5.3): that limit is not the sender's.
     """
     text = properties.get(MAX_RECONSUME_TIMES, "")
-    if not _LIMIT.fullmatch(text) or RECONSUME_TIME in properties:
-        return None
-    limit = int(text)
-    return limit if limit < 2**31 else None
+    is_limit = _LIMIT.fullmatch(text) and RECONSUME_TIME not in properties
+    return limit if is_limit and (limit := int(text)) <= INT32_MAX else None
 
 
 def offset_message_id(store_host: str, physical_offset: int) -> str:
@@ -370,8 +368,8 @@ def _check_numbers(message: Message) -> None:
     if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):
         check_fields(message, "delay_level", "flag", "max_reconsume_times")
     for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
-        if not -(2**31) <= number < 2**31:
+        if not -INT32_MAX - 1 <= number <= INT32_MAX:
             raise InvalidValue(name, number, "a 32-bit integer")
     limit = message.max_reconsume_times
-    if limit is not None and not 0 <= limit < 2**31:
+    if limit is not None and not 0 <= limit <= INT32_MAX:
         raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")

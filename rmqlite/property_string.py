@@ -14,7 +14,13 @@ from functools import lru_cache
 from typing import Final
 
 from rmqlite.errors import InvalidValue
-from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
+from rmqlite.limits import (
+    INT32_MAX,
+    KEY_BYTES_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    TAGS_BYTES_MAX,
+    check_length,
+)
 
 DIGITS_MAX: Final = 18
 KEY_END: Final = "\x01"
@@ -23,7 +29,6 @@ _KEY_END: Final = KEY_END.encode()
 _PAIR_END: Final = PAIR_END.encode()
 _NOTHING: Final = frozenset[str]()
 _INT = re.compile(rb"([+-]?)0*([0-9]{1,10})")
-_INT_MAX: Final = 2**31 - 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
 _TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
@@ -107,7 +112,7 @@ def java_int(value: bytes) -> int | None:
     if found is None:
         return None
     number = int(found[1] + found[2])
-    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
+    return number if -INT32_MAX - 1 <= number <= INT32_MAX else None
 
 
 def property_marker(name: str) -> bytes:

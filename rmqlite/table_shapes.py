@@ -28,8 +28,9 @@ from pydantic.alias_generators import to_camel
 
 from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.errors import InvalidValue
-from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
+from rmqlite.json_tree import Path, WrongValue, read_json, shown
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
+from rmqlite.limits import INT32_MAX, INT64_MAX
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome, job_tree
@@ -41,7 +42,6 @@ COMPLETED_SPAN_MAX: Final = 1 << 32
 """How far behind the first waiting message of a level a completed one may lie, in offsets."""
 RUN_LETTERS_MAX: Final = 1 << 16
 """How many dead letters one run of a redrive job's step may cover."""
-_INT_MAX: Final = 2**31 - 1
 _T = TypeVar("_T")
 
 
@@ -77,16 +77,16 @@ def _parsed(parse: Callable[[str], _T], text: str) -> _T:
         raise ValueError(str(error)) from error
 
 
-Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
-Int64 = Annotated[int, Field(strict=True, ge=INTEGER_MIN, le=INTEGER_MAX)]
-Offset = Annotated[int, Field(strict=True, ge=0, le=INTEGER_MAX)]
+Int32 = Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=INT32_MAX)]
+Int64 = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)]
+Offset = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
 # These four are not strict: as keys of JSON objects they are texts.
-QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
-Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
-WaitQueueId = Annotated[int, Field(ge=-1, le=_INT_MAX)]
+QueueId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+Level = Annotated[int, Field(ge=1, le=INT32_MAX)]
+WaitQueueId = Annotated[int, Field(ge=-1, le=INT32_MAX)]
 """A delay level, or -1 for the timers (records/wait_queues.py)."""
-Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
+Chunk = Annotated[int, Field(ge=0, le=INT64_MAX // CHUNK_OFFSETS)]
 StoredName = Annotated[str, AfterValidator(_stored_name)]
 TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]
 Levels = Annotated[LevelTable, BeforeValidator(_levels)]
@@ -113,7 +113,7 @@ class TopicRow(_Row):
     topic_name: StoredName
     read_queue_nums: Queues
     write_queue_nums: Queues
-    perm: Annotated[int, Field(strict=True, ge=0, le=_INT_MAX)]
+    perm: Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 
 
 class TopicsTable(_Table):
@@ -126,7 +126,7 @@ class TopicsTable(_Table):
 class GroupRow(_Row):
     group_name: StoredName
     retry_max_times: Int32 = 16
-    retry_queue_nums: Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=QUEUES_MAX)] = 1
+    retry_queue_nums: Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=QUEUES_MAX)] = 1
     consume_enable: bool = True
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
 

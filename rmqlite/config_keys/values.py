@@ -16,11 +16,11 @@ from pydantic import BeforeValidator
 
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
+from rmqlite.limits import INT32_MAX
 from rmqlite.visible import did_you_mean
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
-_INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
 NO_REPLICAS: Final = "this broker is one process: there are no slaves"
 _ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
@@ -86,7 +86,7 @@ AS_IT_IS: Final[Mapping[str, str]] = {
 """Key -> the value that is taken."""
 
 
-def whole(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
+def whole(unit: str, at_least: int = 1, at_most: int = INT32_MAX) -> BeforeValidator:
     rule = f"a whole number, {at_least} to {at_most} {unit}".rstrip()
 
     def read(value: object) -> int:
@@ -193,5 +193,5 @@ Hours = Annotated[
     ),
 ]
 EntriesBytes = Annotated[
-    int, BeforeValidator(_whole_entries), whole("bytes", 1, _INT_MAX - _ENTRY_BYTES)
+    int, BeforeValidator(_whole_entries), whole("bytes", 1, INT32_MAX - _ENTRY_BYTES)
 ]

@@ -170,7 +170,7 @@ class GroupCommit:
         """A queue has a new message."""
         if not self._is_sync and not self._fresh:
             # Gathers everything that is appended in this turn of the loop.
-            self._loop.call_soon(self._tell_readers)
+            self._loop.call_soon(self._wake_readers)
         self._fresh.add((topic, queue_id))
         self.wanted()
 
@@ -335,7 +335,7 @@ class GroupCommit:
         sentence = f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms"
         self._refuse_waiters(FlushFailed(sentence, is_final=False))
 
-    def _tell_readers(self) -> None:
+    def _wake_readers(self) -> None:
         fresh, self._fresh = self._fresh, set()
         self._readable(fresh)
 

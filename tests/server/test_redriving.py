@@ -25,7 +25,7 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.loops import Redriving
-from rmqlite.server.service.letters import RedriveCalls
+from rmqlite.server.service.dead_letters import RedriveCalls
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import SyncsAtOnce, run_with, turns_beside

@@ -146,7 +146,7 @@ class Access:
         protocol, call: by which protocol, and what; both only for the audit log.
 
         RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
-        the signature.  Raises AccessDenied, which does not tell whether the account exists; wrong
+        the signature.  Raises AccessDenied, which does not say whether the account exists; wrong
         is its rule.
         """
         assert self.accounts is not None
@@ -156,7 +156,7 @@ class Access:
         account = self.accounts.accounts.get(key)
         if account is not None and account.white_remote_address.matches(host_of(address)):
             return trusted
-        # Of no account, too: otherwise the time would tell which accounts exist.
+        # Of no account, too: otherwise the time would show which accounts exist.
         secret = account.secret.get_secret_value() if account else _NO_SECRET
         if is_signed(secret) and account is not None:
             return Caller(account, address, protocol)
@@ -253,7 +253,7 @@ class AccountsFile(WatchedFiles[Accounts]):
 
     async def look(self) -> None:
         # A flood that has ended brings no refusal that would tell its length.
-        self._access.refusals.tell()
+        self._access.refusals.log_repeated()
         await super().look()
 
 

@@ -126,7 +126,7 @@ class GroupCalls(Part):
     ) -> dict[Queue, int]:
         """The offsets at which a group goes on with the messages of a time.
 
-        The caller tells them to the members, which commit them.
+        The caller sends them to the members, which commit them.
         """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
         return await done_in_turns(steps)

@@ -165,12 +165,12 @@ class MessageCalls(Part):
         request: PullRequest,
         looking: Looking = nullcontext,
         *,
-        tells_unmatched: bool = False,
+        ends_unmatched: bool = False,
     ) -> Pulled:
         """Records of a queue; if there are none, wait for the next one and look again.
 
         looking: makes a context for each look, which may wait until the caller has room.
-        tells_unmatched: if the first look finds only messages that the filter leaves out, return
+        ends_unmatched: if the first look finds only messages that the filter leaves out, return
         at once, so that the caller goes on behind them; later ones do not end the wait.
         """
         self._check_wait(request.wait_ms)
@@ -184,11 +184,11 @@ class MessageCalls(Part):
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
                 break
             scanned = result.next_offset - first
-            if scanned >= self._config.filter_scan_max or (scanned and tells_unmatched):
-                # Tells the consumer how far its filter has looked, so that it can commit that.
+            if scanned >= self._config.filter_scan_max or (scanned and ends_unmatched):
+                # So the consumer learns how far its filter has looked, so that it can commit that.
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
-                tells_unmatched = False
+                ends_unmatched = False
                 await self._wait((request.topic, request.queue_id), left_s)
                 self._access.check_again(_pull_rights(request), "MessageCalls.pull")
             else:

@@ -17,8 +17,8 @@ from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.requests.figures import BrokerStatus, Rate, Rates, Traffic
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.service.access import admin, anyone, view
+from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.groups import GroupCalls
-from rmqlite.server.service.letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionCalls
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
@@ -165,7 +165,7 @@ class KeyValueCalls(Part):
 
     @anyone
     async def has_order(self) -> bool:
-        """Do routes tell the order configuration of topics?"""
+        """Do routes name the order configuration of topics?"""
         return self._values.has_order
 
     @admin
@@ -175,5 +175,5 @@ class KeyValueCalls(Part):
 
     @anyone
     async def order_of(self, topic: str) -> str | None:
-        """The order configuration that a topic's route tells; None: there is none."""
+        """The order configuration that a topic's route names; None: there is none."""
         return self._values.order_of(topic)

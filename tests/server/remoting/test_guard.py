@@ -11,7 +11,7 @@ from rmqlite.access.accounts import PERMS, Account, Role
 from rmqlite.access.addresses import parse_addresses
 from rmqlite.server.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
+from rmqlite.wire.remoting.command import ACCESS_KEY, ONE_WAY_FLAG, SIGNATURE, Command, signature
 from rmqlite.wire.remoting.requests.broker import GET_BROKER_CONFIG
 from rmqlite.wire.remoting.requests.name_server import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 from rmqlite.wire.remoting.requests.sends import (
@@ -20,7 +20,6 @@ from rmqlite.wire.remoting.requests.sends import (
     Recall,
     SendMessage,
 )
-from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -72,11 +72,9 @@ class RemotingServer:
             self.name_server_port = take(config.name_server_port)
 
     async def open(self, running: Running) -> None:
-        config, service = (
-            self._config.model_copy(update={"listen_port": self.port}),
-            running.service,
-        )
-        clients, name = Clients(service), config.broker_name
+        config = self._config.model_copy(update={"listen_port": self.port})
+        service, name = running.service, config.broker_name
+        clients = Clients(service)
         self._sends = Sends(config, service)
         messages = Messages(config, service, clients)
         handlers = handlers_of(

@@ -13,14 +13,12 @@ from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.wire.remoting.limits import (
     ENTRIES_MAX,
     GROUPS_MAX,
-    JSON_BYTES_MAX,
     LOCK_QUEUES_MAX,
     TAGS_MAX,
 )
 from rmqlite.wire.remoting.names import (
     I32,
     I64,
-    Bytes,
     ClientId,
     Count,
     Expression,
@@ -28,11 +26,10 @@ from rmqlite.wire.remoting.names import (
     MessageId,
     Name,
     Topic,
-    Value,
     Wire,
 )
 from rmqlite.wire.remoting.requests.groups import GroupAndTopic, OfGroup
-from rmqlite.wire.remoting.requests.queues import MessageQueue, QueueOffsets
+from rmqlite.wire.remoting.requests.queues import QueueOffsets
 from rmqlite.wire.remoting.requests.request import CLIENT, RELAYED, Body, request
 
 _ClientID = Annotated[ClientId, Wire("clientID")]
@@ -241,58 +238,6 @@ class ClientsOffsets:
     consumer_table: Annotated[dict[str, QueueOffsets], Count(ENTRIES_MAX)]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessQueue:
-    """What a client keeps of one queue; "droped" is RocketMQ's spelling."""
-
-    commit_offset: I64 = 0
-    cached_msg_min_offset: I64 = 0
-    cached_msg_max_offset: I64 = 0
-    cached_msg_count: I32 = 0
-    cached_msg_size_in_mib: Annotated[I32, Wire("cachedMsgSizeInMiB")] = 0
-    transaction_msg_min_offset: I64 = 0
-    transaction_msg_max_offset: I64 = 0
-    transaction_msg_count: I32 = 0
-    locked: bool = False
-    try_unlock_times: I64 = 0
-    last_lock_timestamp: I64 = 0
-    droped: bool = False
-    last_pull_timestamp: I64 = 0
-    last_consume_timestamp: I64 = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeStatus:
-    pull_rt: Annotated[float, Wire("pullRT")] = 0.0
-    pull_tps: Annotated[float, Wire("pullTPS")] = 0.0
-    consume_rt: Annotated[float, Wire("consumeRT")] = 0.0
-    consume_ok_tps: Annotated[float, Wire("consumeOKTPS")] = 0.0
-    consume_failed_tps: Annotated[float, Wire("consumeFailedTPS")] = 0.0
-    consume_failed_msgs: I64 = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunningInfo:
-    """A client's answer to 307.  Relay its bytes: what another client adds is lost here."""
-
-    properties: dict[str, Value]
-    subscription_set: tuple[Subscription, ...] = ()
-    mq_table: dict[MessageQueue, ProcessQueue] | None = None
-    status_table: dict[str, ConsumeStatus] | None = None
-    jstack: Annotated[str, Bytes(JSON_BYTES_MAX)] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DirectResult:
-    """A client's answer to 309.  Relay its bytes."""
-
-    consume_result: Name
-    order: bool = False
-    auto_commit: bool = True
-    remark: Value | None = None
-    spent_time_mills: I64 = 0
-
-
 HEART_BEAT: Final = request(34, body=Heartbeat)
 UNREGISTER_CLIENT: Final = request(35, UnregisterClient)
 GET_CONSUMER_LIST_BY_GROUP: Final = request(38, OfGroup, answer_body=ConsumerIds)
@@ -312,8 +257,8 @@ INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = request(
     223, ConsumerStatusQuery, answer_body=ClientsOffsets
 )
 GET_CONSUMER_RUNNING_INFO: Final = request(
-    307, RunningInfoQuery, asked=RELAYED, answer_body=RunningInfo
+    307, RunningInfoQuery, asked=RELAYED, answer_body=Body.RELAYED
 )
 CONSUME_MESSAGE_DIRECTLY: Final = request(
-    309, ConsumeDirectly, asked=RELAYED, body=Body.RECORD, answer_body=DirectResult
+    309, ConsumeDirectly, asked=RELAYED, body=Body.RECORD, answer_body=Body.RELAYED
 )

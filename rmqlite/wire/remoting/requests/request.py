@@ -41,6 +41,7 @@ class Body(Enum):
     RECORDS = "records, as they are stored, one after the other"
     SETTINGS = "lines of key=value"
     LONGS = "numbers of 64 bits"
+    RELAYED = "JSON that is passed on as it came"
 
 
 @dataclass(frozen=True, slots=True)

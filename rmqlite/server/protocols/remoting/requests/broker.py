@@ -9,6 +9,7 @@ from typing import Final
 
 from rmqlite.broker.counts import Histogram
 from rmqlite.config import BrokerConfig
+from rmqlite.limits import INT32_MAX
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS
 from rmqlite.requests.figures import BrokerStatus, LevelStatus, Rate, Rates, Traffic
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
@@ -156,7 +157,7 @@ class Figures:
             "pageCacheLockTimeMills": "0",
             "dispatchBehindBytes": "0",
             "dispatchMaxBuffer": "0",
-            "remainTransientStoreBufferNumbs": str(2**31 - 1),
+            "remainTransientStoreBufferNumbs": str(INT32_MAX),
             "startAcceptSendRequestTimeStamp": "0",
         }
 

@@ -205,7 +205,7 @@ class Clients:
         """Register a consumer of one group; why it is refused, if it is."""
         connection, group, client_id = call.connection, data.group_name, request.client_id
         before = self.consumers(group).get(client_id)
-        # First, so that it is told of its own arrival, as RocketMQ does it.
+        # First, so that it is notified of its own arrival, as RocketMQ does it.
         language, version = call.command.language, call.command.version
         self._add_consumer(Consumer(connection, client_id, data, language, version))
         refused = None

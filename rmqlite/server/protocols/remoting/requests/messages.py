@@ -9,6 +9,7 @@ from rmqlite.broker.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
 from rmqlite.broker.pulling import Pulled
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import MessageNotFound, RmqliteError
+from rmqlite.limits import INT64_MAX
 from rmqlite.records.record import COMMITTED, ROLLBACK
 from rmqlite.requests.groups import OffsetsCommit, Subscription
 from rmqlite.requests.messages import (
@@ -80,7 +81,7 @@ class Messages:
         request = self._pull_request(connection, asked, wait_ms)
         with connection.parked() if request.wait_ms else nullcontext():
             pulled = await self._service.messages.pull(
-                request, connection.reading, tells_unmatched=True
+                request, connection.reading, ends_unmatched=True
             )
         return _pulled(call, pulled)
 
@@ -114,7 +115,7 @@ class Messages:
                 asked.is_unique_key,
                 max(0, asked.begin_timestamp),
                 # RocketMQ's end belongs to the range.
-                min(asked.end_timestamp, 2**63 - 2) + 1,
+                min(asked.end_timestamp, INT64_MAX - 1) + 1,
                 min(max(most, 1), MESSAGES_MAX),
             )
         )

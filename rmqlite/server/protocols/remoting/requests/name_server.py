@@ -53,7 +53,7 @@ class NameServer:
         self._service = service
         self.address = host_text(config.broker_ip, config.listen_port)
         self._may_write = True
-        """False: routes tell producers that they may not send here, until the next start."""
+        """False: routes say to producers that they may not send here, until the next start."""
         self._broker = BrokerData(
             config.broker_name, {0: self.address}, config.cluster_name, enable_acting_master=False
         )

@@ -163,7 +163,7 @@ class Relays:
 
     @answers(codes.CONSUME_MESSAGE_DIRECTLY)
     async def consume(self, call: Call[ConsumeDirectly]) -> Command:
-        """Give a member a message, whatever its offsets, and tell what its listener returned."""
+        """Give a member a message, whatever its offsets, and answer what its listener returned."""
         asked = call.asked()
         consumer = self._consumer(asked.consumer_group, asked.client_id)
         record = await self._service.messages.hand_out(asked.msg_id)
@@ -172,7 +172,7 @@ class Relays:
 
     @answers(codes.INVOKE_BROKER_TO_RESET_OFFSET)
     async def reset_offsets(self, call: Call[ResetOffset]) -> Command:
-        """Tell all members to go on at the messages of a time; they commit it themselves."""
+        """Let all members go on at the messages of a time; they commit it themselves."""
         asked = call.asked()
         members = tuple(self._clients.consumers(asked.group).values())
         offsets = await self._service.groups.reset(
