@@ -17,7 +17,7 @@ Offsets = tuple[tuple[str, int, int], ...]
 """(topic, queue id, queue offset), sorted; the offset may be EARLIEST or LATEST."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """A broker, and who the reader or writer is for it.
 
@@ -32,7 +32,7 @@ class BrokerOptions:
     tls_secret_key: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(BrokerOptions):
     """The options of a reader; without an option its limit does not apply.
 

@@ -79,7 +79,7 @@ def test_a_task_of_the_sink_outlives_its_broker(start_broker: StartBroker) -> No
             bodies = [str(n).encode() for n in range(start, start + 1_000)]
             yield pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
 
-    options = SinkOptions(broker.endpoint, "orders", delay_level=1, batch_size=100)
+    options = SinkOptions(endpoint=broker.endpoint, topic="orders", delay_level=1, batch_size=100)
     for kills in (True, False):
         done = send(batches(kills=kills), options, job_id="sink", id_prefix="sink:0")
         assert done.messages == MESSAGES

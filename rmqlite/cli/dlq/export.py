@@ -69,7 +69,7 @@ def export(
     form: Annotated[ExportFormat | None, format_option("parquet needs")] = None,
     options: DeadLetterOptions,
     only_open: Annotated[
-        bool, option("--open/--all", "Only letters that are not redriven, or all.")
+        bool, option("--open/--all", "Only those that are not redriven, or all.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:

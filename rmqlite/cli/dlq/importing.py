@@ -164,9 +164,9 @@ def import_letters(
 ) -> None:
     """Send the dead letters of FILE back to their groups, each once: to repair their bodies.
 
-    Export letters, edit their bodies in the file, import it: letters that the broker still has
-    count as redriven. Also for letters that it no longer has. Without new bodies use dlq redrive.
-    Letters that were redriven before are left out. Exit code 1: one was refused, or none sent.
+    Export them, edit their bodies in the file, import it: those that the broker still has count
+    as redriven. Also for those that it no longer has. Without new bodies use dlq redrive. Those
+    that were redriven before are left out. Exit code 1: one was refused, or none sent.
     """
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")

@@ -53,10 +53,10 @@ def show(
     group: Group,
     options: DeadLetterOptions,
     newest: Annotated[
-        bool, option("--newest/--oldest", "Begin with the letters that died last.")
+        bool, option("--newest/--oldest", "Begin with those that died last.")
     ] = False,
     only_open: Annotated[
-        bool, option("--open/--all", "Only letters that are not redriven, or all.")
+        bool, option("--open/--all", "Only those that are not redriven, or all.")
     ] = True,
     count: Count = ROWS_DEFAULT,
     cursor: Cursor = "",
@@ -116,7 +116,7 @@ def _nothing(group: str, filtered: str, *, only_open: bool, is_first: bool) -> s
 
 
 def list_groups(
-    everything: Annotated[bool, option("--all -a", "Also groups without open letters.")] = False,
+    everything: Annotated[bool, option("--all -a", "Also groups without open ones.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +124,7 @@ def list_groups(
 
     Reasons are grouped by kind: # stands for each number and id; show --kind lists one kind.
 
-    Open letters are not redriven or purged; purged letters are hidden but still in the log.
+    Open ones are not redriven or purged; purged ones are hidden but still in the log.
     """
     with connected(endpoint) as admin:
         found = admin.letters.groups()

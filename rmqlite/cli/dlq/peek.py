@@ -59,7 +59,7 @@ def peek(
 ) -> None:
     """Show a dead letter and its body, as text, as indented JSON, or as a hex dump.
 
-    Nothing is consumed.  Exit code 1 if there is no such letter, or more than one.
+    Nothing is consumed.  Exit code 1 if there is none, or more than one.
     """
     if raw and sys.stdout.isatty():
         wrong("--raw is for a file or a pipe: a terminal would interpret the bytes")

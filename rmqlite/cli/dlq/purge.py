@@ -25,13 +25,13 @@ def purge(
     group: Group,
     options: DeadLetterOptions,
     restore: Annotated[
-        bool, option("--restore", "Show all purged letters of GROUP again that the log still has.")
+        bool, option("--restore", "Show all that were purged and that the log still has.")
     ] = False,
     how: ChangeOptions,
 ) -> None:
     """Hide the dead letters of GROUP that match all options; --restore shows all of them again.
 
-    Hidden letters are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
+    Hidden ones are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
     if there was none.
     """
     group = checked_group(group)

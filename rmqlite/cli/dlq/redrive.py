@@ -54,13 +54,12 @@ ToTopic = Annotated[
 ]
 Rate = Annotated[int, option("--rate N", "Messages per second; 0 means unlimited.", min=0)]
 Delay = Annotated[
-    str | None,
-    option("--delay LENGTH", "Delay the letters by this, such as 10m.", completion.delays),
+    str | None, option("--delay LENGTH", "Delay them by this, such as 10m.", completion.delays)
 ]
 Level = Annotated[
-    str | None, option("--level -l N", "Delay the letters at this level.", completion.level_numbers)
+    str | None, option("--level -l N", "Delay them at this level.", completion.level_numbers)
 ]
-Again = Annotated[bool, option("--again", "Also send letters that were redriven before.")]
+Again = Annotated[bool, option("--again", "Also send those that were redriven before.")]
 Detach = Annotated[bool, option("--detach -d", "Start the job and do not follow it.")]
 JobId = Annotated[str, option("--job-id ID", "The job's id; a repeated start stays one job.")]
 
@@ -82,7 +81,7 @@ def redrive(
     """Send the matching dead letters of GROUP back to it, with fresh attempts.
 
     Only GROUP gets them; with --to-topic, every group that reads that topic.  The broker does it
-    as a job: Ctrl-C leaves it running.  Letters that were redriven before are left out.  Exit
+    as a job: Ctrl-C leaves it running.  Those that were redriven before are left out.  Exit
     code 1: one was refused, or none sent.
     """
     if delay is not None and level is not None:

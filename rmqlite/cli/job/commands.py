@@ -97,7 +97,7 @@ def show_job(
     Of a redrive also what became of its messages in the group that failed: consumed, waiting
     again, dead again.
 
-    With --follow: exit code 1 if it ends with a refused letter, or is cancelled.
+    With --follow: exit code 1 if it ends with a refused message, or is cancelled.
     """
     with connected(endpoint) as admin:
         job = _job_of(admin, job_id, with_fates=not follow_it)
@@ -187,11 +187,11 @@ def outcomes(
         int | None, option("--max -n", "At most this many; all by default.", min=1)
     ] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: Annotated[bool, option("--json", "Print one line of JSON per letter.")] = False,
+    as_json: Annotated[bool, option("--json", "Print one line of JSON for each.")] = False,
 ) -> None:
-    """Print the outcome of each letter of a redrive job so far, one per line.
+    """Print the outcome of each dead letter of a redrive job so far, one per line.
 
-    A line has the letter's place, and the topic and id of the new message, or why there is none.
+    A line has its place, and the topic and id of the new message, or why there is none.
     Exit code 1 if there is nothing to print.
     """
     wanted = [RedriveOutcome[each.name] for each in only or ()]
@@ -230,19 +230,19 @@ def resume(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson
 
 
 def cancel(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """End a redrive job: sent letters stay sent, and another job may send the others."""
+    """End a redrive job: sent messages stay sent, and another job may send the others."""
     _run(endpoint, job_id, lambda redrives: redrives.cancel(job_id), as_json=as_json)
 
 
 def rate(
     job_id: JobId,
     per_second: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="Letters per second; 0 means unlimited.")
+        int, typer.Argument(metavar="N", min=0, help="Messages per second; 0 means unlimited.")
     ],
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Let a redrive job send at most N letters a second from now on."""
+    """Let a redrive job send at most N messages a second from now on."""
     _run(endpoint, job_id, lambda redrives: redrives.set_rate(job_id, per_second), as_json=as_json)
 
 

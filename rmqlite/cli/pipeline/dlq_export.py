@@ -13,13 +13,11 @@ from rmqlite.names import check_group
 _REASON_CHARS: Final = 36
 
 Groups = Annotated[
-    list[str] | None, option("--group -g", "Only letters of this group; can be repeated.")
+    list[str] | None, option("--group -g", "Only dead letters of this group; can be repeated.")
 ]
-OriginTopic = Annotated[str, option("--topic -t", "Only letters originally sent to this topic.")]
-Kind = Annotated[str, option("--kind KIND", "Only letters with this kind of reason.")]
-Reason = Annotated[
-    str, option("--reason TEXT", "Only letters with this in the reason or its kind.")
-]
+OriginTopic = Annotated[str, option("--topic -t", "Only those originally sent to this topic.")]
+Kind = Annotated[str, option("--kind KIND", "Only those with this kind of reason.")]
+Reason = Annotated[str, option("--reason TEXT", "Only those with this in the reason or its kind.")]
 Since = Annotated[
     str, option("--since TIME", "Died then or later: '2026-11-20 10:00' or epoch ms.")
 ]
@@ -47,7 +45,7 @@ def dlq_export(
 ) -> None:
     """Add dead letters to an export of Parquet files, by group and day (UTC).
 
-    Letters in the export are not added again, so the same command may run every hour.
+    Those in the export are not added again, so the same command may run every hour.
     """
     check_source(options)
     if not output:

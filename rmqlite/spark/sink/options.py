@@ -46,7 +46,7 @@ ID_COLUMN: Final = "message_key"
 DELAY_COLUMNS: Final = ("delay_level", "delay", "deliver_at")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(BrokerOptions):
     """The options of a writer.
 
