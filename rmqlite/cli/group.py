@@ -10,27 +10,31 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, refuse
-from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
     print_lines,
     print_table,
-    time_text,
+    print_view,
     to_tree,
 )
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.retry_policy import RetryPolicy, Rung, ladder
-from rmqlite.views.group_figures import group_figures
+from rmqlite.views.groups import (
+    attempts_table,
+    death_lines,
+    group_figures,
+    members_table,
+    progress_table,
+)
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
 _POLICY_CHARS: Final = 32
 """A list cuts a longer policy; `group show` shows all of it."""
 _ROCKETMQS: Final = "RocketMQ's"
-_ROCKETMQS_LEVELS: Final = "RocketMQ's levels 3, 4, 5 and so on"
 _INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume")
 
@@ -72,9 +76,10 @@ def show_group(
     with AdminClient(endpoint) as admin:
         status = admin.group(group)
         table = parse_levels(admin.levels().message_delay_level)
-    rungs = _rungs(status.info, table)
+        now_ms = admin.broker_status().now_ms
+    attempts = _attempts(status.info, table)
     if as_json:
-        print_json(_tree(status) | _ladder_tree(rungs, table))
+        print_json(_tree(status) | _attempts_tree(attempts, table))
         return
     info, figures = status.info, group_figures(group, status)
     print_table(
@@ -90,9 +95,11 @@ def show_group(
             )
         ],
     )
-    _print_progress(status.progress)
-    _print_members(status)
-    _print_ladder(info, rungs, table)
+    print_view(progress_table(status.progress))
+    print_view(members_table(status.members, now_ms))
+    if attempts:
+        print_view(attempts_table(info, attempts, table))
+    print_lines(death_lines(info, attempts))
 
 
 @app.command("set")
@@ -147,7 +154,7 @@ def set_group(
         return
     print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
     made = [] if before else [f"the group {group} is new"]
-    print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
+    print_lines(["", *made, *death_lines(after, _attempts(after, table))])
 
 
 def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
@@ -173,7 +180,7 @@ def _policy(info: GroupInfo | None) -> str | None:
     return (info.retry_policy or _ROCKETMQS) if info else None
 
 
-def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
+def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
     """The group's attempts; None for a policy of a newer broker that is unknown here."""
     try:
         policy = RetryPolicy.parse(info.retry_policy)
@@ -182,90 +189,8 @@ def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
     return ladder(policy, table, info.max_reconsume_times)
 
 
-def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTable) -> None:
-    has_lengths = any([rung.asked_ms is not None for rung in rungs or ()])
-    columns = ["ATTEMPT", "POLICY SAYS", "LEVEL", "WAITS", "AFTER THE FIRST FAILURE"]
-    rows: list[list[object]] = [
-        [
-            _attempts(rung),
-            "" if rung.asked_ms is None else delay_text(rung.asked_ms),
-            rung.level,
-            table.name(rung.level),
-            delay_text(rung.since_first_failure_ms),
-        ]
-        for rung in rungs or ()
-    ]
-    if not has_lengths:
-        del columns[1]
-        for row in rows:
-            del row[1]
-    title = f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}"
-    if rows:
-        print_table(columns, rows, title=title)
-    print_lines(_end_lines(info, rungs))
-
-
-def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
-    """When a message that keeps failing is dead."""
-    if rungs is None:
-        return [f"this rmqlite does not know the retry policy {info.retry_policy!r}"]
-    if not rungs:
-        return ["a message is a dead letter at its first failure"]
-    last = rungs[-1]
-    return [
-        f"when attempt {last.last_attempt:,} fails, too, it is a dead letter:"
-        f" {delay_text(last.since_first_failure_ms)} after",
-        "the first failure, plus the time that the attempts take",
-    ]
-
-
-def _attempts(rung: Rung) -> object:
-    if rung.first_attempt == rung.last_attempt:
-        return rung.first_attempt
-    return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
-
-
 def _shortened(policy: str) -> str:
     return policy if len(policy) <= _POLICY_CHARS else policy[: _POLICY_CHARS - 1] + "…"
-
-
-def _print_progress(progress: tuple[QueueProgress, ...]) -> None:
-    if not progress:
-        note("no progress yet")
-        return
-    print_table(
-        ("TOPIC", "QUEUE", "COMMITTED", "MAX", "LAG", "READ BY"),
-        [
-            (
-                each.queue.topic,
-                each.queue.queue_id,
-                each.committed_offset,
-                each.max_offset,
-                each.lag,
-                each.client_id or "-",
-            )
-            for each in progress
-        ],
-        title="progress",
-    )
-
-
-def _print_members(status: GroupStatus) -> None:
-    if not status.members:
-        note("no members")
-        return
-    print_table(
-        ("CLIENT", "SUBSCRIBES TO", "LAST SEEN"),
-        [
-            (
-                member.client_id,
-                ", ".join(map(str, member.subscriptions)),
-                time_text(member.last_seen_ms),
-            )
-            for member in status.members
-        ],
-        title="members",
-    )
 
 
 def _tree(status: GroupStatus) -> dict[str, object]:
@@ -275,12 +200,12 @@ def _tree(status: GroupStatus) -> dict[str, object]:
     return tree
 
 
-def _ladder_tree(rungs: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
+def _attempts_tree(attempts: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
     """The retries that the settings make; null for a policy that is unknown here."""
-    if rungs is None:
+    if attempts is None:
         return {"retries": None, "dead_after_ms": None}
-    retries = [asdict(rung) | {"delay": table.name(rung.level)} for rung in rungs]
+    retries = [asdict(each) | {"delay": table.name(each.level)} for each in attempts]
     return {
         "retries": retries,
-        "dead_after_ms": rungs[-1].since_first_failure_ms if rungs else 0,
+        "dead_after_ms": attempts[-1].since_first_failure_ms if attempts else 0,
     }

@@ -17,7 +17,7 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
-from rmqlite.cli.output.terminal import printable, time_text
+from rmqlite.cli.output.terminal import printable
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
@@ -183,29 +183,3 @@ def checked_group(group: str) -> str:
     except InvalidName as error:
         refuse("GROUP", printable(group), error.rule)
     return name
-
-
-def filter_text(wanted: LetterFilter) -> str:
-    """A filter for a person: "topic orders, failed before …"; empty without a condition."""
-    return ", ".join(_filter_parts(wanted))
-
-
-def _filter_parts(wanted: LetterFilter) -> Iterator[str]:
-    if wanted.topic:
-        yield f"topic {wanted.topic}"
-    if wanted.tag:
-        yield f"tag {wanted.tag}"
-    if wanted.key:
-        yield f"key {wanted.key}"
-    if wanted.reason:
-        yield f"reason with {wanted.reason!r}"
-    if wanted.since_ms:
-        yield f"failed from {time_text(wanted.since_ms)} on"
-    if wanted.until_ms is not None:
-        yield f"failed before {time_text(wanted.until_ms)}"
-    if wanted.ids:
-        yield f"id {' or '.join(wanted.ids)}"
-    if wanted.failure_kind:
-        yield f"reasons of the kind {wanted.failure_kind!r}"
-    if wanted.job_id:
-        yield f"sent by job {wanted.job_id}"

@@ -19,9 +19,7 @@ from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
 from rmqlite.cli.letter_options import Group, LetterOptions, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
@@ -35,6 +33,8 @@ from rmqlite.extras import check_extra
 from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
 from rmqlite.requests.paging import pages
+from rmqlite.views.counts import size_text
+from rmqlite.views.failed_messages import letters_text
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

@@ -10,8 +10,6 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.output.letter_text import letters_text
-from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
@@ -22,6 +20,8 @@ from rmqlite.cli.output.terminal import (
 )
 from rmqlite.requests.failure_kinds import NO_REASON
 from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.times import age_text, second_text
 
 
 def list_groups(

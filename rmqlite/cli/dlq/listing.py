@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
+from rmqlite.cli.letter_options import Group, LetterOptions, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -18,9 +18,7 @@ from rmqlite.cli.options import (
     Endpoint,
     with_options,
 )
-from rmqlite.cli.output.letter_text import letter_tree, place_text, reason_line, redriven_text
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import second_text
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
@@ -30,6 +28,14 @@ from rmqlite.cli.output.terminal import (
     shortened,
 )
 from rmqlite.requests.letters import Letter, LettersQuery
+from rmqlite.views.failed_messages import (
+    filter_text,
+    letter_tree,
+    place_text,
+    reason_line,
+    redriven_text,
+)
+from rmqlite.views.times import second_text
 
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
+from rmqlite.cli.letter_options import Group, LetterOptions, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
 from rmqlite.requests.letters import EVERY_LETTER, Purged, PurgeRequest
+from rmqlite.views.failed_messages import filter_text, letters_text
 
 
 @with_options

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmqlite.cli.job.jobs import JobId
-from rmqlite.cli.job.redrive_jobs import counts_text, job_tree
+from rmqlite.cli.job.redrive_jobs import job_tree
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.output.terminal import print_json, printable
+from rmqlite.cli.output.terminal import print_json, print_lines
 from rmqlite.errors import JobUnknown, NotSupported
 from rmqlite.requests.redrive import RedriveJob
+from rmqlite.views.jobs import counts_text, state_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -63,8 +63,7 @@ def _run(endpoint: str, job_id: str, change: Change, *, as_json: bool) -> None:
         return
     limit = job.spec.max_per_second
     how = f", at most {limit:,} a second" if limit else ""
-    state = f"{job.state.name.lower()}{how}"
-    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
+    print_lines([f"job {job.job_id}: {state_text(job)}{how}", counts_text(job)])
 
 
 def check_redrive(admin: AdminClient, job_id: str) -> None:

@@ -10,34 +10,29 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
 from rmqlite.cli.job.redrive_jobs import (
-    counts_text,
-    fates_texts,
     follow,
     job_tree,
-    letters_of,
     print_over,
     print_samples,
-    target_text,
 )
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.output.message_text import aligned
-from rmqlite.cli.output.spans import second_text
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
-    print_table,
     print_two_line_table,
+    print_view,
     printable,
-    time_text,
 )
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import JobState, RedriveJob
+from rmqlite.views.jobs import bulks_table, counts_text, facts, state_text
+from rmqlite.views.times import second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 _COLUMNS = ("JOB", "KIND", "STATE", "LOOKED AT", "CHANGED")
-_BULK_COLUMNS = ("JOB", "ACCEPTED", "DUPLICATES", "REFUSED", "CALLS", "FIRST", "LAST")
 
 
 def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
@@ -82,7 +77,7 @@ def show_job(
     elif follow_it:
         print_over(job)
     else:
-        sys.stdout.write("\n".join(aligned(_fields(job))) + "\n")
+        sys.stdout.write("\n".join(aligned(facts(job))) + "\n")
         print_samples(job.spec.group, job.samples, job.refused)
     if follow_it and (job.refused or _is_cancelled(job)):
         raise typer.Exit(NOT_ALL)
@@ -110,7 +105,7 @@ def _row(job: RedriveJob | BulkJob) -> tuple[str, ...]:
     if isinstance(job, BulkJob):
         return (printable(job.job_id), "bulk", "-", f"{job.accepted:,}", changed)
     done = f"{job.looked_at:,} of {job.letters:,}"
-    return (printable(job.job_id), "redrive", job.state.name.lower(), done, changed)
+    return (printable(job.job_id), "redrive", state_text(job), done, changed)
 
 
 def _below(job: RedriveJob | BulkJob) -> str:
@@ -123,32 +118,8 @@ def _below(job: RedriveJob | BulkJob) -> str:
     return printable(f"group {job.spec.group}: {counts_text(job)}{about}")
 
 
-def _fields(job: RedriveJob) -> list[tuple[str, str]]:
-    spec = job.spec
-    state = job.state.name.lower()
-    fields = [
-        ("job", job.job_id),
-        ("kind", "redrive"),
-        ("state", f"{state}: {job.note}" if job.note else state),
-        ("letters", letters_of(spec)),
-        ("sent to", target_text(spec)),
-        ("delay", f"level {spec.delay_level}" if spec.delay_level else "none"),
-        ("rate", f"at most {spec.max_per_second:,} a second" if spec.max_per_second else "any"),
-        *[("again", "also those that were redriven before")] * spec.again,
-        ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
-        ("outcomes", counts_text(job)),
-        *[("of these sent", text) for text in fates_texts(job.fates)],
-        ("started", second_text(job.created_at_ms)),
-        ("changed", second_text(job.changed_at_ms)),
-        ("ended", second_text(job.ended_at_ms)),
-    ]
-    return fields
-
-
 def _print_bulk(job: BulkJob) -> None:
-    times = (time_text(job.first_at_ms), time_text(job.last_at_ms))
-    row = (job.job_id, job.accepted, job.duplicates, job.refused, job.calls, *times)
-    print_table(_BULK_COLUMNS, [row])
+    print_view(bulks_table([job]))
     if job.samples:
         note(f"the first {len(job.samples):,} of {job.refused:,} refused messages")
         rows = [

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli.options import moment_ms, refuse, with_options
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.options import SourceOptions
 from rmqlite.cli.pipeline.running import settings, source
+from rmqlite.views.counts import size_text
 
 
 @with_options

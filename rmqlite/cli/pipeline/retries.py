@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import with_options
-from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import note, print_table
 from rmqlite.cli.pipeline.options import PlotOptions
 from rmqlite.cli.pipeline.running import answer, started, write, write_plot
 from rmqlite.names import is_retry, retry_topic
+from rmqlite.views.times import span_text
 
 _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16

@@ -24,13 +24,16 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import Letter, LettersQuery
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
+from rmqlite.views.counts import counted
+from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
+from rmqlite.views.groups import readers_text
+from rmqlite.views.times import instant_text, until_text
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
@@ -137,16 +140,11 @@ def _waiting(outlook: Outlook) -> str:
 
 
 def _retries(count: int, group: str) -> str:
-    return f"{count:,} {'retry' if count == 1 else 'retries'} of {group}"
+    return f"{counted(count, 'retry')} of {group}"
 
 
 def _readers(outlook: Outlook) -> str:
-    if not outlook.can_consume:
-        return f"{outlook.group} may not consume now"
-    if not outlook.members:
-        return f"{outlook.group} has no member now"
-    members = "1 member" if outlook.members == 1 else f"{outlook.members:,} members"
-    return f"{outlook.group} has {members} now"
+    return readers_text(outlook.group, outlook.members, can_consume=outlook.can_consume)
 
 
 def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
@@ -159,27 +157,16 @@ def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
     return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
 
 
-def _is_due(letter: Letter, now_ms: int) -> bool:
-    return letter.due_ms <= now_ms
-
-
 def _when(due_ms: int, now_ms: int) -> str:
-    wait = wait_text(due_ms - now_ms)
-    return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
-
-
-def _attempts_max(letter: Letter, outlook: Outlook) -> int:
-    """The sender's limit comes before the group's."""
-    limit = letter.max_reconsume_times
-    return outlook.attempts_max if limit is None else limit + 1
+    return f"{instant_text(due_ms, now_ms)}, {until_text(due_ms, now_ms)}"
 
 
 def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
-    is_due = _is_due(letter, outlook.now_ms)
+    is_due = letter.due_ms <= outlook.now_ms
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
         when,
-        f"{letter.delivery_attempts + 1} of {_attempts_max(letter, outlook)}",
+        attempt_text(letter, outlook.attempts_max),
         instant_text(letter.first_failure_ms, outlook.now_ms),
         printable(letter.origin_topic) or "-",
         printable(letter.tags) or "-",
@@ -188,7 +175,7 @@ def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
 
 
 def _second_line(letter: Letter) -> str:
-    return fitted(printable(f"{letter.message_id}  {letter.reason or 'no reason given'}"))
+    return fitted(printable(f"{letter.message_id}  {letter.reason or NO_REASON}"))
 
 
 def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
@@ -196,6 +183,6 @@ def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,
         "attempt": letter.delivery_attempts + 1,
-        "attempts_max": _attempts_max(letter, outlook),
-        "is_due": _is_due(letter, outlook.now_ms),
+        "attempts_max": attempts_max(letter, outlook.attempts_max),
+        "is_due": letter.due_ms <= outlook.now_ms,
     }

@@ -15,7 +15,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.levels import LevelTable
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.views.levels import delay_text, level_text
+from rmqlite.views.levels import delay_cell, level_text
 
 
 class By(enum.StrEnum):
@@ -71,7 +71,7 @@ def _summed(
 
 def _delay(level: int, table: LevelTable) -> str:
     """The level's delay now; its messages may have got another one."""
-    return delay_text(level, table.own_name(level))
+    return delay_cell(level, table.own_name(level))
 
 
 def _shown(row: tuple[object, ...]) -> tuple[object, ...]:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Count, Cursor, Endpoint, with_options
-from rmqlite.cli.output.message_text import times_text
 from rmqlite.cli.output.progress import listed
-from rmqlite.cli.output.spans import delay_text, size_text, wait_text
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.cli.schedule.pending_options import PendingListOptions
 from rmqlite.requests.schedule import PAGE_MAX, PendingMessage, PendingPage, PendingQuery
+from rmqlite.views.counts import size_text, times_text
 from rmqlite.views.levels import level_text
+from rmqlite.views.times import delay_text, until_text
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -81,7 +81,7 @@ def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
         level += f" ({delay_text(message.deliver_at_ms - message.store_timestamp_ms)})"
     return (
         time_text(message.deliver_at_ms),
-        wait_text(message.deliver_at_ms - now_ms),
+        until_text(message.deliver_at_ms, now_ms).removeprefix("in "),
         level,
         printable(message.topic),
         printable(" ".join(message.keys)) or "-",

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 from rmqlite.cli.options import refuse, with_options
 from rmqlite.cli.output.message_text import json_of, line_of, page_of
 from rmqlite.cli.output.progress import progress_bar
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
@@ -49,6 +48,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
+from rmqlite.views.counts import size_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import MessageFilter, Search, StoreReader, Waiting
