@@ -250,7 +250,7 @@ def test_a_redrive_goes_back_to_the_group_unless_a_topic_is_chosen(
         for wrong in ("to=topic", "to=group&to_topic=orders", "to=both"):
             assert (await browser.get(f"/redrive/preview?group={GROUP}&{wrong}")).status == 400
         job = await browser.send("/redrive", back.fields())
-        assert f"To group {GROUP} only" in job.text
+        assert f"Sent to group {GROUP} only" in job.text
 
     browse(under_test, scenario)
 
