@@ -21,7 +21,7 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import GroupInfo, GroupStatus
-from rmqlite.retry_policy import RetryPolicy, Rung, ladder
+from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
     attempts_table,
     death_lines,
@@ -180,13 +180,13 @@ def _policy(info: GroupInfo | None) -> str | None:
     return (info.retry_policy or _ROCKETMQS) if info else None
 
 
-def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
+def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
     """The group's attempts; None for a policy of a newer broker that is unknown here."""
     try:
         policy = RetryPolicy.parse(info.retry_policy)
     except InvalidValue:
         return None
-    return ladder(policy, table, info.max_reconsume_times)
+    return attempts_of(policy, table, info.max_reconsume_times)
 
 
 def _shortened(policy: str) -> str:
@@ -200,7 +200,7 @@ def _tree(status: GroupStatus) -> dict[str, object]:
     return tree
 
 
-def _attempts_tree(attempts: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
+def _attempts_tree(attempts: Sequence[Attempt] | None, table: LevelTable) -> dict[str, object]:
     """The retries that the settings make; null for a policy that is unknown here."""
     if attempts is None:
         return {"retries": None, "dead_after_ms": None}

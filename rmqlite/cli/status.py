@@ -20,10 +20,10 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table, print_view
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, Unavailable
+from rmqlite.requests.dead_letters import DeadLetterGroup
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus
-from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.redrive import RedriveJob
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.levels import levels_table

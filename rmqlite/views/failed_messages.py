@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rmqlite.requests.letters import Letter, LetterFilter
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.views.counts import counted, times_text
 from rmqlite.views.times import time_text
 from rmqlite.visible import printable
@@ -14,7 +14,7 @@ from rmqlite.visible import printable
 NO_REASON: Final = "no reason given"
 
 
-def place_text(letter: Letter) -> str:
+def place_text(letter: DeadLetter) -> str:
     """GROUP:QUEUE:OFFSET, which never names another dead letter."""
     return f"{letter.group}:{letter.queue_id}:{letter.queue_offset}"
 
@@ -25,7 +25,7 @@ def reason_line(reason: str) -> str:
     return f"{printable(first.strip())}{' …' if more else ''}" or NO_REASON
 
 
-def redriven_text(letter: Letter) -> str:
+def redriven_text(letter: DeadLetter) -> str:
     """The redrives of a dead letter; empty for none."""
     parts = []
     if letter.redriven_by:
@@ -36,13 +36,13 @@ def redriven_text(letter: Letter) -> str:
     return printable(", ".join(parts))
 
 
-def attempts_max(letter: Letter, of_group: int | None) -> int | None:
+def attempts_max(letter: DeadLetter, of_group: int | None) -> int | None:
     """The attempts before a message is dead; the sender's limit comes before the group's."""
     limit = letter.max_reconsume_times
     return of_group if limit is None else limit + 1
 
 
-def attempt_text(letter: Letter, of_group: int | None) -> str:
+def attempt_text(letter: DeadLetter, of_group: int | None) -> str:
     """The next attempt of a retry: "3 of 17"; the first delivery was an attempt, too."""
     most = attempts_max(letter, of_group)
     return f"{letter.delivery_attempts + 1}{'' if most is None else f' of {most}'}"
@@ -52,18 +52,18 @@ def letters_text(count: int) -> str:
     return counted(count, "dead letter")
 
 
-def letter_tree(letter: Letter) -> dict[str, Any]:
+def letter_tree(letter: DeadLetter) -> dict[str, Any]:
     """A failed message's fields, and two names that a program can pass to other commands."""
     names = {"place": place_text(letter), "offset_message_id": letter.offset_message_id}
     return dataclasses.asdict(letter) | names
 
 
-def filter_text(wanted: LetterFilter) -> str:
+def filter_text(wanted: DeadLetterFilter) -> str:
     """A filter for a person: "topic orders, failed before …"; empty without a condition."""
     return ", ".join([f"{name} {value}" for name, value in filter_facts(wanted)])
 
 
-def filter_facts(wanted: LetterFilter) -> Iterator[tuple[str, str]]:
+def filter_facts(wanted: DeadLetterFilter) -> Iterator[tuple[str, str]]:
     """The conditions of a filter, by name."""
     if wanted.topic:
         yield "topic", wanted.topic

@@ -8,10 +8,10 @@ from typing import Final
 
 from rmqlite.levels import LevelTable
 from rmqlite.names import retry_topic
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
-from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.retry_policy import Rung
+from rmqlite.retry_policy import Attempt
 from rmqlite.views.counts import counted
 from rmqlite.views.tables import (
     BAD,
@@ -200,7 +200,7 @@ def members_table(members: Sequence[MemberInfo], now_ms: int) -> Table:
     return table(f"members: {len(rows):,}", _MEMBERS, rows, "no members")
 
 
-def attempts_table(info: GroupInfo, attempts: Sequence[Rung], levels: LevelTable) -> Table:
+def attempts_table(info: GroupInfo, attempts: Sequence[Attempt], levels: LevelTable) -> Table:
     """The retries of a message that fails every time, by the group's policy."""
     rows = [
         row(
@@ -216,12 +216,12 @@ def attempts_table(info: GroupInfo, attempts: Sequence[Rung], levels: LevelTable
     return table(f"retries by {info.retry_policy or ROCKETMQS_POLICY}", _ATTEMPTS, rows)
 
 
-def _attempts_text(attempts: Rung) -> str:
+def _attempts_text(attempts: Attempt) -> str:
     first, last = attempts.first_attempt, attempts.last_attempt
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
-def death_lines(info: GroupInfo, attempts: Sequence[Rung] | None) -> list[str]:
+def death_lines(info: GroupInfo, attempts: Sequence[Attempt] | None) -> list[str]:
     """When a message that keeps failing is dead; attempts: None for an unknown policy."""
     if attempts is None:
         return [f"this rmqlite does not know the retry policy {info.retry_policy!r}"]

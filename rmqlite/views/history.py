@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Hop, HopKind, Life
 from rmqlite.views.counts import counted
 from rmqlite.views.groups import readers_text
 from rmqlite.views.levels import TIMER
@@ -15,28 +15,28 @@ from rmqlite.views.tables import BAD, DIM, GOOD, WARN
 from rmqlite.views.times import delay_text, instant_text, span_text, time_text, until_text
 
 TONES: Final = {
-    HopKind.FAILED: WARN,
-    HopKind.DEAD: BAD,
-    HopKind.UNDELIVERABLE: BAD,
-    HopKind.REDRIVEN: GOOD,
-    HopKind.CANCELLED: DIM,
+    EventKind.FAILED: WARN,
+    EventKind.DEAD: BAD,
+    EventKind.UNDELIVERABLE: BAD,
+    EventKind.REDRIVEN: GOOD,
+    EventKind.CANCELLED: DIM,
 }
-_TIMED: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
-_INTO_A_TOPIC: Final = (*_TIMED, HopKind.REDRIVEN)
+_TIMED: Final = (EventKind.DELIVERED, EventKind.RETRIED, EventKind.FIRED)
+_INTO_A_TOPIC: Final = (*_TIMED, EventKind.REDRIVEN)
 
 
 _SENTENCES: Final = {
-    HopKind.SENT: ("sent to {topic}",),
-    HopKind.SCHEDULED: ("scheduled {wait}",),
-    HopKind.DELIVERED: ("delivered to {topic}{late}",),
-    HopKind.FAILED: ("failed in {group}, attempt {attempt}{why}", "retry {wait}"),
-    HopKind.RETRIED: ("given to {group} again{late}",),
-    HopKind.DEAD: ("dead in {group}{attempts}{why}",),
-    HopKind.CANCELLED: ("cancelled{of_group}: it is not delivered",),
-    HopKind.FIRED: ("{fired}{late}",),
-    HopKind.RESCHEDULED: ("rescheduled{of_group} {wait}",),
-    HopKind.UNDELIVERABLE: ("came due{of_group} and could not be delivered{why}",),
-    HopKind.REDRIVEN: ("sent again{again}",),
+    EventKind.SENT: ("sent to {topic}",),
+    EventKind.SCHEDULED: ("scheduled {wait}",),
+    EventKind.DELIVERED: ("delivered to {topic}{late}",),
+    EventKind.FAILED: ("failed in {group}, attempt {attempt}{why}", "retry {wait}"),
+    EventKind.RETRIED: ("given to {group} again{late}",),
+    EventKind.DEAD: ("dead in {group}{attempts}{why}",),
+    EventKind.CANCELLED: ("cancelled{of_group}: it is not delivered",),
+    EventKind.FIRED: ("{fired}{late}",),
+    EventKind.RESCHEDULED: ("rescheduled{of_group} {wait}",),
+    EventKind.UNDELIVERABLE: ("came due{of_group} and could not be delivered{why}",),
+    EventKind.REDRIVEN: ("sent again{again}",),
 }
 
 
@@ -47,13 +47,13 @@ class Event:
     since_ms: the time since the event before it, None for the first one.
     """
 
-    hop: Hop
+    hop: HistoryEvent
     sentences: tuple[str, ...]
     tone: str
     since_ms: int | None
 
 
-def events(history: Life) -> list[Event]:
+def events(history: History) -> list[Event]:
     """Every event in words, the oldest first."""
     sentences = _Sentences(history)
     found = []
@@ -72,7 +72,7 @@ class Surroundings:
     now_ms: int
     groups: Mapping[str, GroupStatus] = field(default_factory=dict)
 
-    def attempts_max(self, event: Hop) -> int:
+    def attempts_max(self, event: HistoryEvent) -> int:
         """The attempts before a message is dead; a sender's limit comes first; 0: unknown."""
         if event.max_reconsume_times is not None:
             return event.max_reconsume_times + 1
@@ -80,7 +80,7 @@ class Surroundings:
         return status.info.max_reconsume_times + 1 if status else 0
 
 
-def heading(history: Life) -> str:
+def heading(history: History) -> str:
     """How many events, and how long it all took."""
     lasted_ms = history.hops[-1].at_ms - history.hops[0].at_ms if history.hops else 0
     return counted(len(history.hops), "event") + (
@@ -88,20 +88,20 @@ def heading(history: Life) -> str:
     )
 
 
-def place_text(event: Hop) -> str:
+def place_text(event: HistoryEvent) -> str:
     return f"{event.topic}/{event.queue_id}@{event.queue_offset}"
 
 
 class _Sentences:
     """Describes each event; it remembers the earlier ones, to avoid repetition."""
 
-    def __init__(self, history: Life) -> None:
+    def __init__(self, history: History) -> None:
         self._last = {each.group: each for each in history.hops}
         self._due_ms: dict[str, int] = {}
         """The due time of a waiting event, by its group; the message itself has ""."""
         self._reasons: dict[str, str] = {}
 
-    def of(self, event: Hop) -> Iterator[str]:
+    def of(self, event: HistoryEvent) -> Iterator[str]:
         """What happened, in words."""
         if event.level:
             self._due_ms[event.group] = event.due_ms
@@ -118,14 +118,14 @@ class _Sentences:
             "again": _again(event),
         }
         yield from [sentence.format_map(words) for sentence in _SENTENCES[event.kind]]
-        if event.kind is HopKind.REDRIVEN and event.level:
+        if event.kind is EventKind.REDRIVEN and event.level:
             yield f"scheduled {words['wait']}"
         # A group that failed the message has read it, so only its last event names it as a reader.
         has_failed = event.readers == (event.group,) and self._last[event.group] is not event
         if event.readers and not has_failed:
             yield f"read by {', '.join(event.readers)}"
 
-    def _lateness(self, event: Hop) -> str:
+    def _lateness(self, event: HistoryEvent) -> str:
         due_ms = event.due_ms or self._due_ms.pop(event.group, 0)
         if not due_ms:
             return ""
@@ -134,7 +134,7 @@ class _Sentences:
             return f", {span_text(-late_ms)} early"
         return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
 
-    def _why(self, event: Hop) -> str:
+    def _why(self, event: HistoryEvent) -> str:
         """The reason; a repeated reason is not printed again."""
         if not event.reason:
             return ", no reason given"
@@ -144,9 +144,9 @@ class _Sentences:
         return f": {event.reason}"
 
 
-def outcome(history: Life, around: Surroundings) -> Iterator[str]:
+def outcome(history: History, around: Surroundings) -> Iterator[str]:
     """Sentences about what the message waits for now, or about its end."""
-    last: dict[tuple[str, str], Hop] = {}
+    last: dict[tuple[str, str], HistoryEvent] = {}
     for event in history.hops:
         last[event.message_id, event.group] = event
     for event in last.values():
@@ -156,7 +156,7 @@ def outcome(history: Life, around: Surroundings) -> Iterator[str]:
             yield f"{which} {sentence}"
 
 
-def _waits(event: Hop, around: Surroundings) -> str:
+def _waits(event: HistoryEvent, around: Surroundings) -> str:
     when = f"{instant_text(event.due_ms, around.now_ms)}, {until_text(event.due_ms, around.now_ms)}"
     if not event.group:
         return f"waits for its delivery: {when}."
@@ -165,16 +165,16 @@ def _waits(event: Hop, around: Surroundings) -> str:
     return f"waits for {attempt} in {event.group}: {when}.{_nobody(event.group, around)}"
 
 
-def _end(event: Hop, history: Life, around: Surroundings) -> str:
+def _end(event: HistoryEvent, history: History, around: Surroundings) -> str:
     """The end of a message, in a group or as a whole; empty if other lines say it."""
-    if event.kind is HopKind.DEAD:
+    if event.kind is EventKind.DEAD:
         if _is_redriven(event, history):
             return ""
         again = f"rmqlite dlq redrive {event.group} --id {event.message_id}"
         return f"is dead in {event.group}; to send it again: {again}"
-    if event.kind is HopKind.CANCELLED:
+    if event.kind is EventKind.CANCELLED:
         return f"was cancelled{_of_group(event)}."
-    if event.kind is HopKind.UNDELIVERABLE:
+    if event.kind is EventKind.UNDELIVERABLE:
         return "could not be delivered, and is a dead letter of the schedule."
     if event.level:
         return f"does not wait any more{_of_group(event)}."
@@ -185,7 +185,7 @@ def _end(event: Hop, history: Life, around: Surroundings) -> str:
     return _read(event, history)
 
 
-def _read(event: Hop, history: Life) -> str:
+def _read(event: HistoryEvent, history: History) -> str:
     """The groups that read a message in its topic, without those that failed it."""
     failing = {each.group for each in history.hops if each.message_id == event.message_id}
     readers = [each for each in event.readers if each not in failing]
@@ -196,10 +196,10 @@ def _read(event: Hop, history: Life) -> str:
     return f"is in {place_text(event)}, not read by any group."
 
 
-def _is_redriven(dead: Hop, history: Life) -> bool:
+def _is_redriven(dead: HistoryEvent, history: History) -> bool:
     return any(
         [
-            each.kind is HopKind.REDRIVEN
+            each.kind is EventKind.REDRIVEN
             and each.physical_offset > dead.physical_offset
             and each.group in ("", dead.group)
             for each in history.hops
@@ -215,32 +215,32 @@ def _nobody(group: str, around: Surroundings) -> str:
     return f" {text}."
 
 
-def _again(event: Hop) -> str:
+def _again(event: HistoryEvent) -> str:
     """How a dead letter was sent again."""
     to = f" to group {event.group}" if event.group else f" to {event.topic}" * (not event.level)
     return f"{f' by job {event.job_id}' if event.job_id else ''}{to}, as {event.message_id}"
 
 
-def _fired(event: Hop) -> str:
+def _fired(event: HistoryEvent) -> str:
     if event.group:
         return f"fired: given to {event.group} again"
     return f"fired: delivered to {event.topic}"
 
 
-def _level(event: Hop) -> str:
+def _level(event: HistoryEvent) -> str:
     if event.level < 0:
         return f"as a {TIMER}"
-    preposition = "to" if event.kind is HopKind.RESCHEDULED else "at"
+    preposition = "to" if event.kind is EventKind.RESCHEDULED else "at"
     # The delay that this message got; the level may have another delay now.
     return f"{preposition} level {event.level} ({delay_text(max(0, event.due_ms - event.at_ms))})"
 
 
-def _due(event: Hop) -> str:
+def _due(event: HistoryEvent) -> str:
     text = time_text(event.due_ms)
     return f"due {text[11:] if text[:10] == time_text(event.at_ms)[:10] else text}"
 
 
-def _of_group(event: Hop) -> str:
+def _of_group(event: HistoryEvent) -> str:
     return f" in {event.group}" if event.group else ""
 
 

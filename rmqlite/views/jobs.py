@@ -9,9 +9,9 @@ from rmqlite.names import is_system_group
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import (
     JobState,
-    RedriveFates,
     RedriveJob,
     RedriveOutcome,
+    RedriveResults,
     RedriveSpec,
     TopicCount,
 )
@@ -169,7 +169,7 @@ def counts_text(done: Any, sent: str = "sent") -> str:
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
-def fates_texts(fates: RedriveFates) -> Iterator[str]:
+def fates_texts(fates: RedriveResults) -> Iterator[str]:
     """What became of a job's messages in the group that failed, if the broker was asked."""
     if fates.is_counted:
         yield (

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite import __version__, compiled
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from rmqlite.cli.main import app
 from rmqlite.clock import local_text
 from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
+    LevelsInForce,
     LevelTimeline,
     PendingCount,
     PendingFilter,

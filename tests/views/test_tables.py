@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmqlite.records.wait_queues import TIMERS
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests.status import LevelStatus
 from rmqlite.views.groups import groups_table, members_table
 from rmqlite.views.jobs import redrives_table
 from rmqlite.views.levels import levels_table

@@ -18,8 +18,7 @@ from rmqlite.cli.output.terminal import (
     print_tall_table,
     printable,
 )
-from rmqlite.requests.failure_kinds import NO_REASON
-from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterGroup
 from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.times import age_text, second_text
 

@@ -24,9 +24,9 @@ from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
 from rmqlite.requests.redrive import (
     NOT_ASKED,
+    DeadLetterOutcome,
     JobState,
     RedriveJob,
-    RedrivenLetter,
     TopicCount,
 )
 from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
@@ -116,7 +116,7 @@ def print_topics(topics: Sequence[TopicCount]) -> None:
         print_two_line_table(("TO TOPIC", "WOULD BE SENT"), rows)
 
 
-def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
+def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int) -> None:
     """Print the places of letters that were or would be refused, and the reasons."""
     shown = [each for each in samples if each.why]
     if not shown:
@@ -138,7 +138,7 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     return tree | {"kind": "redrive", "state": state_text(job), "samples": samples}
 
 
-def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
+def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
     place = f"{group}:{letter.queue_id}:{letter.queue_offset}"

@@ -25,14 +25,13 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
+from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Letter, LettersQuery
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
-from rmqlite.views.groups import readers_text
+from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.times import instant_text, until_text
 
 ROWS_DEFAULT: Final = 50
@@ -78,7 +77,7 @@ def list_retries(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
-        query = LettersQuery(group, options.filter(broker), cursor=cursor)
+        query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
         found, more = letters_listed(admin.letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
@@ -108,7 +107,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
         broker.now_ms,
         status.info.max_reconsume_times + 1,
         waiting,
-        _unconsumed(broker, status, topic),
+        group_figures(status.info.group, status).due or 0,
         next_due_ms,
         len(status.members),
         status.info.can_consume,
@@ -147,21 +146,11 @@ def _readers(outlook: Outlook) -> str:
     return readers_text(outlook.group, outlook.members, can_consume=outlook.can_consume)
 
 
-def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
-    try:
-        ranges = broker.admin.ranges(topic)
-    except TopicUnknown:
-        return 0
-    committed = {each.queue: each.committed_offset for each in status.progress}
-    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
-    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
-
-
 def _when(due_ms: int, now_ms: int) -> str:
     return f"{instant_text(due_ms, now_ms)}, {until_text(due_ms, now_ms)}"
 
 
-def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
+def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
     is_due = letter.due_ms <= outlook.now_ms
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
@@ -174,11 +163,11 @@ def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
     )
 
 
-def _second_line(letter: Letter) -> str:
+def _second_line(letter: DeadLetter) -> str:
     return fitted(printable(f"{letter.message_id}  {letter.reason or NO_REASON}"))
 
 
-def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
+def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
     """The letter's fields, and its next attempt."""
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,

@@ -19,7 +19,7 @@ from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import STYLES, note, out, print_json, printable
 from rmqlite.errors import GroupUnknown
-from rmqlite.requests.letters import Hop, HopKind, Life
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 from rmqlite.views.history import Event, Surroundings, events, heading, outcome, place_text
 from rmqlite.views.times import span_text, time_text
 
@@ -68,7 +68,7 @@ def show(
         raise typer.Exit(NOT_FOUND)
 
 
-def _surroundings(admin: AdminClient, history: Life) -> Surroundings:
+def _surroundings(admin: AdminClient, history: History) -> Surroundings:
     """The broker's clock, and the status of the groups in the history."""
     groups = {}
     for name in {each.group for each in history.hops if each.group}:
@@ -79,11 +79,11 @@ def _surroundings(admin: AdminClient, history: Life) -> Surroundings:
     return Surroundings(admin.broker_status().now_ms, groups)
 
 
-def _tree(hop: Hop) -> dict[str, Any]:
-    return dataclasses.asdict(hop) | {"kind": HopKind(hop.kind).name.lower()}
+def _tree(hop: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(hop) | {"kind": EventKind(hop.kind).name.lower()}
 
 
-def _print(history: Life, around: Surroundings) -> None:
+def _print(history: History, around: Surroundings) -> None:
     """The head, a paragraph for each event, and what comes next."""
     console, columns = out(), shutil.get_terminal_size().columns
     head = f"{history.message_id}  {heading(history)}"
@@ -115,7 +115,7 @@ def _print_event(console: Console, columns: int, times: str, event: Event) -> No
         console.print(Text(_RECORD_INDENT + record, style="dim"))
 
 
-def _record(hop: Hop, width: int) -> Iterator[str]:
+def _record(hop: HistoryEvent, width: int) -> Iterator[str]:
     """The place of the event's record, on one line if there is room."""
     place = printable(place_text(hop))
     if len(place) + 2 + len(hop.offset_message_id) <= width:

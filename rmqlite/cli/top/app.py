@@ -25,7 +25,7 @@ from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 from rmqlite.views.tables import Part
 
 TALL: Final = 40
@@ -242,7 +242,7 @@ class Frame(Screen[None]):
         """The keys that the bottom line shows."""
 
     @property
-    def letter(self) -> Letter | None:
+    def letter(self) -> DeadLetter | None:
         """The failed message under the cursor, if there is one."""
         return None
 

@@ -23,7 +23,7 @@ from rmqlite.cli.top.message_screen import MessageScreen
 from rmqlite.cli.top.widgets import Lines, Prompt, Rows
 from rmqlite.client import AdminClient
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterPage, DeadLettersQuery
 from rmqlite.views.groups import members_table, progress_table
 from rmqlite.views.tables import Part, Table
 
@@ -142,13 +142,13 @@ class GroupScreen(Frame):
         name = self._shown
         self._asking = loaded
 
-        def asked(query: LettersQuery, admin: AdminClient) -> LetterPage:
+        def asked(query: DeadLettersQuery, admin: AdminClient) -> DeadLetterPage:
             letters = admin.letters
             return letters.list_dead(query) if name == TABS[0] else letters.list_retries(query)
 
         self.top.call(partial(asked, loaded.query), partial(self._take, name, loaded))
 
-    def _take(self, name: str, loaded: Loaded, page: LetterPage | RmqliteError) -> None:
+    def _take(self, name: str, loaded: Loaded, page: DeadLetterPage | RmqliteError) -> None:
         if self._asking is not loaded:
             return  # Meanwhile the user asked for another list.
         self._asking = None
@@ -206,7 +206,7 @@ class GroupScreen(Frame):
             self.app.push_screen(MessageScreen(letter))
 
     @property
-    def letter(self) -> Letter | None:
+    def letter(self) -> DeadLetter | None:
         key = self._rows.key
         loaded = self._loaded.get(self._shown)
         letters = loaded.letters if loaded else ()

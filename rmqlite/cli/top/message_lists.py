@@ -9,13 +9,13 @@ from rmqlite.cli.output.grid import Line, cut
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import Picture, why
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.requests.letters import (
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
     DeadLetterGroup,
-    Letter,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
+    failure_kind,
 )
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import attempt_text, reason_line
@@ -45,7 +45,7 @@ _DEAD: Final = (
 )
 
 
-def filter_of(text: str) -> LetterFilter:
+def filter_of(text: str) -> DeadLetterFilter:
     """The filter of a typed text: name=value for a field, other words are part of the reason.
 
     A kind of reasons has blanks: it is all that follows kind=.
@@ -61,7 +61,7 @@ def filter_of(text: str) -> LetterFilter:
             ids.append(value)
         else:
             reason.append(word)
-    return LetterFilter(reason=" ".join(reason), ids=tuple(ids), **fields)
+    return DeadLetterFilter(reason=" ".join(reason), ids=tuple(ids), **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class Loaded:
     call; 0: not yet.  error: of the last call, empty after a success.
     """
 
-    query: LettersQuery | None
-    letters: tuple[Letter, ...] = ()
+    query: DeadLettersQuery | None
+    letters: tuple[DeadLetter, ...] = ()
     looked_at: int = 0
     pages: int = 0
     at_s: float = 0.0
     error: str = ""
 
-    def taken(self, page: LetterPage, at_s: float) -> Loaded:
+    def taken(self, page: DeadLetterPage, at_s: float) -> Loaded:
         """This list with one more page."""
         letters = self.letters + page.letters
         query = self.query
@@ -96,8 +96,8 @@ class Loaded:
         return len(self.letters) >= LOADED_MAX
 
 
-def first_query(group: str, wanted: str, *, newest_first: bool) -> LettersQuery:
-    return LettersQuery(
+def first_query(group: str, wanted: str, *, newest_first: bool) -> DeadLettersQuery:
+    return DeadLettersQuery(
         group, filter_of(wanted), newest_first=newest_first, max_letters=PAGE_LETTERS
     )
 
@@ -164,7 +164,7 @@ def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) 
     return table(_title("dead letters", loaded, wanted, order), _DEAD, rows, _empty(loaded))
 
 
-def _about(letter: Letter) -> tuple[str, ...]:
+def _about(letter: DeadLetter) -> tuple[str, ...]:
     """The cells of _MESSAGE."""
     found = (letter.origin_topic, " ".join(letter.keys), letter.tags)
     return (
@@ -173,7 +173,7 @@ def _about(letter: Letter) -> tuple[str, ...]:
     )
 
 
-def letter_key(letter: Letter) -> str:
+def letter_key(letter: DeadLetter) -> str:
     """The key by which a cursor finds a letter again."""
     return f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}/{letter.physical_offset}"
 

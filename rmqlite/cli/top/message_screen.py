@@ -15,8 +15,8 @@ from rmqlite.cli.top.app import Frame
 from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
-from rmqlite.requests.finding import FoundMessage
-from rmqlite.requests.letters import Hop, Letter, Life
+from rmqlite.requests.dead_letters import DeadLetter, History, HistoryEvent
+from rmqlite.requests.messages import FoundMessage
 from rmqlite.views.history import Surroundings, events, heading, outcome, place_text
 from rmqlite.views.messages import BodyView, inflated_view, message_facts
 from rmqlite.views.tables import Column, Part, Row, Table, cell, row
@@ -33,7 +33,7 @@ _EVENTS: Final = (
 )
 
 
-def events_table(history: Life | None, why_not: str, now_ms: int) -> Table:
+def events_table(history: History | None, why_not: str, now_ms: int) -> Table:
     """A row for each sentence of each event; why_not: the text shown while there is no history.
 
     event_of() finds the event of a row.
@@ -51,12 +51,12 @@ def events_table(history: Life | None, why_not: str, now_ms: int) -> Table:
     return Table(title, _EVENTS, tuple(rows), "the log has no record of this message")
 
 
-def event_of(history: Life, key: str) -> Hop:
+def event_of(history: History, key: str) -> HistoryEvent:
     """The event of a table's row."""
     return history.hops[int(key.partition(".")[0])]
 
 
-def outcome_lines(history: Life | None, around: Surroundings, width: int) -> list[Line]:
+def outcome_lines(history: History | None, around: Surroundings, width: int) -> list[Line]:
     """What the message waits for, or how it ended."""
     sentences = outcome(history, around) if history else ()
     lines = [line for each in sentences for line in textwrap.wrap(printable(each), max(1, width))]
@@ -98,11 +98,11 @@ class MessageScreen(Frame):
         Binding("b", "form", show=False),
     ]
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: DeadLetter) -> None:
         super().__init__()
         self._letter = letter
         self._record_id = letter.offset_message_id
-        self._history: Life | None = None
+        self._history: History | None = None
         self._why_no_history = "asking"
         self._message: StoredMessage | None = None
         self._form = ""
@@ -116,7 +116,7 @@ class MessageScreen(Frame):
         yield self._record
 
     @property
-    def letter(self) -> Letter:
+    def letter(self) -> DeadLetter:
         return self._letter
 
     @property
@@ -145,7 +145,7 @@ class MessageScreen(Frame):
 
         self.top.call(lambda admin: admin.message_at(wanted), taken)
 
-    def _take_history(self, history: Life | RmqliteError) -> None:
+    def _take_history(self, history: History | RmqliteError) -> None:
         if isinstance(history, RmqliteError):
             self._why_no_history = f"not known: {why(history)}"
         else:

@@ -12,7 +12,7 @@ from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.views.levels import TIMER
 
@@ -111,14 +111,14 @@ class Args:
             raise InvalidValue(name, value, _MOMENT_RULE)
         return found
 
-    def letter_filter(self, now_ms: int, *names: str) -> LetterFilter:
+    def letter_filter(self, now_ms: int, *names: str) -> DeadLetterFilter:
         """The filter of failed messages; names: only of these fields."""
         if self.is_on("chosen") and not self.ids("id"):
             # Without an id the filter would match every dead letter.
             raise InvalidValue("id", "", "at least one chosen dead letter")
         fields = {each: self.text(each) for each in names or LETTER_FIELDS}
         is_timed = "since" in fields
-        return LetterFilter(
+        return DeadLetterFilter(
             topic=fields["topic"],
             tag=fields["tag"],
             key=fields["key"],
@@ -158,7 +158,7 @@ class Args:
         return given
 
 
-def instants(wanted: LetterFilter) -> Fields:
+def instants(wanted: DeadLetterFilter) -> Fields:
     """The times of a filter as instants: they mean the same however long somebody thinks."""
     given: Fields = {}
     if wanted.since_ms:

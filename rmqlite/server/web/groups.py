@@ -10,17 +10,17 @@ from starlette.responses import Response
 
 from rmqlite.levels import parse_levels
 from rmqlite.names import retry_topic
-from rmqlite.requests.groups import GroupChange, GroupInfo
-from rmqlite.requests.letters import (
-    EVERY_LETTER,
+from rmqlite.requests.dead_letters import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
     DeadLetterGroup,
-    Letter,
-    LetterPage,
-    LettersQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
     Purged,
     PurgeRequest,
 )
-from rmqlite.retry_policy import RetryPolicy, ladder
+from rmqlite.requests.groups import GroupChange, GroupInfo
+from rmqlite.retry_policy import RetryPolicy, attempts_of
 from rmqlite.server.turns import let_others
 from rmqlite.server.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, instants
 from rmqlite.server.web.site import ROWS, Visit
@@ -86,7 +86,7 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
     (figures,) = await figures_of(visit, (status.info,), dead)
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)
-    attempts = ladder(policy, table, status.info.max_reconsume_times)
+    attempts = attempts_of(policy, table, status.info.max_reconsume_times)
     queues, after = visit.part_of(status.progress)
     return visit.page(
         "group.html",
@@ -111,7 +111,7 @@ async def retries(visit: Visit) -> Response:
         failing = [each for each in figures if each.retries]
         return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
     wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
-    query = LettersQuery(group, wanted, cursor=args.text("cursor"))
+    query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
     rows, cursor = await _letters(visit, visit.service.letters.retries, query)
     fields = args.given(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
@@ -138,7 +138,7 @@ async def dead_letters(visit: Visit) -> Response:
     args = visit.args
     group = args.required("group")
     order, view = args.one_of("order", _ORDERS), args.one_of("view", _VIEWS)
-    query = LettersQuery(
+    query = DeadLettersQuery(
         group,
         args.letter_filter(visit.now_ms),
         newest_first=order == "newest",
@@ -182,13 +182,15 @@ def _purged(visit: Visit, request: PurgeRequest, purged: Purged, fields: Fields)
 
 def _purge(fields: Args, now_ms: int) -> PurgeRequest:
     is_restore = fields.one_of("what", _PURGES) == "restore"
-    wanted = EVERY_LETTER if is_restore else fields.letter_filter(now_ms)
+    wanted = EVERY_DEAD_LETTER if is_restore else fields.letter_filter(now_ms)
     return PurgeRequest(fields.required("group"), restore=is_restore, filter=wanted)
 
 
 async def _letters(
-    visit: Visit, call: Callable[[LettersQuery], Awaitable[LetterPage]], query: LettersQuery
-) -> tuple[list[Letter], str]:
+    visit: Visit,
+    call: Callable[[DeadLettersQuery], Awaitable[DeadLetterPage]],
+    query: DeadLettersQuery,
+) -> tuple[list[DeadLetter], str]:
     return await visit.filled(
         lambda query, most: call(replace(query, max_letters=most)),
         query,

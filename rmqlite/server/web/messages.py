@@ -21,8 +21,8 @@ from rmqlite.message import (
     StoredMessage,
 )
 from rmqlite.names import group_of, is_dlq
-from rmqlite.requests.finding import MessageQuery
-from rmqlite.requests.letters import LifeQuery
+from rmqlite.requests.dead_letters import HistoryQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.views.history import Surroundings, events, heading, outcome
 from rmqlite.views.messages import FORM_NAMES, BodyView, body_view, message_facts
@@ -39,7 +39,7 @@ async def history(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.service.letters.life(LifeQuery(message_id))
+    found = await visit.service.letters.life(HistoryQuery(message_id))
     shown, after = visit.part_of(events(found))
     groups = {}
     for name in {each.group for each in found.hops if each.group} if visit.sees_all else ():

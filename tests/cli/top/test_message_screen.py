@@ -9,13 +9,13 @@ from rmqlite.cli.top.message_screen import (
     outcome_lines,
     shown_body,
 )
-from rmqlite.requests.letters import Life, LifeQuery
+from rmqlite.requests.dead_letters import History, HistoryQuery
 from rmqlite.views.history import Surroundings
 from tests.cli.top.conftest import life, message
 from tests.support.broker_answers import NOW_MS
 from tests.support.drawn import lines_of, text_of
 
-HISTORY = life(LifeQuery("ID1"))
+HISTORY = life(HistoryQuery("ID1"))
 
 
 def test_a_history_has_a_line_for_each_thing_that_happened() -> None:
@@ -44,7 +44,7 @@ def test_every_line_leads_to_its_event() -> None:
 def test_a_history_that_is_not_known_says_why() -> None:
     """Asking, too old, or nothing left of it."""
     assert text_of(lines_of(events_table(None, "asking", NOW_MS), 80)[1]) == "asking"
-    nothing = events_table(Life("ID1", ()), "", NOW_MS)
+    nothing = events_table(History("ID1", ()), "", NOW_MS)
     assert text_of(lines_of(nothing, 80)[1]) == "the log has no record of this message"
 
 
