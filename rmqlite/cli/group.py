@@ -9,13 +9,23 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, refuse
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    Endpoint,
+    GroupArgument,
+    option,
+    wrong,
+)
 from rmqlite.cli.output.terminal import (
     note,
+    print_columns,
     print_json,
     print_lines,
     print_table,
     print_view,
+    shortened,
     to_tree,
 )
 from rmqlite.errors import GroupUnknown, InvalidValue
@@ -29,6 +39,7 @@ from rmqlite.views.groups import (
     members_table,
     progress_table,
 )
+from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
@@ -42,26 +53,13 @@ _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_
 @app.command("list")
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the consumer groups and their retry settings."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         groups = tuple(admin.list_groups())
     if as_json:
         print_json(groups)
     elif groups:
-        print_table(
-            ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "RETRY POLICY"),
-            [
-                (
-                    each.group,
-                    each.max_reconsume_times,
-                    each.retry_queues,
-                    each.can_consume,
-                    _shortened(each.retry_policy or _ROCKETMQS),
-                )
-                for each in groups
-            ],
-        )
+        policies = [shortened(each.retry_policy or _ROCKETMQS, _POLICY_CHARS) for each in groups]
+        print_columns(_settings(groups) | {"RETRY POLICY": policies})
     else:
         note("no groups yet")
 
@@ -71,9 +69,7 @@ def show_group(
     group: GroupArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
     """Show a group's settings, members, progress and retries."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         status = admin.group(group)
         table = parse_levels(admin.levels().message_delay_level)
         now_ms = admin.broker_status().now_ms
@@ -82,19 +78,7 @@ def show_group(
         print_json(_tree(status) | _attempts_tree(attempts, table))
         return
     info, figures = status.info, group_figures(group, status)
-    print_table(
-        ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "LAG", "DUE RETRIES"),
-        [
-            (
-                info.group,
-                info.max_reconsume_times,
-                info.retry_queues,
-                info.can_consume,
-                figures.lag,
-                figures.due,
-            )
-        ],
-    )
+    print_columns(_settings([info]) | {"LAG": [figures.lag], "DUE RETRIES": [figures.due]})
     print_view(progress_table(status.progress))
     print_view(members_table(status.members, now_ms))
     if attempts:
@@ -107,37 +91,38 @@ def set_group(
     group: GroupArgument,
     max_reconsume_times: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, max=_INT_MAX, help="Retries before a message is dead; 0 means none."
+        option(
+            "--max-reconsume-times N",
+            "Retries before a message is dead; 0 means none.",
+            min=0,
+            max=_INT_MAX,
         ),
     ] = None,
     retry_policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="When retries come: levels '3 5 7', lengths '10s 1m 10m', "
+        option(
+            "--retry-policy TEXT",
+            "When retries come: levels '3 5 7', lengths '10s 1m 10m', "
             "'exponential(10s, 2, 1h)', or '' for RocketMQ's levels 3, 4, 5 …",
         ),
     ] = None,
     retry_queues: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, max=_INT_MAX, help="Queues of the retry topic; it can only grow."
+        option(
+            "--retry-queues N", "Queues of the retry topic; it can only grow.", min=1, max=_INT_MAX
         ),
     ] = None,
     consume: Annotated[
-        bool | None, typer.Option("--consume/--no-consume", help="May the group consume?")
+        bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    from rmqlite.client import AdminClient
-
     asked = (max_reconsume_times, retry_policy, retry_queues, consume)
     if all(each is None for each in asked):
-        refuse("GROUP", group, "given with a setting: --max-reconsume-times, --retry-policy …")
-    with AdminClient(endpoint) as admin:
+        wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         before = None
         with suppress(GroupUnknown):
             before = admin.group(group).info
@@ -157,6 +142,15 @@ def set_group(
     print_lines(["", *made, *death_lines(after, _attempts(after, table))])
 
 
+def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:
+    return {
+        "GROUP": [each.group for each in groups],
+        "RETRIES": [each.max_reconsume_times for each in groups],
+        "RETRY QUEUES": [each.retry_queues for each in groups],
+        "MAY CONSUME": [each.can_consume for each in groups],
+    }
+
+
 def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
     """Every setting before and now, and a word if it changed."""
     rows: list[tuple[object, ...]] = []
@@ -166,14 +160,8 @@ def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, .
             for info in (before, after)
         ]
         word = "changed" if before and cells[0] != cells[1] else ""
-        rows.append((name.replace("_", " "), *[_cell(cell) for cell in cells], word))
+        rows.append((name.replace("_", " "), *map(cell_text, cells), word))
     return rows
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
 
 
 def _policy(info: GroupInfo | None) -> str | None:
@@ -187,10 +175,6 @@ def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
     except InvalidValue:
         return None
     return attempts_of(policy, table, info.max_reconsume_times)
-
-
-def _shortened(policy: str) -> str:
-    return policy if len(policy) <= _POLICY_CHARS else policy[: _POLICY_CHARS - 1] + "…"
 
 
 def _tree(status: GroupStatus) -> dict[str, object]:

@@ -123,10 +123,13 @@ def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int
         return
     if len(shown) < refused:
         note(f"the first {len(shown):,} of {refused:,} refused letters")
-    rows = [
-        ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
-    ]
+    rows = [((place_of(group, each),), printable(each.why)) for each in shown]
     print_two_line_table(("REFUSED",), rows)
+
+
+def place_of(group: str, letter: DeadLetterOutcome) -> str:
+    """GROUP:QUEUE:OFFSET of a dead letter."""
+    return f"{group}:{letter.queue_id}:{letter.queue_offset}"
 
 
 def job_tree(job: RedriveJob) -> dict[str, Any]:
@@ -141,5 +144,4 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
 def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
-    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
-    return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}
+    return {"place": place_of(group, letter)} | tree | {"outcome": letter.outcome.name.lower()}
