@@ -248,8 +248,8 @@ def _surroundings(admin: AdminClient, history: History) -> Surroundings:
     return Surroundings(admin.broker_status().now_ms, groups)
 
 
-def _event_tree(hop: HistoryEvent) -> dict[str, Any]:
-    return dataclasses.asdict(hop) | {"kind": EventKind(hop.kind).name.lower()}
+def _event_tree(event: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(event) | {"kind": EventKind(event.kind).name.lower()}
 
 
 def _print(history: History, around: Surroundings) -> None:
