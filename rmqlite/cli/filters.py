@@ -262,23 +262,8 @@ def checked_group(group: str) -> str:
     return name
 
 
-def filter_text(wanted: DeadLetterFilter) -> str:
-    """A filter for a person: "topic orders, failed before …"; empty without a condition."""
-    return _listed(
-        (wanted.topic, f"topic {wanted.topic}"),
-        (wanted.tag, f"tag {wanted.tag}"),
-        (wanted.key, f"key {wanted.key}"),
-        (wanted.reason, f"reason with {wanted.reason!r}"),
-        (wanted.since_ms, f"failed from {time_text(wanted.since_ms)} on"),
-        (wanted.until_ms is not None, f"failed before {time_text(wanted.until_ms or 0)}"),
-        (wanted.ids, f"id {' or '.join(wanted.ids)}"),
-        (wanted.failure_kind, f"reasons of the kind {wanted.failure_kind!r}"),
-        (wanted.job_id, f"sent by job {wanted.job_id}"),
-    )
-
-
 def pending_text(wanted: PendingFilter) -> str:
-    """The same of waiting messages: "topic orders, level 5, due before …"."""
+    """A filter of waiting messages for a person: "topic orders, level 5, due before …"."""
     is_group = is_retry(wanted.topic)
     place = f"retries of group {group_of(wanted.topic)}" if is_group else f"topic {wanted.topic}"
     text = _listed(

@@ -18,30 +18,34 @@ from rmqlite.cli.options import (
     option,
     wrong,
 )
-from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import (
-    cell_text,
     note,
     print_columns,
     print_json,
     print_lines,
     print_table,
+    print_view,
     shortened,
-    time_text,
     to_tree,
 )
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
-from rmqlite.views.group_figures import group_figures
+from rmqlite.views.groups import (
+    attempts_table,
+    death_lines,
+    group_figures,
+    members_table,
+    progress_table,
+)
+from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
 _POLICY_CHARS: Final = 32
 """A list cuts a longer policy; `group show` shows all of it."""
 _ROCKETMQS: Final = "RocketMQ's"
-_ROCKETMQS_LEVELS: Final = "RocketMQ's levels 3, 4, 5 and so on"
 _INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume")
 
@@ -68,15 +72,18 @@ def show_group(
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         status = admin.group(group)
         table = parse_levels(admin.levels().message_delay_level)
-    rungs = _rungs(status.info, table)
+        now_ms = admin.broker_status().now_ms
+    attempts = _attempts(status.info, table)
     if as_json:
-        print_json(_tree(status) | _ladder_tree(rungs, table))
+        print_json(_tree(status) | _attempts_tree(attempts, table))
         return
     info, figures = status.info, group_figures(group, status)
     print_columns(_settings([info]) | {"LAG": [figures.lag], "DUE RETRIES": [figures.due]})
-    _print_progress(status.progress)
-    _print_members(status)
-    _print_ladder(info, rungs, table)
+    print_view(progress_table(status.progress))
+    print_view(members_table(status.members, now_ms))
+    if attempts:
+        print_view(attempts_table(info, attempts, table))
+    print_lines(death_lines(info, attempts))
 
 
 @app.command("set")
@@ -132,7 +139,7 @@ def set_group(
         return
     print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
     made = [] if before else [f"the group {group} is new"]
-    print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
+    print_lines(["", *made, *death_lines(after, _attempts(after, table))])
 
 
 def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:
@@ -161,78 +168,13 @@ def _policy(info: GroupInfo | None) -> str | None:
     return (info.retry_policy or _ROCKETMQS) if info else None
 
 
-def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
+def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
     """The group's attempts; None for a policy of a newer broker that is unknown here."""
     try:
         policy = RetryPolicy.parse(info.retry_policy)
     except InvalidValue:
         return None
     return attempts_of(policy, table, info.max_reconsume_times)
-
-
-def _print_ladder(info: GroupInfo, rungs: Sequence[Attempt] | None, table: LevelTable) -> None:
-    if rungs:
-        asked = ["" if rung.asked_ms is None else delay_text(rung.asked_ms) for rung in rungs]
-        columns: dict[str, Sequence[object]] = {
-            "ATTEMPT": [_attempts(rung) for rung in rungs],
-            **({"POLICY SAYS": asked} if any(asked) else {}),
-            "LEVEL": [rung.level for rung in rungs],
-            "WAITS": [table.name(rung.level) for rung in rungs],
-            "AFTER THE FIRST FAILURE": [delay_text(each.since_first_failure_ms) for each in rungs],
-        }
-        print_columns(columns, title=f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}")
-    print_lines(_end_lines(info, rungs))
-
-
-def _end_lines(info: GroupInfo, rungs: Sequence[Attempt] | None) -> list[str]:
-    """When a message that keeps failing is dead."""
-    if rungs is None:
-        return [f"this rmqlite does not know the retry policy {info.retry_policy!r}"]
-    if not rungs:
-        return ["a message is a dead letter at its first failure"]
-    last = rungs[-1]
-    return [
-        f"when attempt {last.last_attempt:,} fails, too, it is a dead letter:"
-        f" {delay_text(last.since_first_failure_ms)} after",
-        "the first failure, plus the time that the attempts take",
-    ]
-
-
-def _attempts(rung: Attempt) -> object:
-    if rung.first_attempt == rung.last_attempt:
-        return rung.first_attempt
-    return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
-
-
-def _print_progress(progress: tuple[QueueProgress, ...]) -> None:
-    if not progress:
-        note("no progress yet")
-        return
-    print_columns(
-        {
-            "TOPIC": [each.queue.topic for each in progress],
-            "QUEUE": [each.queue.queue_id for each in progress],
-            "COMMITTED": [each.committed_offset for each in progress],
-            "MAX": [each.max_offset for each in progress],
-            "LAG": [each.lag for each in progress],
-            "READ BY": [each.client_id or "-" for each in progress],
-        },
-        title="progress",
-    )
-
-
-def _print_members(status: GroupStatus) -> None:
-    if not status.members:
-        note("no members")
-        return
-    print_columns(
-        {
-            "CLIENT": [each.client_id for each in status.members],
-            "SUBSCRIBES TO": [", ".join(map(str, each.subscriptions)) for each in status.members],
-            "LAST SEEN": [time_text(each.last_seen_ms) for each in status.members],
-        },
-        title="members",
-    )
 
 
 def _tree(status: GroupStatus) -> dict[str, object]:
@@ -242,12 +184,12 @@ def _tree(status: GroupStatus) -> dict[str, object]:
     return tree
 
 
-def _ladder_tree(rungs: Sequence[Attempt] | None, table: LevelTable) -> dict[str, object]:
+def _attempts_tree(attempts: Sequence[Attempt] | None, table: LevelTable) -> dict[str, object]:
     """The retries that the settings make; null for a policy that is unknown here."""
-    if rungs is None:
+    if attempts is None:
         return {"retries": None, "dead_after_ms": None}
-    retries = [asdict(rung) | {"delay": table.name(rung.level)} for rung in rungs]
+    retries = [asdict(each) | {"delay": table.name(each.level)} for each in attempts]
     return {
         "retries": retries,
-        "dead_after_ms": rungs[-1].since_first_failure_ms if rungs else 0,
+        "dead_after_ms": attempts[-1].since_first_failure_ms if attempts else 0,
     }

@@ -31,10 +31,10 @@ SIZES: Final = {
     "store": Size(12_885, 78),
     "broker": Size(13_563, 76),  # the same
     "wire": Size(4_088, 29),  # the same
-    "views": Size(337, 6),
-    "server": Size(11_564, 77),
+    "views": Size(1_518, 12),
+    "server": Size(11_376, 72),
     "client": Size(4_375, 33),  # the same; the former names can be imported
-    "cli": Size(11_994, 86),  # the same
+    "cli": Size(10_787, 73),  # the same
     "arrow": Size(2_253, 13),
     "spark": Size(4_217, 31),
     "compiled": Size(34, 1),

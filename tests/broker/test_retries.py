@@ -15,7 +15,7 @@ from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
-from rmqlite.views.group_figures import group_figures
+from rmqlite.views.groups import group_figures
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import retries, retry_pages
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back

@@ -28,7 +28,6 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
@@ -44,6 +43,7 @@ from rmqlite.extras import check_extra
 from rmqlite.names import dlq_topic
 from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
 from rmqlite.requests.paging import pages
+from rmqlite.views.failed_messages import letters_text
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

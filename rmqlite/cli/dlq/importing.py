@@ -17,9 +17,8 @@ import typer
 from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.export_rows import letter_in, row_in
 from rmqlite.cli.dlq.redrive import Rate, ToTopic
-from rmqlite.cli.job.redrive_jobs import counts_text, place_of, print_topics
+from rmqlite.cli.job.redrive_jobs import place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -40,6 +39,8 @@ from rmqlite.requests.redrive import (
     TopicCount,
     summed,
 )
+from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.jobs import counts_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

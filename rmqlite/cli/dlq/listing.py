@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
-from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group, filter_text
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -21,15 +21,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
-from rmqlite.cli.output.letter_text import (
-    letter_tree,
-    letters_text,
-    place_text,
-    reason_line,
-    redriven_text,
-)
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
@@ -40,6 +32,15 @@ from rmqlite.cli.output.terminal import (
     shortened,
 )
 from rmqlite.requests.dead_letters import NO_REASON, DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.views.failed_messages import (
+    filter_text,
+    letter_tree,
+    letters_text,
+    place_text,
+    reason_line,
+    redriven_text,
+)
+from rmqlite.views.times import age_text, second_text
 
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")

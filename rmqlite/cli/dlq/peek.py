@@ -19,11 +19,8 @@ from rmqlite.cli.options import (
     option,
     wrong,
 )
-from rmqlite.cli.output.bodies import shown
-from rmqlite.cli.output.letter_text import letter_tree, place_text, redriven_text
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     message_tree,
     note,
@@ -36,11 +33,17 @@ from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
+from rmqlite.views.failed_messages import letter_tree, place_text, redriven_text
+from rmqlite.views.messages import body_view
+from rmqlite.views.times import age_text, second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 _ANOTHER_MAX: Final = 20
+_BODY_LINES_MAX: Final = 60
+_BODY_CHARS_MAX: Final = 4_000
+"""The part of a body that is shown without --full: some screens."""
 
 
 def peek(
@@ -159,10 +162,15 @@ def _page(
     pairs = sorted(message.properties.items())
     yield from aligned([(f"  {name}", value) for name, value in pairs if name not in shown_above])
     yield ""
-    kind, lines = shown(message.body, as_hex=as_hex, full=full)
-    kinds = ", ".join([*[about_body] * bool(about_body), kind])
-    yield f"body, {len(message.body):,} bytes, {kinds}" if message.body else "no body"
-    yield from lines
+    body = body_view(
+        message.body,
+        "hex" if as_hex else "",
+        chars_max=None if full else _BODY_CHARS_MAX,
+        lines_max=None if full else _BODY_LINES_MAX,
+        note=about_body,
+    )
+    yield body.heading("the beginning; --full shows all")
+    yield from body.lines
 
 
 def _fields(letter: DeadLetter, now_ms: int) -> list[tuple[str, str]]:

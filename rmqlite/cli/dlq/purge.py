@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
-from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group, filter_text
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.terminal import note, print_json, printable
 from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
+from rmqlite.views.failed_messages import filter_text, letters_text
 
 
 @with_options

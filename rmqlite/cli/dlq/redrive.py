@@ -16,11 +16,8 @@ from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, connected, level_number
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.job.redrive_jobs import (
-    counts_text,
     follow,
-    how_text,
     job_tree,
-    letters_of,
     note_how_to_go_on,
     outcome_tree,
     print_over,
@@ -28,7 +25,6 @@ from rmqlite.cli.job.redrive_jobs import (
     print_topics,
 )
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -43,6 +39,8 @@ from rmqlite.requests.redrive import (
     RedrivePreview,
     RedriveSpec,
 )
+from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 
 ToTopic = Annotated[
     str | None,
@@ -150,6 +148,6 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
             note(f"no dead letter matches: {letters_of(job.spec)}")
     else:
         sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
-        note_how_to_go_on(f"job {job.job_id} is {job.state.name.lower()}", job.job_id)
+        note_how_to_go_on(f"job {job.job_id} is {state_text(job)}", job.job_id)
     if job.is_over and (job.refused or not job.sent or job.state is not JobState.DONE):
         raise typer.Exit(NOT_ALL)

@@ -13,35 +13,31 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.job.redrive_jobs import (
-    became_texts,
-    counts_text,
     follow,
     job_tree,
-    letters_of,
     outcome_tree,
     place_of,
     print_over,
     print_samples,
-    print_state,
-    target_text,
 )
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, option
 from rmqlite.cli.output.message_text import aligned
-from rmqlite.cli.output.spans import second_text
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
     print_json_line,
-    print_table,
+    print_lines,
     print_two_line_table,
+    print_view,
     printable,
-    time_text,
     to_tree,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown, NotSupported
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import DeadLetterOutcome, JobState, RedriveJob, RedriveOutcome
+from rmqlite.views.jobs import bulks_table, counts_text, facts, state_text
+from rmqlite.views.times import second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -57,7 +53,6 @@ JobId = Annotated[
     ),
 ]
 _COLUMNS = ("JOB", "KIND", "STATE", "LOOKED AT", "CHANGED")
-_BULK_COLUMNS = ("JOB", "ACCEPTED", "DUPLICATES", "REFUSED", "CALLS", "FIRST", "LAST")
 
 
 class Only(enum.StrEnum):
@@ -110,7 +105,7 @@ def show_job(
     elif follow_it:
         print_over(job)
     else:
-        sys.stdout.write("\n".join(aligned(_fields(job))) + "\n")
+        sys.stdout.write("\n".join(aligned(facts(job))) + "\n")
         print_samples(job.spec.group, job.samples, job.refused)
     is_cancelled = isinstance(job, RedriveJob) and job.state is JobState.CANCELLED
     if follow_it and (job.refused or is_cancelled):
@@ -131,7 +126,7 @@ def _row(job: Job) -> tuple[str, ...]:
     if isinstance(job, BulkJob):
         return (printable(job.job_id), "bulk", "-", f"{job.accepted:,}", changed)
     done = f"{job.looked_at:,} of {job.letters:,}"
-    return (printable(job.job_id), "redrive", job.state.name.lower(), done, changed)
+    return (printable(job.job_id), "redrive", state_text(job), done, changed)
 
 
 def _below(job: Job) -> str:
@@ -144,31 +139,8 @@ def _below(job: Job) -> str:
     return printable(f"group {job.spec.group}: {counts_text(job)}{about}")
 
 
-def _fields(job: RedriveJob) -> list[tuple[str, str]]:
-    spec = job.spec
-    state = job.state.name.lower()
-    return [
-        ("job", job.job_id),
-        ("kind", "redrive"),
-        ("state", f"{state}: {job.note}" if job.note else state),
-        ("letters", letters_of(spec)),
-        ("sent to", target_text(spec)),
-        ("delay", f"level {spec.delay_level}" if spec.delay_level else "none"),
-        ("rate", f"at most {spec.max_per_second:,} a second" if spec.max_per_second else "any"),
-        *[("again", "also those that were redriven before")] * spec.again,
-        ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
-        ("outcomes", counts_text(job)),
-        *[("of these sent", text) for text in became_texts(job.fates)],
-        ("started", second_text(job.created_at_ms)),
-        ("changed", second_text(job.changed_at_ms)),
-        ("ended", second_text(job.ended_at_ms)),
-    ]
-
-
 def _print_bulk(job: BulkJob) -> None:
-    times = (time_text(job.first_at_ms), time_text(job.last_at_ms))
-    row = (job.job_id, job.accepted, job.duplicates, job.refused, job.calls, *times)
-    print_table(_BULK_COLUMNS, [row])
+    print_view(bulks_table([job]))
     if job.samples:
         note(f"the first {len(job.samples):,} of {job.refused:,} refused messages")
         rows = [
@@ -257,7 +229,8 @@ def _run(endpoint: str, job_id: str, change: Change, *, as_json: bool) -> None:
         print_json(job_tree(job))
         return
     limit = job.spec.max_per_second
-    print_state(job, f", at most {limit:,} a second" if limit else "")
+    how = f", at most {limit:,} a second" if limit else ""
+    print_lines([f"job {job.job_id}: {state_text(job)}{how}", counts_text(job)])
 
 
 def _check_redrive(admin: AdminClient, job_id: str) -> None:

@@ -16,10 +16,10 @@ from typing import BinaryIO, Final
 
 import typer
 
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreUnavailable
+from rmqlite.views.counts import size_text
 
 STANDARD_OUTPUT: Final = Path("-")
 

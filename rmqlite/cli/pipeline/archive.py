@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 from rmqlite.cli.options import moment_ms, option, with_options, wrong
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
+from rmqlite.views.counts import size_text
 
 
 @with_options

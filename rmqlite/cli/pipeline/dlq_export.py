@@ -85,7 +85,7 @@ def _print(counts: list[dict[str, Any]]) -> None:
 
 
 def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:
-    """Some options as arguments of LetterFilter; one that is wrong ends the command."""
+    """Some options as arguments of DeadLetterFilter; one that is wrong ends the command."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         refuse("--until", until, f"later than --since {since!r}")

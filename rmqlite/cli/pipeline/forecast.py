@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import option, refuse, with_options
 from rmqlite.cli.output.bars import print_bars
-from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import note, print_table, time_text
 from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
+from rmqlite.views.times import delay_text
 
 _HOUR_MS: Final = 3_600_000
 _BARS_MAX: Final = 18

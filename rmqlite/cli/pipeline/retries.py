@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import option, with_options
-from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
 from rmqlite.names import is_retry, retry_topic
+from rmqlite.views.times import span_text
 
 _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16

@@ -30,6 +30,7 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.views.counts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) 
     if change.how.as_json:
         print_json(_tree(change) | {"changed": changed})
     else:
-        sys.stdout.write(f"{messages_text(changed)} {change.done}{change.where_to}\n")
+        sys.stdout.write(f"{counted(changed, 'message')} {change.done}{change.where_to}\n")
     return True
 
 
@@ -240,7 +241,7 @@ def _noted_when_interrupted(change: Change) -> Iterator[list[int]]:
         yield far
     except (RmqliteError, KeyboardInterrupt):
         if far[-1]:
-            note(f"interrupted: at least {messages_text(far[-1])} {change.done}")
+            note(f"interrupted: at least {counted(far[-1], 'message')} {change.done}")
         raise
 
 
@@ -255,9 +256,5 @@ def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
     if change.how.dry_run or change.how.yes:
         return True
     before, behind = change.wording.order or (f"{change.verb} ", change.where_to)
-    what = f"{before}{messages_text(count)}{behind}: {pending_text(wanted)}?"
+    what = f"{before}{counted(count, 'message')}{behind}: {pending_text(wanted)}?"
     return is_confirmed(what)
-
-
-def messages_text(count: int) -> str:
-    return f"{count:,} {'message' if count == 1 else 'messages'}"

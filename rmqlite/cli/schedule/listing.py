@@ -20,10 +20,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
-from rmqlite.cli.output.message_text import times_text
 from rmqlite.cli.output.progress import listed
-from rmqlite.cli.output.spans import delay_text as length_text
-from rmqlite.cli.output.spans import size_text, wait_text
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
@@ -40,7 +37,9 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
 )
-from rmqlite.views.levels import delay_text, level_text
+from rmqlite.views.counts import size_text, times_text
+from rmqlite.views.levels import delay_cell, level_text
+from rmqlite.views.times import delay_text, until_text
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -103,10 +102,10 @@ def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
     level = level_text(message.level)
     if message.level > 0:
         # Show the delay that this message got; its level may have another delay now.
-        level += f" ({length_text(message.deliver_at_ms - message.store_timestamp_ms)})"
+        level += f" ({delay_text(message.deliver_at_ms - message.store_timestamp_ms)})"
     return (
         time_text(message.deliver_at_ms),
-        wait_text(message.deliver_at_ms - now_ms),
+        until_text(message.deliver_at_ms, now_ms).removeprefix("in "),
         level,
         printable(message.topic),
         printable(" ".join(message.keys)) or "-",
@@ -176,7 +175,7 @@ def _summed(
 
 def _delay(level: int, table: LevelTable) -> str:
     """The level's delay now; its messages may have got another one."""
-    return delay_text(level, table.own_name(level))
+    return delay_cell(level, table.own_name(level))
 
 
 def _shown(row: tuple[object, ...]) -> tuple[object, ...]:

@@ -20,13 +20,13 @@ from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import Levels, PendingOptions
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refuse
 from rmqlite.cli.output.bars import print_bars
-from rmqlite.cli.output.spans import delay_text, instant_text
 from rmqlite.cli.output.terminal import print_json
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
 from rmqlite.views.levels import levels_text
+from rmqlite.views.times import delay_text, instant_text
 
 _GROWING: Final = parse_levels(
     "10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d 90d 180d 365d 730d 3650d"

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from rmqlite.cli.options import AsJson
 from rmqlite.cli.output.progress import progress_bar, text_column
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
+from rmqlite.views.counts import size_text
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig

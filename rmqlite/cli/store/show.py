@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
-from rmqlite.cli.output.spans import size_text, span_text
 from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
-from rmqlite.views.levels import delay_text, level_text, waiting_text
+from rmqlite.views.counts import size_text
+from rmqlite.views.levels import delay_cell, level_text, waiting_text
+from rmqlite.views.times import span_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import (
@@ -218,7 +219,7 @@ def _print_levels(levels: Sequence[LevelInfo], *, with_all: bool) -> None:
             wait_ms = each.next_due_ms - now_ms
             wait = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
         due = time_text(each.next_due_ms or 0)[:_SECONDS]
-        delay = delay_text(each.level, each.delay)
+        delay = delay_cell(each.level, each.delay)
         rows.append((level_text(each.level), delay, each.pending, due, wait))
     print_table(("LEVEL", "DELAY", "PENDING", "NEXT DUE", ""), rows, title="delay levels")
 

@@ -11,6 +11,7 @@ from rmqlite.names import is_system_group, retry_topic
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.requests.redrive import RedriveSpec
 from rmqlite.requests.schedule import ChangedId
+from rmqlite.views.jobs import readers_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,7 @@ def _redrive(letter: DeadLetter, question: str, to_topic: str = "") -> Repair:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
 
     def look(admin: AdminClient) -> str:
-        topics = admin.redrives.preview(spec).topics
-        readers = [group for each in topics for group in each.groups]
-        more = sum([each.more_groups for each in topics])
-        readers += [f"{more:,} more"] if more else []
-        return f"Groups that read it: {', '.join(readers) or 'none yet'}."
+        return f"It is read by {readers_text(admin.redrives.preview(spec).topics)}."
 
     return Repair(f"{question}{before}", do, look if to_topic else None)
 

@@ -20,7 +20,7 @@ from rmqlite.requests.dead_letters import (
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.messages import FoundMessage, MessageState
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
+from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
 from tests.support.fake_broker import FakeBroker
 
 DEAD_LETTERS = 100_000

@@ -32,7 +32,7 @@ from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.protocols.metrics.timers import TimerMetrics
 from rmqlite.server.service.access import Access
 from rmqlite.server.upkeep import ClockWatch
-from rmqlite.views.levels import delay_text, level_text
+from rmqlite.views.levels import delay_cell, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "rmqlite_"
@@ -332,7 +332,7 @@ def _added(
 
 def _by_level(now: Now) -> Iterator[Metric]:
     labelled = [
-        ((level_text(each.level), delay_text(each.level, each.delay) if each.delay else ""), each)
+        ((level_text(each.level), delay_cell(each.level, each.delay) if each.delay else ""), each)
         for each in now.status.levels
     ]
     for name, help_text, number in LEVEL_GAUGES:
