@@ -36,7 +36,7 @@ class Indexing:
     def __init__(
         self, broker: Broker, thread: ThreadPoolExecutor, due_sooner: Callable[[int], None]
     ) -> None:
-        """due_sooner: told the wait queue whose earliest message is earlier than before."""
+        """due_sooner: called with the wait queue whose earliest message is earlier than before."""
         self._broker = broker
         self._due_sooner = due_sooner
         self._thread = thread
@@ -65,7 +65,7 @@ class Indexing:
                 await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
 
     def _catch_up(self, keys: TimerKeys) -> bool:
-        """A step; delivery is told if it finds an earlier timer.  Raises StoreUnavailable."""
+        """A step; delivery looks again if it finds an earlier timer.  Raises StoreUnavailable."""
         least = keys.least
         try:
             return keys.catch_up()
@@ -79,9 +79,9 @@ class Indexing:
         while True:
             keys = self._keys
             await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
-            if keys is None or not keys.changes:
+            if keys is None or not keys.unindexed.changes:
                 continue
-            if keys.is_full or self._loop.time() >= next_s:
+            if keys.unindexed.is_full or self._loop.time() >= next_s:
                 next_s = self._loop.time() + WRITE_S
                 await self._write_all(keys)
 
@@ -120,7 +120,7 @@ class Indexing:
                 # Nobody noted whether it ended: it may run twice.
                 self._write.run()
                 keys.end_write()
-            if keys.changes:
+            if keys.unindexed.changes:
                 keys.begin_write().run()
         except StoreUnavailable as error:
             self._write_outage.failed(error)
