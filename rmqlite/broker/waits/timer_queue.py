@@ -68,11 +68,12 @@ class TimerQueue(WaitQueue):
             keys = keys[:count]
         else:
             keys = list(islice(takewhile(until.__gt__, merge(*near)), count_max))
-        offsets = [key & OFFSETS for key in keys]
-        first, end = offsets[0], offsets[0] + len(offsets)
-        if offsets == list(range(first, end)):
-            return range(first, self.completed.open_until(first, end))
-        return [each for each in offsets if self.is_open(each)]
+        first = keys[0] & OFFSETS
+        row = range(first, first + len(keys))
+        # One due time, which is quick to see; or several, and still neighbours in the queue.
+        if keys[-1] - keys[0] < len(keys) or [key & OFFSETS for key in keys] == list(row):
+            return range(first, self.completed.open_until(first, row.stop))
+        return [key & OFFSETS for key in keys if self.is_open(key & OFFSETS)]
 
     def places_behind(
         self, due_ms: int, wait_queue: int, queue_offset: int
