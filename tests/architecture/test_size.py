@@ -32,11 +32,11 @@ SIZES: Final = {
     "broker": Size(13_526, 76),
     "wire": Size(4_150, 30),  # DeadLetter and History again
     "views": Size(337, 6),
-    "server": Size(11_707, 89),
-    "client": Size(4_383, 33),  # the same; the former names can be imported
-    "cli": Size(12_488, 97),  # the same
-    "arrow": Size(2_329, 16),
-    "spark": Size(4_316, 35),
+    "server": Size(11_565, 77),
+    "client": Size(4_375, 33),  # the same; the former names can be imported
+    "cli": Size(11_997, 86),  # the same
+    "arrow": Size(2_253, 13),
+    "spark": Size(4_217, 31),
     "compiled": Size(34, 1),
     "C": Size(2_887, 17),  # a slice of timers from several reads of the log
 }
