@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-INTERFACE: Final = 16
+INTERFACE: Final = 17
 """Counts the changes of _loops.pyi; a library that was built before the last is not used."""
 SPAN: Final = Struct("=5i")
 """A message of a batch: its flag; where its body begins and ends, and its property string."""

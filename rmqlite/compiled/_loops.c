@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 16 }; /* see __init__.py */
+enum { INTERFACE = 17 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 

@@ -64,13 +64,19 @@ def pack_drafts(
     """
 
 def pack_deliveries(
-    data: bytes, base: int, entries: bytes, topic: bytes, queue_id: int, level: int, /
+    reads: list[tuple[int, bytes, int]],
+    entries: bytes,
+    topic: bytes,
+    queue_id: int,
+    level: int,
+    /,
 ) -> tuple[Packed, list[tuple[str, int, int, int, int]]] | None:
-    """The records that deliver those behind the entries of a delay level's queue.
+    """The records that deliver those behind the entries of a wait queue.
 
-    data: bytes of the log from the physical offset base on.  topic, queue_id: of the level's
-    queue.  The rows number the queues of the list: topic, queue id, how many records go there,
-    the length of the longest body and of the longest record.
+    reads: a physical offset, the log's bytes from there on, and how many of the next records lie
+    in them.  topic, queue_id, level: of the wait queue, and its number.  The rows number the queues
+    of the list: topic, queue id, how many records go there, the length of the longest body and of
+    the longest record.
     """
 
 def place(

@@ -22,7 +22,10 @@ typedef struct {
     Py_ssize_t count, body_max, size_max;
 } Destination;
 
+/* data: bytes of the log from the physical offset base on, of the present one of the reads.  Topics
+   point into them all, and the caller holds the list. */
 typedef struct {
+    PyObject *reads;
     Py_buffer data, entries, topic;
     long long base;
     int queue_id, level;
@@ -132,8 +135,21 @@ static int add_delivery(
     return 1;
 }
 
-static PyObject *slice_records(const Slice *slice) {
-    Py_ssize_t count = slice->entries.len / ENTRY_BYTES, room = 0;
+/* Add the records of a read, from an entry on; how many, -1 as add_delivery() is false. */
+static Py_ssize_t add_read(
+    Block *block, Destinations *to, Slice *slice, PyObject *read, Py_ssize_t first) {
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(read, "Ly*n", &slice->base, &slice->data, &count)) return -1;
+    int is_ordinary = count >= 0 && count <= block->count - first;
+    const uint8_t *entry = (const uint8_t *)slice->entries.buf + first * ENTRY_BYTES;
+    for (Py_ssize_t i = 0; is_ordinary && i < count; i++, entry += ENTRY_BYTES)
+        is_ordinary = add_delivery(block, to, slice, entry, first + i);
+    PyBuffer_Release(&slice->data);
+    return is_ordinary ? count : -1;
+}
+
+static PyObject *slice_records(Slice *slice) {
+    Py_ssize_t count = slice->entries.len / ENTRY_BYTES, room = 0, done = 0;
     const uint8_t *entries = slice->entries.buf;
     for (Py_ssize_t i = 0; i < count; i++) {
         int32_t bytes = (int32_t)get32(entries + i * ENTRY_BYTES + 8);
@@ -145,11 +161,12 @@ static PyObject *slice_records(const Slice *slice) {
     if (!begin_block(&block, count, room)) return NULL;
     Destinations to;
     to.count = 0;
-    int is_ordinary = 1;
-    for (Py_ssize_t i = 0; is_ordinary && i < count; i++)
-        is_ordinary = add_delivery(&block, &to, slice, entries + i * ENTRY_BYTES, i);
+    for (Py_ssize_t i = 0; done >= 0 && i < PyList_GET_SIZE(slice->reads); i++) {
+        Py_ssize_t added = add_read(&block, &to, slice, PyList_GET_ITEM(slice->reads, i), done);
+        done = added < 0 ? -1 : done + added;
+    }
     PyObject *result = NULL;
-    if (is_ordinary) result = Py_BuildValue("NN", packed(&block), destinations(to.all, to.count));
+    if (done == count) result = Py_BuildValue("NN", packed(&block), destinations(to.all, to.count));
     else if (!PyErr_Occurred()) result = Py_NewRef(Py_None);
     free_block(&block);
     return result;
@@ -159,11 +176,10 @@ PyObject *pack_deliveries(PyObject *self, PyObject *args) {
     (void)self;
     Slice slice;
     if (!PyArg_ParseTuple(
-            args, "y*Ly*y*ii", &slice.data, &slice.base, &slice.entries, &slice.topic,
+            args, "O!y*y*ii", &PyList_Type, &slice.reads, &slice.entries, &slice.topic,
             &slice.queue_id, &slice.level))
         return NULL;
     PyObject *result = slice_records(&slice);
-    PyBuffer_Release(&slice.data);
     PyBuffer_Release(&slice.entries);
     PyBuffer_Release(&slice.topic);
     return result;

@@ -79,9 +79,9 @@ class Indexing:
         while True:
             keys = self._keys
             await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
-            if keys is None or not keys.changes:
+            if keys is None or not keys.unindexed.changes:
                 continue
-            if keys.is_full or self._loop.time() >= next_s:
+            if keys.unindexed.is_full or self._loop.time() >= next_s:
                 next_s = self._loop.time() + WRITE_S
                 await self._write_all(keys)
 
@@ -120,7 +120,7 @@ class Indexing:
                 # Nobody noted whether it ended: it may run twice.
                 self._write.run()
                 keys.end_write()
-            if keys.changes:
+            if keys.unindexed.changes:
                 keys.begin_write().run()
         except StoreUnavailable as error:
             self._write_outage.failed(error)

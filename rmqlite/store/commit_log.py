@@ -184,6 +184,13 @@ class CommitLog:
             return bytes(gone) + self.read(self.min_offset, size - gone) if gone < size else b""
         return self._segments.read(physical_offset, min(size, self.end - physical_offset))
 
+    def read_each(self, spans: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """What read() returns for each of these physical offsets and sizes."""
+        for span in spans if len(spans) > 1 else ():
+            self._segments.will_read(*span)
+        for span in spans:
+            yield self.read(*span)
+
     def read_raw(self, position: int, size: int) -> bytes:
         """Bytes of the files at a position, also past the log's end; for checks."""
         return self._segments.read(position, size)

@@ -6,10 +6,10 @@ Entry n lies at byte 20 n.  A queue is made from the log and can be rebuilt from
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry, codes_in
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry, codes_in, runs_of
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import Segments
 
@@ -56,10 +56,11 @@ class ConsumeQueue:
         return self._read(queue_offset, min(count, self.max_offset - queue_offset))
 
     def tags_codes(self, queue_offset: int, count: int) -> list[int]:
-        """The tags codes of the entries that read() returns."""
+        """The tags codes of the entries that read() returns; those behind them may come next."""
         count = min(count, self.max_offset - queue_offset)
-        data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
-        return list(codes_in(data))
+        position, size = queue_offset * ENTRY_BYTES, count * ENTRY_BYTES
+        self._segments.will_read(position + size, size)
+        return list(codes_in(self._segments.read(position, size)))
 
     def entry(self, queue_offset: int) -> Entry | None:
         """One entry; None outside of the queue."""
@@ -76,6 +77,21 @@ class ConsumeQueue:
     def bytes_at(self, queue_offset: int, count: int) -> bytes:
         """The raw entries in the files at a place, also past max_offset; for checks."""
         return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+
+    def entries_at(self, queue_offsets: Sequence[int]) -> bytes:
+        """The raw entries at these places, up to the first that the queue does not have."""
+        spans = []
+        for start, end in runs_of(queue_offsets):
+            count = max(0, min(end, self.max_offset) - start)
+            spans.append((start * ENTRY_BYTES, count * ENTRY_BYTES))
+            if start + count < end:
+                break
+        data = b""
+        for (_, size), part in zip(spans, self._segments.read_each(spans), strict=True):
+            data += part
+            if len(part) < size:
+                break
+        return data[: len(data) - len(data) % ENTRY_BYTES]
 
     def data_blocks(self, begin: int, end: int, count: int) -> Iterator[tuple[int, bytes]]:
         """(queue offset, raw entries) of begin <= n < end without holes, count at a time."""

@@ -291,6 +291,10 @@ class MessageStore:
         """Bytes of the log: whole records, if the arguments come from queue entries."""
         return self._log.read(physical_offset, size)
 
+    def read_each(self, spans: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """What read() returns for each of these physical offsets and sizes, fetched together."""
+        return self._log.read_each(spans)
+
     def read_record(self, physical_offset: int, size: int = 4096) -> Record:
         """The record that begins there; size is a guess.  Raises MessageNotFound, StoreDamaged."""
         found = self._log.read_record(physical_offset, size)
@@ -310,14 +314,14 @@ class MessageStore:
         Neighbours in the log are read at once.  Raises StoreDamaged for a body whose CRC
         does not fit, if bodies are checked.
         """
-        return records_behind(entries, self._log.read, self._log.damage, check_bodies=check_bodies)
+        return records_behind(entries, self.read_each, self._log.damage, check_bodies=check_bodies)
 
     def read_raw(self, entries: Sequence[Entry]) -> bytes:
         """The bytes of the records behind queue entries, without repaired places.
 
         Bodies are not checked.  Raises StoreDamaged for an entry that points at no such record.
         """
-        return b"".join(raw_records(entries, self._log.read, self._log.damage))
+        return b"".join(raw_records(entries, self.read_each, self._log.damage))
 
     def walk(self, physical_offset: int) -> Iterator[Record]:
         """Every record from one on, CRC checked.  Raises StoreDamaged."""

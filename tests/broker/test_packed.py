@@ -454,8 +454,10 @@ def test_spans_outside_of_their_body_are_not_read(
 @given(some.binary(max_size=200), some.integers(-(2**63), 2**63 - 1), some.binary(max_size=100))
 def test_a_slice_of_any_bytes_is_none(data: bytes, base: int, entries: bytes) -> None:
     """Entries of a damaged queue point anywhere."""
-    found = compiled.loops.pack_deliveries(data, base, entries, b"orders", 0, 1)
-    assert found is None
+    for count in (-1, 1, 5):
+        reads = [(base, data, count)] * 2
+        found = compiled.loops.pack_deliveries(reads, entries, b"orders", 0, 1)
+        assert found is None
 
 
 @pytest.mark.parametrize(

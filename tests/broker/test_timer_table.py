@@ -174,16 +174,16 @@ def test_too_many_timers_in_memory_are_refused(
 ) -> None:
     """As long as the table cannot be written; a retry helps."""
     monkeypatch.setattr(unindexed, "UNINDEXED_MAX", 10)
-    timers.queue.keys.check_room()
+    timers.queue.keys.unindexed.check_room()
     timers.add(*range(50, 61))
     with pytest.raises(Overloaded):
-        timers.queue.keys.check_room()
+        timers.queue.keys.unindexed.check_room()
     write = timers.begin()
     with pytest.raises(Overloaded):
-        timers.queue.keys.check_room()
+        timers.queue.keys.unindexed.check_room()
     write.run()
     timers.end()
-    timers.queue.keys.check_room()
+    timers.queue.keys.unindexed.check_room()
 
 
 def test_many_timers_of_one_millisecond_are_neighbours(tmp_path: Path) -> None:
@@ -193,15 +193,15 @@ def test_many_timers_of_one_millisecond_are_neighbours(tmp_path: Path) -> None:
         timers.add(*[50] * 2_000)
     timers.written()
     timers.kill()
-    assert timers.queue.front(49, 1_000) is None
+    assert not timers.queue.first_due(49, 1_000)
     first = 0
     while timers.queue.next_due_ms() is not None:
-        front = timers.queue.front(50, 700)
-        assert front is not None
-        assert front[0] == first
-        first = front[1]
+        offsets = timers.queue.first_due(50, 700)
+        assert offsets
+        assert offsets == range(first, first + len(offsets))
+        first = offsets[-1] + 1
         assert len(timers.queue.keys._window) <= 2 * 1_024
-        timers.complete(*range(*front))
+        timers.complete(*offsets)
     assert first == 20_000
     timers.written()
     assert timers.rows() == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome, Stored
 from rmqlite.records.drafts import Draft, DraftBatch
 from rmqlite.records.wait_queues import TIMERS
+from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.forms import needs_compiled, same_in_both
+from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, bodies, create_topic
 from tests.support.steps import done
 from tests.support.timers import send_drafts, send_timer, timer_draft
@@ -114,3 +117,52 @@ def test_a_batch_of_timers_is_made_without_objects(
     under_test.clock.forward(5)
     assert under_test.deliver() == 100
     assert len(bodies(under_test, TOPIC, 2)) == 100
+
+
+def scattered_timers(broker: BrokerUnderTest, count: int) -> list[str]:
+    """Send timers, due soon or late in any order, and cancel some; the bodies of what is due."""
+    random = Random(count)
+    # Some of them share an instant, and a record of another queue lies between some.
+    waits_ms = [random.choice((5, 10, 1 + random.randrange(50), 100_000)) for _ in range(count)]
+    for number, wait_ms in enumerate(waits_ms):
+        send_timer(broker, f"{number}", TIMER_DELAY_MS=wait_ms)
+        if random.random() < 0.2:
+            send_drafts(broker, [timer_draft("x" * random.randrange(40_000), {}, OTHER)])
+    gone = random.sample(range(count), count // 5)
+    request = ChangeByIds(ScheduleAction.CANCEL, tuple(map(str, gone)))
+    done(broker.broker.changes.by_ids(request))
+    waiting = [(waits_ms[at], at) for at in range(count) if at not in gone]
+    return [f"{at}" for wait_ms, at in sorted(waiting) if wait_ms <= 50]
+
+
+@needs_compiled
+@pytest.mark.parametrize("count", [5, 30, 120])
+def test_timers_that_lie_here_and_there_are_the_same_in_both_forms(count: int) -> None:
+    """In due order, however they were sent."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        due = scattered_timers(broker, count)
+        broker.clock.forward(50)
+        assert broker.deliver() == len(due)
+        assert bodies(broker) == due
+        return due
+
+    same_in_both(scenario, deliver_batch_max=16)
+
+
+@needs_compiled
+def test_timers_that_lie_here_and_there_are_delivered_without_objects(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one instant were sent at many times, and lie between others."""
+    create_topic(under_test, TOPIC)
+    create_topic(under_test, OTHER)
+
+    def never(*_: object) -> None:
+        raise AssertionError("left to the plain form")
+
+    due = scattered_timers(under_test, 50)
+    monkeypatch.setattr(under_test.broker.schedule, "_deliver", never)
+    under_test.clock.forward(50)
+    under_test.deliver()
+    assert bodies(under_test) == due

@@ -64,7 +64,7 @@ def send(broker: BrokerUnderTest, *delays_ms: int) -> None:
 def rows(broker: BrokerUnderTest) -> list[int]:
     timers = broker.broker.wait_queues.timers
     assert timers is not None
-    return broker.store.timers.slice(0, 1 << 30, timers.keys._new.indexed)
+    return broker.store.timers.slice(0, 1 << 30, timers.keys.unindexed.indexed)
 
 
 def table(broker: BrokerUnderTest) -> Path:
@@ -126,12 +126,12 @@ def test_overdue_timers_that_a_start_finds_are_delivered(
     broker.open()
     timers = broker.broker.wait_queues.timers
     assert timers is not None
-    assert timers.keys.rebuilding == (10, 100)
+    assert timers.keys.unindexed.rebuilding == (10, 100)
 
     async def scenario(sooner: list[int]) -> None:
         await asyncio.sleep(1)
         assert set(sooner) == {TIMERS}
-        assert timers.keys.rebuilding is None
+        assert timers.keys.unindexed.rebuilding is None
 
     beside(broker, scenario)
     broker.clock.forward(5_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_every_record_that_rocketmq_wrote_has_the_same_properties(tmp_path: Path
         assert queue is not None
         entries = queue.read(queue.min_offset, 1 << 30)
         heads = broker.store.read_records(entries, check_bodies=False)
-        strings = property_strings(entries, broker.store.read)
+        strings = property_strings(entries, broker.store.read_each)
         for walked, properties in zip(heads, strings, strict=True):
             assert walked is not None
             assert properties == walked.head.properties
@@ -56,7 +57,11 @@ def laid_out(record: NewRecord, physical_offset: int = 100) -> tuple[Entry, byte
 
 
 def properties_in(entry: Entry, data: bytes, base: int = 100) -> bytes | None:
-    (found,) = property_strings([entry], lambda at, size: data[at - base : at - base + size])
+    def read_each(spans: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        for at, size in spans:
+            yield data[at - base : at - base + size]
+
+    (found,) = property_strings([entry], read_each)
     return found
 
 

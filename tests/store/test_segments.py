@@ -57,6 +57,21 @@ def test_a_write_may_cross_files(tmp_path: Path) -> None:
     assert segments(tmp_path).read(900, len(data)) == data
 
 
+def test_several_reads_return_what_each_would(tmp_path: Path) -> None:
+    """The disk fetches them together; a file that cannot be opened is the read's error."""
+    files = FaultyFiles()
+    each = Segments(files, tmp_path, SIZE)
+    each.write(0, bytes(range(200)) * 15)
+    spans = [(2_500, 100), (10, 5), (990, 20), (7_000, 5), (10, 0), (2_990, 50)]
+    assert list(each.read_each(spans)) == [each.read(*span) for span in spans]
+    files.close()
+    (tmp_path / f"{SIZE:020d}").unlink()
+    found = each.read_each([(10, 5), (1_010, 5)])
+    assert next(found) == each.read(10, 5)
+    with pytest.raises(StoreUnavailable):
+        next(found)
+
+
 def test_a_read_stops_where_the_files_stop(tmp_path: Path) -> None:
     """Fewer bytes are an answer."""
     each = segments(tmp_path)

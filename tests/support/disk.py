@@ -255,6 +255,9 @@ class SimulatedDisk:
         self._meet("pread", at.path)
         return _read(self._file(at.node).cached, offset, length)
 
+    def posix_fadvise(self, fd: int, offset: int, length: int, advice: int, /) -> None:
+        """Nothing is fetched: everything is in memory."""
+
     def pwrite(self, fd: int, data: bytes | memoryview, offset: int, /) -> int:
         at = self._at(fd)
         fault = self._fault("pwrite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -68,7 +69,7 @@ class TimersUnderTest:
             self.log_end += RECORD_BYTES
             self.ended.append((each, self.log_end))
             self.queue.completed.add(each, each + 1)
-        self.queue.advance([(self.due_ms[each], each) for each in queue_offsets])
+        self.queue.advance([self.due_ms[each] for each in queue_offsets], queue_offsets)
 
     def deliver(self, now_ms: int, count_max: int = 1000) -> list[Pair]:
         """Deliver slices until nothing is due; what was delivered, in order."""
@@ -77,12 +78,12 @@ class TimersUnderTest:
             due_ms = self.queue.next_due_ms()
             if due_ms is None or due_ms > now_ms:
                 return found
-            front = self.queue.front(now_ms, count_max)
-            if front and any(self.due_ms[each] > now_ms for each in range(*front)):
-                # As the packed form does, which looks at the entries.
-                front = None
-            places = [] if front else list(self.queue.due(now_ms))[:count_max]
-            offsets = range(*front) if front else [place.queue_offset for place in places]
+            # The packed form looks at the entries, too.
+            is_due = [each <= now_ms for each in self.due_ms]
+            offsets = [*takewhile(is_due.__getitem__, self.queue.first_due(now_ms, count_max))]
+            if not offsets:
+                places = list(self.queue.due(now_ms))[:count_max]
+                offsets = [place.queue_offset for place in places]
             assert all(self.due_ms[each] <= now_ms for each in offsets), "never early"
             self.complete(*offsets)
             found += [(self.due_ms[each], each) for each in offsets]
@@ -93,7 +94,7 @@ class TimersUnderTest:
         while True:
             while self.queue.keys.catch_up():
                 pass
-            if self.queue.keys.rebuilding is None:
+            if self.queue.keys.unindexed.rebuilding is None:
                 return
             self.written()
 
@@ -179,4 +180,4 @@ class TimersUnderTest:
 
     def rows(self) -> int:
         """How many rows the table has, open or not."""
-        return len(self.index.slice(-1, 1 << 40, self.queue.keys._new.indexed))
+        return len(self.index.slice(-1, 1 << 40, self.queue.keys.unindexed.indexed))

@@ -9,8 +9,7 @@ from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.schedule import Schedule
-from rmqlite.broker.waits.timer_keys import TimerKeys
-from rmqlite.broker.waits.unindexed import UNINDEXED_MAX
+from rmqlite.broker.waits.unindexed import UNINDEXED_MAX, Unindexed
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.schedule import ScheduleAction
@@ -51,20 +50,20 @@ def status_of(
         fired=changes.counts[ScheduleAction.FIRE],
         rescheduled=changes.counts[ScheduleAction.RESCHEDULE],
         undeliverable=schedule.undeliverable,
-        warnings=tuple(_of_index(wait_queues.timers.keys)) if wait_queues.timers else (),
+        warnings=tuple(_of_index(wait_queues.timers.keys.unindexed)) if wait_queues.timers else (),
     )
 
 
-def _of_index(keys: TimerKeys) -> Iterator[str]:
+def _of_index(timers: Unindexed) -> Iterator[str]:
     """What keeps timers from being listed, or soon from being stored."""
-    if keys.rebuilding is not None:
-        done, total = keys.rebuilding
+    if timers.rebuilding is not None:
+        done, total = timers.rebuilding
         yield (
             f"the index of the timers is made again, {done * 100 // total}% of {total:,}: until"
             " then lists and timelines lack timers, and some may be late"
         )
-    if keys.unwritten >= UNINDEXED_MAX // 2:
+    if timers.unwritten >= UNINDEXED_MAX // 2:
         yield (
-            f"{keys.unwritten:,} timers are not written to their index; with more than"
+            f"{timers.unwritten:,} timers are not written to their index; with more than"
             f" {UNINDEXED_MAX:,} timers are refused"
         )

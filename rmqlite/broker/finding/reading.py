@@ -176,7 +176,7 @@ def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[b
         for head in read_heads(store, entries):
             yield head.properties if head else None
         return
-    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
+    for entry, properties in zip(entries, property_strings(entries, store.read_each), strict=True):
         if properties is None:
             (head,) = read_heads(store, [entry])
             properties = head.properties if head else None

@@ -72,9 +72,9 @@ _OUTCOMES: Final = {
     Completion.CARRIED: ChangeOutcome.NOT_FOUND,
 }
 _NEW_TIMES: Final = ("delay_level", "deliver_at_ms", "deliver_after_ms")
-_SAID_OF_THE_WAIT: Final = frozenset({DELAY}) | TIMER_PROPERTIES
-"""The properties that say for what a message waits; a reschedule writes its own."""
-_KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
+_OF_THE_WAIT: Final = frozenset({DELAY}) | TIMER_PROPERTIES
+"""The properties that name the level or the instant; a reschedule writes its own."""
+_OF_THE_MESSAGE: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """The properties of the message that its cancellation record has, too."""
 
 
@@ -214,7 +214,8 @@ class Changes:
         A message that cannot be delivered is not fired and not counted.
         """
         # Each once: RocketMQ's key index may name a record twice.
-        found = [each for each in dict.fromkeys(found) if self._pending.is_open(each.place)]
+        each_once = {each.place: each for each in found if self._pending.is_open(each.place)}
+        found = list(each_once.values())
         if request.action is ScheduleAction.FIRE:
             # For example, a message fired into a deleted topic would be lost.
             found = [each for each in found if not self._schedule.why_not(each.head)]
@@ -253,7 +254,7 @@ class Changes:
                 if due_ms:
                     added[TIMER_DELIVER_MS] = str(due_ms)
                 key, properties = hidden(
-                    own.edited(added, _SAID_OF_THE_WAIT).encoded,
+                    own.edited(added, _OF_THE_WAIT).encoded,
                     each.topic,
                     each.queue_id,
                     level=request.delay_level,
@@ -267,16 +268,15 @@ class Changes:
 
 def _cancellation(found: Found) -> NewRecord:
     """The record that completes a cancelled message; it has no body."""
-    scheduled = Record(found.head, b"")
-    own = scheduled.properties
-    kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
+    scheduled, own = Record(found.head, b""), found.properties
+    copied = {name: value for name in _OF_THE_MESSAGE if (value := own.get(name)) is not None}
     # The index finds it by this id, so that later calls hear what became of the message.
-    kept.setdefault(UNIQ_KEY, offset_id_of(found.head).encode())
+    copied.setdefault(UNIQ_KEY, offset_id_of(found.head).encode())
     if found.place.wait_queue == TIMERS:
-        kept[TIMER_OUT_MS] = own.get(TIMER_OUT_MS) or str(found.place.due_ms).encode()
+        copied[TIMER_OUT_MS] = own.get(TIMER_OUT_MS) or str(found.place.due_ms).encode()
     else:
-        kept[DELAY] = str(found.place.wait_queue).encode()
-    properties = PropertyString(b"").edited(kept)
+        copied[DELAY] = str(found.place.wait_queue).encode()
+    properties = PropertyString(b"").edited(copied)
     return derived(
         scheduled,
         CANCELLED_TOPIC,

@@ -1,13 +1,13 @@
 """A slice of due messages whose records the compiled form makes straight from the log.
 
-Nearly always the due messages are neighbours in one wait queue and in the log, and each can be
-delivered.  Then no object is made for any of them, which costs a tenth of the plain form; every
-other slice is left to that.
+Nearly always each of the due messages can be delivered.  Then no object is made for any of them,
+which costs a tenth of the plain form; every other slice is left to that.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
@@ -20,7 +20,7 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.records.packed import Packed
 from rmqlite.records.queue_entry import ENTRY_BYTES, codes_in
-from rmqlite.records.wait_queues import WAIT_TOPICS, QueueKey, queue_of
+from rmqlite.records.wait_queues import WAIT_TOPICS, queue_of
 from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
 
@@ -29,15 +29,15 @@ _ANY_END: Final = 2**63 - 1
 
 
 class PackedSlice(NamedTuple):
-    """Messages of one wait queue, from a queue offset on, and the records that deliver them."""
+    """Messages of one wait queue, and the records that deliver them."""
 
     known: WaitQueue
-    queue_offset: int
+    queue_offsets: Sequence[int]
     due_ms: tuple[int, ...]
     """When each of them was due."""
     topics: Counter[str]
     """How many go to each topic."""
-    packed: list[Packed]
+    packed: Packed
 
 
 Target = tuple[str, int, int, int, int]
@@ -67,52 +67,49 @@ class PackedSlices:
         if not compiled.is_on or known.failures:
             return None
         try:
-            front = known.front(now_ms, most.messages)
-            return self._packed(known, *front, now_ms, most) if front else None
+            offsets = known.first_due(now_ms, most.messages)
+            return self._packed(known, offsets, now_ms, most) if offsets else None
         except StoreUnavailable:
             # The plain form meets the error again, and lets the queue rest.
             return None
 
     def _packed(
-        self, known: WaitQueue, first: int, end: int, now_ms: int, most: Most
+        self, known: WaitQueue, offsets: Sequence[int], now_ms: int, most: Most
     ) -> PackedSlice | None:
-        raw = known.queue.bytes_at(first, end - first)
+        raw = known.queue.entries_at(offsets)
         reads = compiled.loops.log_reads(
             raw,
             _ANY_END,
             now_ms,
-            end - first,
+            len(offsets),
             most.record_bytes,
             READ_GAP_BYTES_MAX,
             READ_BYTES_MAX,
         )
         if not reads:
             return None
-        # One for each read of the log; nearly always there is one.
-        packed: list[Packed] = []
-        topics = Counter[str]()
-        new = set[QueueKey]()
-        done = 0
-        for base, upto, count in reads:
-            data = self._store.read(base, upto - base)
-            entries = raw[ENTRY_BYTES * done : ENTRY_BYTES * (done + count)]
-            done += count
-            topic, queue_id = queue_of(known.id)
-            found = compiled.loops.pack_deliveries(
-                data, base, entries, topic.encode(), queue_id, known.id
-            )
-            if found is None or not all(map(self._is_ordinary, found[1])):
-                return None
-            records, targets = found
-            queues = [target[:2] for target in targets]
-            packed.append(Packed(*records, queues))
-            new.update(key for key in queues if self._store.queue(*key) is None)
-            for target in targets:
-                topics[target[0]] += target[2]
-        if len(new) > NEW_QUEUES_MAX:
+        count = sum([each[2] for each in reads])
+        raw = raw[: ENTRY_BYTES * count]
+        data = self._store.read_each([(begin, end - begin) for begin, end, _ in reads])
+        topic, queue_id = queue_of(known.id)
+        found = compiled.loops.pack_deliveries(
+            [(begin, part, each) for (begin, _, each), part in zip(reads, data, strict=True)],
+            raw,
+            topic.encode(),
+            queue_id,
+            known.id,
+        )
+        if found is None or not all(map(self._is_ordinary, found[1])):
             return None
-        due_ms = codes_in(raw[: ENTRY_BYTES * done])
-        return PackedSlice(known, first, due_ms, topics, packed)
+        records, targets = found
+        queues = [target[:2] for target in targets]
+        if sum([self._store.queue(*key) is None for key in queues]) > NEW_QUEUES_MAX:
+            return None
+        topics = Counter[str]()
+        for target in targets:
+            topics[target[0]] += target[2]
+        packed = Packed(*records, queues)
+        return PackedSlice(known, offsets[:count], codes_in(raw), topics, packed)
 
     def _is_ordinary(self, target: Target) -> bool:
         """Can the messages to a queue be delivered there?"""

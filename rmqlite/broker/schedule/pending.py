@@ -63,12 +63,19 @@ ID_RECORDS_MAX: Final = 1_000
 
 
 class Found(NamedTuple):
-    """A pending message, and its record without the body."""
+    """A pending message, its record without the body, and where it goes."""
 
     place: PendingPlace
     head: Head
+    properties: PropertyString
     topic: str
+    """"" if the record names none; then the queue id is -1."""
     queue_id: int
+
+    @classmethod
+    def at(cls, place: PendingPlace, head: Head) -> Found:
+        properties = PropertyString(head.properties)
+        return cls(place, head, properties, *(destination(properties) or ("", -1)))
 
 
 class Cursor(NamedTuple):
@@ -185,12 +192,13 @@ class Pending:
             self._id_records += 1
             if self._id_records % ID_RECORDS_STEP == 0:
                 yield
-            if not _fits(head, wanted) or not _is_out_at(head, timer_out_ms):
+            to = destination(PropertyString(head.properties)) or ("", -1)
+            if not _fits(head, to[0], wanted) or not _is_out_at(head, timer_out_ms):
                 continue
             newest = newest or head
             place = self._place_of(head)
             if place is not None:
-                waiting.append(Found(place, head, *_target(head)))
+                waiting.append(Found.at(place, head))
         return waiting, newest
 
     def is_open(self, place: PendingPlace) -> bool:
@@ -233,7 +241,8 @@ class Pending:
         candidates = self._scheduled(keys, named, at.log_end)
         heads = list(islice(candidates, CANDIDATES_MAX))
         # Each once: RocketMQ's key index may name a record twice.
-        found = sorted(set(self._found_behind(at, heads, wanted)))
+        each_once = {each.place: each for each in self._found_behind(at, heads, wanted)}
+        found = sorted(each_once.values())
         if len(found) > count_max:
             found = found[:count_max]
             return found, Cursor(*found[-1].place[:3], at.log_end).text()
@@ -290,9 +299,10 @@ def check_filter(wanted: PendingFilter) -> None:
 def _fitting(
     place: PendingPlace, head: Head | None, wanted: PendingFilter, log_end: int
 ) -> Found | None:
-    if head is None or _is_later(head, log_end) or not _fits(head, wanted):
+    if head is None or _is_later(head, log_end):
         return None
-    return Found(place, head, *_target(head))
+    found = Found.at(place, head)
+    return found if _fits(head, found.topic, wanted) else None
 
 
 def _is_later(head: Head, log_end: int) -> bool:
@@ -304,15 +314,15 @@ def _is_later(head: Head, log_end: int) -> bool:
     return not is_carried or head.completes > log_end
 
 
-def _fits(head: Head, wanted: PendingFilter) -> bool:
-    """Does a scheduled record fit the filter, apart from the filter's times?"""
+def _fits(head: Head, topic: str, wanted: PendingFilter) -> bool:
+    """Does a scheduled record to a topic fit the filter, apart from the filter's times?"""
     if wanted.levels and wait_queue_of(head.topic, head.queue_id) not in wanted.levels:
         return False
-    if wanted.topic and _target(head)[0] != wanted.topic:
+    if wanted.topic and topic != wanted.topic:
         return False
     if wanted.ids and not has_any_id(head, wanted.ids):
         return False
-    if (wanted.reason or wanted.failure_kind) and not is_retry(_target(head)[0]):
+    if (wanted.reason or wanted.failure_kind) and not is_retry(topic):
         return False
     return has_all(
         head,
@@ -324,21 +334,12 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
     )
 
 
-def _newest_first(head: Head) -> int:
-    return -head.physical_offset
-
-
 def _is_out_at(head: Head, timer_out_ms: int | None) -> bool:
     """Is it a timer with this TIMER_OUT_MS?  Any record fits None."""
     if timer_out_ms is None:
         return True
     is_timer = wait_queue_of(head.topic, head.queue_id) == TIMERS
     return is_timer and PropertyString(head.properties).number(TIMER_OUT_MS) == timer_out_ms
-
-
-def _target(head: Head) -> tuple[str, int]:
-    """Topic and queue id to which a scheduled record goes; "" and -1 if it names none."""
-    return destination(PropertyString(head.properties)) or ("", -1)
 
 
 def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
@@ -348,7 +349,7 @@ def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
 
 def _described(found: Found) -> PendingMessage:
     """A pending message as text, for a person or a client."""
-    place, head, topic, queue_id = found
+    place, head, _, topic, queue_id = found
     properties = decode_properties(head.properties)
     return PendingMessage(
         place.wait_queue,

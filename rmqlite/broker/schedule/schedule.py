@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ from rmqlite.message import pack_host
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import derived
+from rmqlite.records.queue_entry import runs_of
 from rmqlite.records.record import Head, NewRecord, destination
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS
@@ -125,17 +126,22 @@ class Schedule:
         """
         # Append before the cursors move: a crash in between is found again in the log.
         written = self._appending.append([each.record for each in ready], self.appends)
-        self._note_completed(ready)
+        by_queue = defaultdict[int, list[Ready]](list)
+        for each in ready:
+            by_queue[each.place.wait_queue].append(each)
+        for number, mine in by_queue.items():
+            offsets = [each.place.queue_offset for each in mine]
+            due_ms = [each.place.due_ms for each in mine]
+            topics = Counter([each.topic for each in mine])
+            self._note_completed(self._wait_queues[number], offsets, due_ms, topics)
         return written
 
     def _complete_packed(self, ready: PackedSlice) -> int:
         """complete() and _count() for a packed slice; the number of its messages."""
-        known, first, due_ms, topics, packed = ready
+        known, offsets, due_ms, topics, packed = ready
         # Append before the cursor moves, as in complete().
-        self._appending.append_packed(packed, self.appends)
-        end = first + len(due_ms)
-        self._store.progress.complete(known.id, first, end, topics)
-        known.advance(zip(due_ms, range(first, end), strict=True))
+        self._appending.append_packed([packed], self.appends)
+        self._note_completed(known, offsets, due_ms, topics)
         self._count_late(known, Counter(due_ms), self._store.newest_timestamp_ms)
         if known.id == TIMERS:
             self.timers_delivered.update(topics)
@@ -215,22 +221,17 @@ class Schedule:
                 new += 1
         return ready
 
-    def _note_completed(self, ready: Sequence[Ready]) -> None:
-        progress = self._store.progress
-        by_queue = defaultdict[int, list[Ready]](list)
-        for each in ready:
-            by_queue[each.place.wait_queue].append(each)
-        for number, mine in by_queue.items():
-            # Complete neighbours in the queue at once: nearly always these are all messages.
-            start = end = mine[0].place.queue_offset
-            for each in mine:
-                if each.place.queue_offset != end:
-                    progress.of(number).add(start, end)
-                    start = each.place.queue_offset
-                end = each.place.queue_offset + 1
-            progress.complete(number, start, end, Counter([each.topic for each in mine]))
-            places = [each.place for each in mine]
-            self._wait_queues[number].advance([(at.due_ms, at.queue_offset) for at in places])
+    def _note_completed(
+        self,
+        known: WaitQueue,
+        queue_offsets: Sequence[int],
+        due_ms: Sequence[int],
+        topics: Mapping[str, int],
+    ) -> None:
+        for start, end in runs_of(queue_offsets):
+            known.completed.add(start, end)
+        self._store.progress.complete(known.id, start, end, topics)
+        known.advance(due_ms, queue_offsets)
 
     def _count(self, known: WaitQueue, ready: Sequence[Ready], written_ms: int) -> None:
         late = Counter[int]()

@@ -129,16 +129,16 @@ def dead_letter(
 
 
 def _with_wait(wait_queue: int, entry: Entry, waited: Record | None) -> PropertyString:
-    """The property string of a record, with what says where the record waited."""
+    """The property string of a record, with the level or the instant for which it waited."""
     is_timer = wait_queue == TIMERS
-    said = {TIMER_OUT_MS: str(entry.tags_code)} if is_timer else {DELAY: str(wait_queue)}
-    in_front = PropertyString(b"").edited(said)
+    wait = {TIMER_OUT_MS: str(entry.tags_code)} if is_timer else {DELAY: str(wait_queue)}
+    in_front = PropertyString(b"").edited(wait)
     if waited is None:
         return in_front
     # The dead letter gets a reason of its own, not one of an earlier attempt.
     gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT}) | TIMER_PROPERTIES
     if group_of(topic_ahead(waited.properties)) is None:
-        # It waits for no retry: what it tells of failures is another message's.
+        # It waits for no retry: its failures are those of another message.
         gone |= FAILURE_PROPERTIES
     rest = waited.properties.edited({}, gone)
     encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])

@@ -63,15 +63,21 @@ class SortedKeys:
         if self.least == END or completed.is_open(self.least & OFFSETS):
             return
         for keys in self.lists():
-            low = high = count = 0
-            for key in keys:
-                offset = key & OFFSETS
-                if not low <= offset < high:
-                    # Most often neighbours are completed one after the other.
-                    low, high = offset, completed.next_open(offset)
-                    if high == offset:
-                        break
-                count += 1
+            count = 0
+            while count < len(keys):
+                offset = keys[count] & OFFSETS
+                gone = completed.next_open(offset) - offset
+                if not gone:
+                    break
+                # Most often neighbours are completed one after the other.
+                count = _row_end(keys, count, min(count + gone, len(keys)))
             del keys[:count]
         self._lists = [keys for keys in self._lists if keys]
         self.least = min((keys[0] for keys in self._lists), default=END)
+
+
+def _row_end(keys: Sequence[int], start: int, until: int) -> int:
+    """The end of the keys from a place on that are due at one time, and neighbours in the queue."""
+    if start + 1 == until or keys[start + 1] != keys[start] + 1:
+        return start + 1
+    return bisect_right(range(until), keys[start] - start, start, key=lambda at: keys[at] - at)

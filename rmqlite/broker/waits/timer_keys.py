@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from typing import Final, TypeVar
@@ -34,11 +34,13 @@ from rmqlite.store.timers.index import (
 
 SLICE_KEYS: Final = 1_024
 """So many rows are read at once, in 1 ms."""
+PAGE_KEYS: Final = 128
+"""So many are read first for a page or a change: most want no more."""
 SLICES_A_TURN: Final = 4
 COUNTED_ROWS: Final = 16_384
 COUNTED_KEYS: Final = 8_192
 PROGRESS_S: Final = 10.0
-"""How often the log says how much of the queue is read."""
+"""How often the progress of a rebuild is logged."""
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -87,7 +89,8 @@ class TimerKeys:
     def _begin(self, mark: Mark | None) -> None:
         """Begin with the table as it is; None: with an empty one."""
         upto = mark.upto if mark else max(self._completed.below, self._queue.min_offset)
-        self._new = Unindexed(self._queue, self._completed, upto)
+        self.unindexed = Unindexed(self._queue, self._completed, upto)
+        """The timers that are not in the table."""
         self._window = SortedKeys()
         self._read_to = -END
         """The rows up to this key are in the window or completed; END: all are."""
@@ -102,23 +105,15 @@ class TimerKeys:
 
     # ---- changes
 
-    def notice(self, queue_offset: int, due_ms: int) -> None:
-        """Note the entries from queue_offset to the queue's end; due_ms: that of the first."""
-        self._new.notice(queue_offset, due_ms)
-
-    def end(self, completed: Iterable[tuple[int, int]]) -> None:
+    def end(self, due_ms: Sequence[int], queue_offsets: Sequence[int]) -> None:
         """Note that messages were completed: due time and queue offset of each."""
         self._window.drop_front(self._completed)
-        self._new.end(completed, self._frontier)
+        self.unindexed.end(due_ms, queue_offsets, self._frontier)
 
     def sweep(self) -> None:
-        """Look at all rows once more: messages were completed of which end() was not told."""
-        self.end(())
+        """Look at all rows once more, because messages were completed without a call of end()."""
+        self.end((), ())
         self._swept_to = -END
-
-    def check_room(self) -> None:
-        """Raises Overloaded while too many entries are only in memory."""
-        self._new.check_room()
 
     # ---- in due order
 
@@ -130,7 +125,7 @@ class TimerKeys:
     @property
     def least(self) -> int:
         """The first key, or that from which on rows have to be read; END or more: none."""
-        new = self._new
+        new = self.unindexed
         return min(self._window.least, self._read_to + 1, new.writing.least, new.fresh.least)
 
     def until(self, key: int) -> int:
@@ -146,24 +141,24 @@ class TimerKeys:
 
     def near(self, until: int) -> list[list[int]]:
         """Sorted lists of keys that begin below `until`; the caller must not change them."""
-        parts = (self._window, self._new.writing, self._new.fresh)
+        parts = (self._window, self.unindexed.writing, self.unindexed.fresh)
         return [
             keys for part in parts if part.least < until for keys in part.lists() if keys[0] < until
         ]
 
     def behind(self, key: int) -> Iterator[int]:
         """All keys behind one.  Raises StoreUnavailable."""
-        parts = (self._new.writing, self._new.fresh)
+        parts = (self.unindexed.writing, self.unindexed.fresh)
         return merge(self._rows(key), *[keys for part in parts for keys in part.behind(key)])
 
     def counts(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
         """How many messages are due before the first bound and between each two, in steps."""
         sums = [0] * (len(bounds_ms) + 1)
         behind = self._frontier - 1
-        parts = (self._new.writing, self._new.fresh)
+        parts = (self.unindexed.writing, self.unindexed.fresh)
         near = [key for part in parts for keys in part.lists() for key in keys]
         # They are counted with the rows.
-        gone = [key for key in self._new.rows_gone if key > behind]
+        gone = [key for key in self.unindexed.rows_gone if key > behind]
         for keys, step in ((near, 1), (gone, -1)):
             for at in range(0, len(keys), COUNTED_KEYS):
                 for key in keys[at : at + COUNTED_KEYS]:
@@ -185,16 +180,18 @@ class TimerKeys:
 
     # ---- far
 
-    def _slice(self, behind: int) -> list[int]:
+    def _slice(self, behind: int, count: int = SLICE_KEYS) -> list[int]:
         """The keys of the next rows.  Raises StoreUnavailable."""
         read = self._index.slice
-        return self._far(lambda: read(behind, SLICE_KEYS, self._new.indexed), [])
+        return self._far(lambda: read(behind, count, self.unindexed.indexed), [])
 
     def _count(self, behind: int, until_ms: int) -> tuple[int, int | None]:
         """See TimerIndex.count()."""
         count = self._index.count
         none: tuple[int, int | None] = 0, None
-        return self._far(lambda: count(behind, until_ms, COUNTED_ROWS, self._new.indexed), none)
+        return self._far(
+            lambda: count(behind, until_ms, COUNTED_ROWS, self.unindexed.indexed), none
+        )
 
     def _far(self, read: Callable[[], _T], nothing: _T) -> _T:
         """What is read of the table; nothing, if it is lost.  Raises StoreUnavailable."""
@@ -208,10 +205,10 @@ class TimerKeys:
 
     def _rows(self, behind: int) -> Iterator[int]:
         """The keys of all rows behind one.  Raises StoreUnavailable."""
-        behind = max(behind, self._frontier - 1)
-        while keys := self._slice(behind):
+        behind, count = max(behind, self._frontier - 1), PAGE_KEYS
+        while keys := self._slice(behind, count):
             yield from keys
-            behind = keys[-1]
+            behind, count = keys[-1], SLICE_KEYS
 
     def lose(self, reason: str) -> None:
         """The table is wrong: make it again, at once or when the write that runs has ended."""
@@ -226,16 +223,6 @@ class TimerKeys:
 
     # ---- what the server does beside the calls
 
-    @property
-    def changes(self) -> int:
-        """How many changes the next write has."""
-        return self._new.changes
-
-    @property
-    def is_full(self) -> bool:
-        """Should they be written now?"""
-        return self._new.is_full
-
     def begin_write(self) -> IndexWrite:
         """The transaction that brings the table up to date; the last one has ended.
 
@@ -243,7 +230,7 @@ class TimerKeys:
         end_write().  Raises StoreUnavailable: then nothing has changed.
         """
         passed = min(self._frontier, END)
-        write = self._new.begin_write(self._index, passed, self._log_end())
+        write = self.unindexed.begin_write(self._index, passed, self._log_end())
         self._is_writing = True
         return write
 
@@ -254,24 +241,9 @@ class TimerKeys:
             self.lose(self._lost or str(error))
             return
         # The new rows may be due before those in the window.
-        self._read_to = min(self._frontier, self._new.writing.least, END + 1) - 1
+        self._read_to = min(self._frontier, self.unindexed.writing.least, END + 1) - 1
         self._window = SortedKeys()
-        self._new.end_write()
-
-    @property
-    def rebuilding(self) -> tuple[int, int] | None:
-        """How many old entries are read, and of how many; None if all are."""
-        return self._new.old
-
-    @property
-    def unread_from(self) -> int:
-        """While rebuilding: the first queue offset that is not read."""
-        return self._new.unread_from
-
-    @property
-    def unwritten(self) -> int:
-        """How many timers are only in memory."""
-        return self._new.unwritten
+        self.unindexed.end_write()
 
     def catch_up(self) -> bool:
         """A step of the work that a start has left; False if there is none now.
@@ -280,18 +252,18 @@ class TimerKeys:
         """
         if self._lost:
             self.lose(self._lost)
-        elif self._new.note_old():
+        elif self.unindexed.note_old():
             self._log_progress()
             return True
-        elif self._new.old is None and self._swept_to < END:
+        elif self.unindexed.rebuilding is None and self._swept_to < END:
             keys = self._slice(max(self._swept_to, self._frontier - 1))
             self._swept_to = keys[-1] if len(keys) == SLICE_KEYS else END
-            self._new.end_late(key for key in keys if not self._is_open(key))
+            self.unindexed.end_late(key for key in keys if not self._is_open(key))
             return True
         return False
 
     def _log_progress(self) -> None:
-        now_s, progress = elapsed_s(), self.rebuilding
+        now_s, progress = elapsed_s(), self.unindexed.rebuilding
         if progress is not None and now_s - self._logged_s >= PROGRESS_S:
             self._logged_s = now_s
             done, total = progress

@@ -1,27 +1,25 @@
 """The wait queue of the timers, each of which has a due time of its own.
 
-Their order is that of timer_keys.py; here are the places behind the keys.  A due time is believed
-only if the queue entry says the same: a damaged table could deliver early.
+timer_keys.py orders them; this module reads the queue entries behind the keys.  The due time of a
+key must be that of the entry: a damaged table could deliver early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
-from itertools import islice, takewhile
-from typing import Final
+from itertools import islice, takewhile, zip_longest
+from operator import itemgetter
 
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.sorted_keys import END
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.broker.waits.wait_queue import READ_ENTRIES, PendingPlace, WaitQueue
-from rmqlite.records.queue_entry import Entry
+from rmqlite.records.queue_entry import ENTRY, Entry
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import OFFSETS, TimerIndex, due_of, key_of
-
-FRONT_LEAST: Final = 16
-"""Fewer neighbours are no front if others are due, too: all of them together cost less."""
 
 
 class TimerQueue(WaitQueue):
@@ -41,10 +39,10 @@ class TimerQueue(WaitQueue):
         self.keys = TimerKeys(queue, completed, index, log_end)
 
     def notice(self, queue_offset: int, due_ms: int) -> None:
-        self.keys.notice(queue_offset, due_ms)
+        self.keys.unindexed.notice(queue_offset, due_ms)
 
-    def advance(self, completed: Iterable[tuple[int, int]] = ()) -> None:
-        self.keys.end(completed)
+    def advance(self, due_ms: Sequence[int] = (), queue_offsets: Sequence[int] = ()) -> None:
+        self.keys.end(due_ms, queue_offsets)
 
     def skip_removed(self) -> None:
         if self.completed.below < self.queue.min_offset:
@@ -59,23 +57,23 @@ class TimerQueue(WaitQueue):
         until = self.keys.until(key_of(now_ms + 1, 0))
         return self._places(takewhile(until.__gt__, merge(*self.keys.near(until))))
 
-    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
+    def first_due(self, now_ms: int, count_max: int) -> Sequence[int]:
         until = self.keys.until(key_of(now_ms + 1, 0))
-        heads = sorted(self.keys.near(until), key=lambda keys: keys[0])
-        if not heads:
-            return None
-        keys, other = heads[0], heads[1][0] if len(heads) > 1 else END
-        limit = min(until, other)
-        first = end = keys[0] & OFFSETS
-        for key in islice(keys, count_max):
-            if key >= limit or key & OFFSETS != end:
-                break
-            end += 1
-        count = end - first
-        following = min(other, keys[count]) if count < len(keys) else other
-        if count < min(FRONT_LEAST, count_max) and following < until:
-            return None
-        return first, self.completed.open_until(first, end)
+        near = sorted(self.keys.near(until), key=itemgetter(0))
+        if not near:
+            return ()
+        keys, limit = near[0], min([until, *[other[0] for other in near[1:2]]])
+        count = bisect_left(keys, limit, hi=min(count_max, len(keys)))
+        if count == count_max or limit == until:
+            keys = keys[:count]
+        else:
+            keys = list(islice(takewhile(until.__gt__, merge(*near)), count_max))
+        first = keys[0] & OFFSETS
+        row = range(first, first + len(keys))
+        # One due time, which is quick to see; or several, and still neighbours in the queue.
+        if keys[-1] - keys[0] < len(keys) or [key & OFFSETS for key in keys] == list(row):
+            return range(first, self.completed.open_until(first, row.stop))
+        return [key & OFFSETS for key in keys if self.is_open(key & OFFSETS)]
 
     def places_behind(
         self, due_ms: int, wait_queue: int, queue_offset: int
@@ -93,19 +91,9 @@ class TimerQueue(WaitQueue):
         """The places of keys that are open; neighbours in the queue are read at once."""
         while several := list(islice(keys, READ_ENTRIES)):
             waiting = [key for key in several if self.is_open(key & OFFSETS)]
-            for key, entry in zip(waiting, self._entries(waiting), strict=True):
+            data = self.queue.entries_at([key & OFFSETS for key in waiting])
+            for key, entry in zip_longest(waiting, map(Entry._make, ENTRY.iter_unpack(data))):
                 if entry is None or entry.tags_code != due_of(key):
                     self.keys.lose(f"the queue has another due time at {key & OFFSETS}")
                     return
                 yield PendingPlace(entry.tags_code, self.id, key & OFFSETS, entry)
-
-    def _entries(self, keys: Sequence[int]) -> list[Entry | None]:
-        """The entries behind some keys; None for one that the queue does not have."""
-        found: list[Entry | None] = []
-        start = 0
-        for end in range(1, len(keys) + 1):
-            if end == len(keys) or keys[end] & OFFSETS != (keys[end - 1] & OFFSETS) + 1:
-                entries = self.queue.read(keys[start] & OFFSETS, end - start)
-                found += [*entries, *[None] * (end - start - len(entries))]
-                start = end
-        return found

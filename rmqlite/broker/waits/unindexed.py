@@ -9,7 +9,7 @@ from the queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -21,13 +21,13 @@ from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import (
     INSERTED_TOGETHER,
-    OFFSET_BITS,
     OFFSETS,
     Indexed,
     IndexWrite,
     Mark,
     NewEntries,
     TimerIndex,
+    due_of,
     key_of,
 )
 
@@ -100,17 +100,17 @@ class Unindexed:
             self.fresh.add([key_of(codes[each - start], each) for each in waiting])
             self._noted += len(codes)
 
-    def end(self, completed: Iterable[tuple[int, int]], passed: int) -> None:
+    def end(self, due_ms: Sequence[int], queue_offsets: Sequence[int], passed: int) -> None:
         """Note that messages were completed: due time and queue offset of each.
 
         passed: the next write deletes all rows with keys below it.
         """
         self.writing.drop_front(self._completed)
         self.fresh.drop_front(self._completed)
-        keys = [due_ms << OFFSET_BITS | offset for due_ms, offset in completed]
-        self._ended += len(keys)
-        if keys and max(keys) >= passed:
+        self._ended += len(due_ms)
+        if max(due_ms, default=0) >= due_of(passed):
             frozen = Indexed(self._old.frozen, self._live.begin, self._live.frozen)
+            keys = map(key_of, due_ms, queue_offsets)
             self._gone.update([key for key in keys if key >= passed and key & OFFSETS in frozen])
 
     def end_late(self, keys: Iterable[int]) -> None:
@@ -131,7 +131,7 @@ class Unindexed:
         return [key for key in (*self._gone, *self._going) if key & OFFSETS in indexed]
 
     @property
-    def old(self) -> tuple[int, int] | None:
+    def rebuilding(self) -> tuple[int, int] | None:
         """How many old entries are noted, and of how many; None if all are."""
         begin, end, noted = self._old.begin, self._old.end, self._old.noted
         return None if noted == end else (noted - begin, end - begin)

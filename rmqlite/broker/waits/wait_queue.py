@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
@@ -133,7 +133,7 @@ class WaitQueue(ABC):
         """Note the new entries from queue_offset to the queue's end; the first is due at due_ms."""
 
     @abstractmethod
-    def advance(self, completed: Iterable[tuple[int, int]] = ()) -> None:
+    def advance(self, due_ms: Sequence[int] = (), queue_offsets: Sequence[int] = ()) -> None:
         """Note that messages were completed: due time and queue offset of each."""
 
     @abstractmethod
@@ -148,11 +148,10 @@ class WaitQueue(ABC):
         """
 
     @abstractmethod
-    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
-        """The first of due() as far as they are neighbours in the queue: queue offset and end.
+    def first_due(self, now_ms: int, count_max: int) -> Sequence[int]:
+        """The queue offsets of the first of due(); the last of them may be due later.
 
-        The last of them may be due later.  None: nothing is due, or they are no neighbours.
-        Raises StoreUnavailable.
+        None of them: nothing is due, or due() has to find out.  Raises StoreUnavailable.
         """
 
     @abstractmethod
@@ -204,12 +203,12 @@ class LevelQueue(WaitQueue):
         places = runs[0] if len(runs) == 1 else merge(*runs)
         return takewhile(lambda place: place.due_ms <= now_ms, places)
 
-    def front(self, now_ms: int, count_max: int) -> tuple[int, int] | None:
+    def first_due(self, now_ms: int, count_max: int) -> Sequence[int]:
         runs = self._due_runs(now_ms)
         if len(runs) != 1:
-            return None
+            return ()
         first = runs[0].cursor
-        return first, self.completed.open_until(first, min(runs[0].end, first + count_max))
+        return range(first, self.completed.open_until(first, min(runs[0].end, first + count_max)))
 
     def _due_runs(self, now_ms: int) -> list[Run]:
         return [run for run in self.runs if run.head_due_ms <= now_ms]
@@ -261,7 +260,7 @@ class LevelQueue(WaitQueue):
         completed = self.completed.count_between(run.cursor, queue_offset)
         return queue_offset - run.cursor - completed
 
-    def advance(self, _completed: Iterable[tuple[int, int]] = ()) -> None:
+    def advance(self, _due_ms: Sequence[int] = (), _queue_offsets: Sequence[int] = ()) -> None:
         """Every run moves on to its first open queue offset; a run that has none is removed."""
         for run in list(self.runs):
             cursor = self.completed.next_open(run.cursor)

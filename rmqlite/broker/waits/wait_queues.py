@@ -64,7 +64,7 @@ class WaitQueues:
     def check_room(self) -> None:
         """Raises Overloaded while too many timers are not in their table: send no more then."""
         if self.timers is not None:
-            self.timers.keys.check_room()
+            self.timers.keys.unindexed.check_room()
 
     def oldest_pending(self, *, but: int = 0) -> tuple[int, Entry] | None:
         """Wait queue and entry of the pending scheduled record that lies first in the log.

@@ -63,6 +63,9 @@ class Files(Protocol):
     def read(self, path: Path, position: int, size: int) -> bytes:
         """Up to size bytes; fewer at the end of the file."""
 
+    def will_read(self, path: Path, position: int, size: int) -> None:
+        """Let the disk fetch these bytes, and do not wait.  Raises nothing."""
+
     def sync(self, path: Path) -> None:
         """Return when the file's bytes are on disk.  May be called from another thread."""
 
@@ -178,6 +181,11 @@ class SystemFiles:
         except OSError as error:
             raise unavailable("read", path, error) from error
         return data
+
+    def will_read(self, path: Path, position: int, size: int) -> None:
+        with suppress(OSError, StoreUnavailable, StoreDamaged):  # read() raises them
+            fd = self._fd(path)
+            self._system.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def sync(self, path: Path) -> None:
         with translated("sync", path):

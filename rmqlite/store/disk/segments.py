@@ -7,7 +7,7 @@ has its full length from the start, sparse.  This module does not interpret the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -125,6 +125,22 @@ class Segments:
             position += wanted
             size -= wanted
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def will_read(self, position: int, size: int) -> None:
+        """Let the disk fetch these bytes, and do not wait for them.
+
+        Reads here and there cost 70 us each if the disk fetches one after the other, else 10.
+        """
+        start = position - position % self.segment_bytes
+        if size > 0 and (path := self._paths.get(start)):
+            self._files.will_read(path, position - start, size)
+
+    def read_each(self, spans: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """What read() returns for each of these positions and sizes."""
+        for span in spans if len(spans) > 1 else ():
+            self.will_read(*span)
+        for span in spans:
+            yield self.read(*span)
 
     def take_unsynced(self) -> list[Path]:
         """The files written since the last call; sync each, in any thread."""

@@ -7,7 +7,7 @@ parses the full header.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.records.queue_entry import Entry
@@ -18,21 +18,15 @@ from rmqlite.records.record import (
     is_indexed,
     layout_of_fields,
 )
-from rmqlite.store.log.raw_records import neighbours
+from rmqlite.store.log.raw_records import ReadEach, parts_of_log
 
 _FIXED: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag", "body_size")
 _ODD_TYPES: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
-def property_strings(
-    entries: Sequence[Entry], read: Callable[[int, int], bytes]
-) -> Iterator[bytes | None]:
-    """The property string of each entry's record, in order; None for an unusual record.
-
-    read(physical offset, size) returns bytes of the log; neighbours are read together.
-    """
-    for base, upto, near in neighbours(entries):
-        data = read(base, upto - base)
+def property_strings(entries: Sequence[Entry], read_each: ReadEach) -> Iterator[bytes | None]:
+    """The property string of each entry's record, in order; None for an unusual record."""
+    for base, data, near in parts_of_log(entries, read_each):
         for offset, size, _ in near:
             yield _properties(data, offset - base, offset, size)
 

@@ -29,6 +29,8 @@ READ_GAP_BYTES_MAX: Final = 16 << 10
 """Records at most this far apart are read together, including the bytes between them."""
 _PLACE: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag")
 
+ReadEach = Callable[[Sequence[tuple[int, int]]], Iterator[bytes]]
+"""Returns bytes of the log for each of several physical offsets and sizes."""
 _Row = TypeVar("_Row", bound=tuple[int, ...])
 
 
@@ -58,18 +60,27 @@ def neighbours(
         first = last
 
 
+def parts_of_log(
+    entries: Sequence[Entry], read_each: ReadEach
+) -> Iterator[tuple[int, bytes, Sequence[Entry]]]:
+    """(begin, bytes, entries) of each part of the log that has the records of some neighbours."""
+    parts = list(neighbours(entries))
+    spans = [(begin, end - begin) for begin, end, _ in parts]
+    for (begin, _, near), data in zip(parts, read_each(spans), strict=True):
+        yield begin, data, near
+
+
 def raw_records(
     entries: Sequence[Entry],
-    read: Callable[[int, int], bytes],
+    read_each: ReadEach,
     damage: Callable[[int, str], Exception],
 ) -> Iterator[bytes]:
     """Yields the records in pieces of one or several; skips repaired places.
 
-    read(physical offset, size) returns bytes of the log.  Raises damage(physical offset,
-    expected) for an entry that points at no such record.  Bodies are not checked.
+    Raises damage(physical offset, expected) for an entry that points at no such record.  Bodies are
+    not checked.
     """
-    for base, upto, near in neighbours(entries):
-        data = read(base, upto - base)
+    for base, data, near in parts_of_log(entries, read_each):
         begin = end = 0
         for offset, size, _ in near:
             at = offset - base
@@ -89,7 +100,7 @@ def raw_records(
 
 def records_behind(
     entries: Sequence[Entry],
-    read: Callable[[int, int], bytes],
+    read_each: ReadEach,
     damage: Callable[[int, str], Exception],
     *,
     check_bodies: bool,
@@ -99,8 +110,7 @@ def records_behind(
     Raises damage(physical offset, expected) for a body whose CRC does not fit, if they are checked.
     """
     found: list[Record | None] = []
-    for base, upto, near in neighbours(entries):
-        data = read(base, upto - base)
+    for base, data, near in parts_of_log(entries, read_each):
         for offset, _, _ in near:
             head = read_head(data, offset - base)
             if head is None or head.physical_offset != offset or is_repaired(head):

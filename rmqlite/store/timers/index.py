@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +37,7 @@ READER_CACHE_KIB: Final = 2_048
 JOURNAL_BYTES_MAX: Final = 16 << 20
 """The journal is cut to this length when its pages are in the table."""
 ENCODED_TOGETHER: Final = 4_096
-"""So many due times become text at once: 65,536 would hold the interpreter's lock for 6 ms."""
+"""So many due times become text at once: 65,536 would hold the interpreter's lock for 10 ms."""
 INSERTED_TOGETHER: Final = 65_536
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 """A missing table or column is an ERROR: the file is foreign."""
@@ -113,6 +114,12 @@ class NewEntries(NamedTuple):
     queue_offset: int
     entries: bytes
     is_open: bytes
+
+    def due_ms(self, at: int, end: int) -> list[int | None]:
+        """When some of them are due, counted from the first one; None if it is not open."""
+        codes = codes_in(self.entries[at * ENTRY_BYTES : end * ENTRY_BYTES])
+        open_ones = zip(codes, self.is_open[at:end], strict=True)
+        return [code if waits else None for code, waits in open_ones]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +224,13 @@ class TimerIndex:
         passed = pair_of(batch.passed)
         cursor.execute("DELETE FROM timers WHERE (due_ms, queue_offset) < (?, ?)", passed)
         if batch.gone:
-            cursor.execute(_DELETE, (_json_of(pair_of(key) for key in batch.gone),))
-        for queue_offset, entries, is_open in batch.new:
-            for at in range(0, len(is_open), INSERTED_TOGETHER):
-                end = at + INSERTED_TOGETHER
-                codes = codes_in(entries[at * ENTRY_BYTES : end * ENTRY_BYTES])
-                open_ones = zip(codes, is_open[at:end], strict=True)
-                due_ms = _json_of(code if waits else None for code, waits in open_ones)
-                cursor.execute(_INSERT, (queue_offset + at, due_ms))
+            gone = _json_of(0, len(batch.gone), lambda at, end: map(pair_of, batch.gone[at:end]))
+            cursor.execute(_DELETE, (gone,))
+        for new in batch.new:
+            count = len(new.is_open)
+            for at in range(0, count, INSERTED_TOGETHER):
+                due_ms = _json_of(at, min(at + INSERTED_TOGETHER, count), new.due_ms)
+                cursor.execute(_INSERT, (new.queue_offset + at, due_ms))
         cursor.execute("DELETE FROM mark")
         cursor.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?)", (FORMAT, *batch.mark))
 
@@ -315,15 +321,8 @@ def check_sqlite() -> None:
     raise StoreUnavailable("open", "the index of timers", f"it needs {needed}, not {found}")
 
 
-def _json_of(values: Iterable[Any]) -> str:
-    """A JSON array, made in short calls."""
-    parts: list[str] = []
-    some: list[Any] = []
-    for value in values:
-        some.append(value)
-        if len(some) == ENCODED_TOGETHER:
-            parts.append(json.dumps(some)[1:-1])
-            some = []
-    if some:
-        parts.append(json.dumps(some)[1:-1])
+def _json_of(start: int, end: int, values: Callable[[int, int], Iterable[Any]]) -> str:
+    """A JSON array of the values from one place to another, made in short calls."""
+    bounds = [*range(start, end, ENCODED_TOGETHER), end]
+    parts = [json.dumps([*values(*each)])[1:-1] for each in pairwise(bounds)]
     return f"[{','.join(parts)}]"

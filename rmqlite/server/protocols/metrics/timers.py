@@ -46,7 +46,7 @@ class TimerMetrics:
         """All of them; None: the end of a step."""
         timers = self._broker.wait_queues.timers
         overdue, *between, _ = yield from self._by_due_time(timers, now_ms)
-        rebuilding = timers.keys.rebuilding if timers else None
+        rebuilding = timers.keys.unindexed.rebuilding if timers else None
         due_ms = timers.next_due_ms() if timers else None
         gauges: tuple[tuple[str, str, float], ...] = (
             (
@@ -124,7 +124,7 @@ class TimerMetrics:
 
 def _unread_for_ms(broker: Broker, timers: TimerQueue, now_ms: int) -> float:
     try:
-        entry = timers.queue.entry(timers.keys.unread_from)
+        entry = timers.queue.entry(timers.keys.unindexed.unread_from)
         stored_ms = broker.store.store_timestamp_ms(entry.physical_offset) if entry else None
     except (StoreDamaged, StoreUnavailable):
         stored_ms = None
