@@ -26,15 +26,15 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_481, 40),
+    BASE: Size(6_477, 40),
     "records": Size(1_379, 11),
     "store": Size(13_202, 79),
-    "broker": Size(13_563, 76),
+    "broker": Size(13_427, 73),
     "wire": Size(4_377, 33),  # the same
     "views": Size(337, 6),
-    "server": Size(11_792, 92),  # names from joined modules need longer imports
+    "server": Size(11_789, 92),
     "client": Size(4_383, 33),  # the same; the former names can be imported
-    "cli": Size(12_501, 97),  # the same
+    "cli": Size(12_488, 97),
     "arrow": Size(2_329, 16),
     "spark": Size(4_316, 35),
     "compiled": Size(34, 1),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice, product, repeat
 from typing import Final
 
@@ -24,10 +24,10 @@ from rmqlite.broker.finding.reading import (
     in_order,
     property_slices,
 )
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
@@ -152,19 +152,12 @@ class FailureReasons:
 class DeadLetters:
     """Reads the %DLQ% queues of a store."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        groups: GroupTable,
-        shown: Shown,
-        redriven: Redriven,
-        readable_end: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._groups = groups
+    def __init__(self, parts: BrokerParts, shown: Shown, redriven: Redriven) -> None:
+        self._store = parts.store
+        self._groups = parts.groups
         self._shown = shown
         self._redriven = redriven
-        self._readable_end = readable_end
+        self._readable_end = parts.readable_end
         self._reasons: dict[QueueKey, FailureReasons] = {}
         self._counted: dict[QueueKey, tuple[tuple[int, ...], Counter[str]]] = {}
 
