@@ -26,7 +26,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_477, 40),
+    BASE: Size(6_466, 39),
     "records": Size(1_379, 11),
     "store": Size(13_202, 79),
     "broker": Size(13_427, 73),

@@ -54,12 +54,12 @@ OTHERS: Final = ""
 """Stands for the kinds that were forgotten, and for dead letters that cannot be read."""
 _OTHERS: Final = 0
 STEP_DEAD_LETTERS: Final = 250
-"""Letters that one step reads; then other calls may run."""
+"""Dead letters that one step reads; then other calls may run."""
 _STEP_GROUPS: Final = 500
 _STEP_LOOK_UPS: Final = 100
 """Look-ups in the key index of one step, 3 ms."""
 LOOK_MAX: Final = 20_000
-"""Letters that one page reads at most; then it is answered, full or not."""
+"""Dead letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
 """A page ends with the dead letter whose properties make all of them together longer than this."""
 CANDIDATES_MAX: Final = 1_000
@@ -204,7 +204,7 @@ class DeadLetters:
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)
-            # Letters may have been purged or removed meanwhile; new and restored ones are
+            # Some may have been purged or removed meanwhile; new and restored ones are
             # left to the next call.
             hidden = self._shown.hidden(group, queue_id)
             begin = hidden.next_open(max(begin, queue.min_offset))

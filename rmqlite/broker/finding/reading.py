@@ -1,7 +1,7 @@
-"""Letters in %DLQ% and %RETRY% queues: read in bulk, matched, described.
+"""Messages in %DLQ% and %RETRY% queues: read in bulk, matched, described.
 
 A queue is read from either end, in slices that are bounded in count and in bytes; other calls
-may run between two slices.  Letters that retention removes meanwhile are left out.  Where the
+may run between two slices.  Those that retention removes meanwhile are left out.  Where the
 body is not needed it is not decoded, and the body of a large record is not even read.
 """
 

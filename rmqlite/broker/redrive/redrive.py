@@ -74,7 +74,7 @@ class Redrive:
     def __init__(self, broker: BrokerParts, retention: Retention) -> None:
         self.jobs = jobs = RedriveJobs(broker.config, broker.store)
         self.sent = 0
-        """Letters sent since the start."""
+        """Dead letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
         self.results = Results(broker, jobs)
