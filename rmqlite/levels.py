@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from rmqlite.declared_types.sentences import must_be_type
+from rmqlite.declared_types.checks import must_be_type
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.visible import shortened
 

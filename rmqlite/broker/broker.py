@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.appending import Appending, Listener
-from rmqlite.broker.counts import Counts
+from rmqlite.broker.appending import Listener
 from rmqlite.broker.dead_letters.queries import DeadLetterQueries
-from rmqlite.broker.figures.status import status_of
-from rmqlite.broker.figures.traffic import Traffic
+from rmqlite.broker.figures import Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
-from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.redrive.redrive import Redrive
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record, times_failed
@@ -34,18 +30,15 @@ from rmqlite.broker.sending import check_batch, is_large, new_records, send_resu
 from rmqlite.broker.sends.draft_sends import DraftSends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
-from rmqlite.broker.tables.groups import GroupTable, OnDemand
-from rmqlite.broker.tables.membership import Membership, QueueLocks
+from rmqlite.broker.tables.groups import OnDemand
+from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.purge_markers import PurgeMarkers
-from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
+from rmqlite.broker.tables.topics import READ, check_queue
 from rmqlite.broker.transactions.transactions import Transactions
-from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing
-from rmqlite.message import host_text, pack_host
+from rmqlite.message import host_text
 from rmqlite.names import check_sendable, retry_topic
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
@@ -80,36 +73,38 @@ class Broker:
     def __init__(
         self, config: BrokerConfig, store: MessageStore, clock: Clock, listener: Listener
     ) -> None:
+        parts = self.parts = BrokerParts.of(config, store, clock, listener)
         self.store = store
-        self.topics = TopicTable(store, config)
-        self.counts = Counts()
-        self.wait_queues = WaitQueues(store)
-        self.timers = TimerRules.of(config, self.wait_queues.check_room)
-        self._log = Appending(store, self.wait_queues, self.counts, listener)
-        self.schedule = Schedule(config, store, clock, self.topics, self.wait_queues, self._log)
+        self.topics = parts.topics
+        self.groups = parts.groups
+        self.offsets = parts.offsets
+        self.membership = parts.membership
+        self.markers = parts.markers
+        self.wait_queues = parts.wait_queues
+        self.timers = parts.timers
+        self.counts = parts.counts
+        self.traffic = Traffic(parts)
+        self.locks = QueueLocks(config, clock)
+        self.levels = LevelChanges(store, self.wait_queues)
+        self.raw = RawReading(parts, self.levels)
+        self.deleting = Deleting(store, self.topics, self.offsets)
+        self.schedule = Schedule(
+            config, store, clock, self.topics, self.wait_queues, parts.appending
+        )
         self.pending = Pending(store, self.wait_queues)
         self.changes = Changes(store, clock, self.timers, self.schedule, self.topics, self.pending)
-        self._room = self.schedule.room
-        self.bulk = Bulk(config, store, self.topics, self._room, self.timers)
-        self.groups = GroupTable(store, config, self.topics)
-        self.offsets = ConsumerOffsets(store, config)
-        self.transactions = Transactions(
-            config, store, clock, self.topics, self.offsets, self._room, self._log
-        )
+        self.bulk = Bulk(parts)
+        self.transactions = Transactions(parts)
         oldest_half = self.transactions.halves.oldest_open
         self.retention = Retention(config, store, self.wait_queues, self.schedule, oldest_half)
-        self.deleting = Deleting(store, self.topics, self.offsets)
-        self.locks = QueueLocks(config, clock)
-        self.membership = Membership(config, clock, self._read_queues)
-        self.topics.on_change.append(self.membership.topic_changed)
-        self.traffic = Traffic(store, self.counts, clock)
+        self.redrive = Redrive(parts, self.retention)
+        self.redriven = self.redrive.jobs.redriven
+        self.dead_letters = DeadLetterQueries(parts, self.pending, self.redriven)
         self._config = config
-        self.levels = LevelChanges(store, self.wait_queues)
-        self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
-        self.markers = PurgeMarkers(store)
         self._clock = clock
+        self._room = parts.room
+        self._log = parts.appending
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
-        self._store_host = pack_host(self._store_host_text)
         self.drafts = DraftSends(
             config,
             store,
@@ -125,10 +120,6 @@ class Broker:
         )
         self._turn = 0
         self._started_at_ms = clock.now_ms()
-        parts = self._parts()
-        self.redrive = Redrive(parts, RedriveJobs(config, store))
-        self.redriven = self.redrive.jobs.redriven
-        self.dead_letters = DeadLetterQueries(parts, self.pending, self.redriven)
 
     # ---- sending
 
@@ -154,7 +145,7 @@ class Broker:
                 cluster=self._config.cluster_name,
                 now_ms=self._clock.now_ms(),
                 born_host=born_host,
-                store_host=self._store_host,
+                store_host=self.parts.host,
             )
             if is_large(len(records)):
                 yield
@@ -174,7 +165,7 @@ class Broker:
         needed = self._needed()
         now_ms = self._clock.now_ms()
         born_at_ms = request.born_at_ms or now_ms
-        sender = Sender(self._config.cluster_name, born_at_ms, born_host, self._store_host)
+        sender = Sender(self._config.cluster_name, born_at_ms, born_host, self.parts.host)
         call = yield from self.bulk.begin(request, needed.sendable_queue, sender, now_ms)
         needed.make()
         if call.records:
@@ -238,11 +229,7 @@ class Broker:
     @property
     def readable_end(self) -> int:
         """Consumers get only records that end at or before this physical offset."""
-        return (
-            self.store.durable_end
-            if self._config.flush_disk_type == "SYNC_FLUSH"
-            else self.store.end
-        )
+        return self.parts.readable_end()
 
     # ---- finding
 
@@ -328,21 +315,17 @@ class Broker:
         """Settings, members, and progress in every queue that it has to read, in steps."""
         info = self.groups.existing(group)
         readers = self.membership.readers(group)
-        retries = self._read_queues(retry_topic(group))
+        retries = self.topics.read_queues(retry_topic(group))
         progress = yield from self.offsets.progress(group, readers, retries)
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""
         return status_of(
-            self.store,
-            self.counts,
+            self.parts,
             self.schedule,
             self.changes,
-            self.wait_queues,
             self.retention,
-            broker_name=self._config.broker_name,
-            now_ms=self._clock.now_ms(),
             started_at_ms=self._started_at_ms,
             parked_polls=parked_polls,
         )
@@ -358,40 +341,17 @@ class Broker:
 
     # ---- inside
 
-    def _parts(self) -> BrokerParts:
-        return BrokerParts(
-            config=self._config,
-            store=self.store,
-            clock=self._clock,
-            topics=self.topics,
-            groups=self.groups,
-            offsets=self.offsets,
-            membership=self.membership,
-            markers=self.markers,
-            retention=self.retention,
-            appending=self._log,
-            readable_end=self._end,
-            host=self._store_host,
-        )
-
-    def _end(self) -> int:
-        return self.readable_end
-
     def _needed(self, queue_id: int = -1) -> OnDemand:
         """The topics and groups of one send; those that name no queue take the next in turn."""
         self._turn += queue_id < 0
-        return OnDemand(self.store, self.topics, self.groups, self._turn)
+        return self.parts.on_demand(self._turn)
 
     def _with_retry_topic(self, group: str) -> GroupInfo:
         """The group, made on demand with its retry topic.
 
         Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
         """
-        needed = OnDemand(self.store, self.topics, self.groups)
+        needed = self.parts.on_demand()
         info = needed.retry_topic(group)
         needed.make()
         return info
-
-    def _read_queues(self, topic: str) -> int:
-        info = self.topics.get(topic)
-        return info.read_queues if info and info.perm & READ else 0

@@ -1,27 +1,31 @@
-"""The parts of a broker that its jobs and its queries about failed messages work with."""
+"""The parts of a broker with which its other parts work: tables, counts, limits, appending.
+
+They are made once, in this order: each needs only those before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from rmqlite.broker.appending import Appending
-from rmqlite.broker.figures.progress import readers_of
-from rmqlite.broker.retention import Retention
+from rmqlite.broker.admission import Room, TimerRules
+from rmqlite.broker.appending import Appending, Listener
+from rmqlite.broker.counts import Counts
 from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.membership import Membership
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
+from rmqlite.message import host_text, pack_host
 from rmqlite.names import group_of
 from rmqlite.store.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """host: the broker's own address, packed; readable_end: as Broker's."""
+    """host: the broker's own address, packed."""
 
     config: BrokerConfig
     store: MessageStore
@@ -31,16 +35,54 @@ class BrokerParts:
     offsets: ConsumerOffsets
     membership: Membership
     markers: PurgeMarkers
-    retention: Retention
+    wait_queues: WaitQueues
+    timers: TimerRules
+    room: Room
+    counts: Counts
     appending: Appending
-    readable_end: Callable[[], int]
     host: bytes
 
-    def on_demand(self) -> OnDemand:
-        """Topics and groups to make for a job."""
-        return OnDemand(self.store, self.topics, self.groups)
+    @classmethod
+    def of(
+        cls, config: BrokerConfig, store: MessageStore, clock: Clock, listener: Listener
+    ) -> BrokerParts:
+        """Raises StoreDamaged for a table that cannot be read, StoreUnavailable."""
+        topics = TopicTable(store, config)
+        membership = Membership(config, clock, topics.read_queues)
+        topics.on_change.append(membership.topic_changed)
+        wait_queues, counts = WaitQueues(store), Counts()
+        return cls(
+            config=config,
+            store=store,
+            clock=clock,
+            topics=topics,
+            groups=GroupTable(store, config, topics),
+            offsets=ConsumerOffsets(store, config),
+            membership=membership,
+            markers=PurgeMarkers(store),
+            wait_queues=wait_queues,
+            timers=TimerRules.of(config, wait_queues.check_room),
+            room=Room(store.log_file_bytes, config.max_message_bytes),
+            counts=counts,
+            appending=Appending(store, wait_queues, counts, listener),
+            host=pack_host(host_text(config.broker_ip, config.listen_port)),
+        )
+
+    def readable_end(self) -> int:
+        """Consumers get only records that end at or before this physical offset."""
+        is_sync = self.config.flush_disk_type == "SYNC_FLUSH"
+        return self.store.durable_end if is_sync else self.store.end
+
+    def on_demand(self, turn: int = 0) -> OnDemand:
+        """Topics and groups to make for a call or a job."""
+        return OnDemand(self.store, self.topics, self.groups, turn)
 
     def readers_of(self, topic: str) -> tuple[str, ...]:
         """The groups that get a message of a topic; of a retry topic its own."""
         group = group_of(topic)
-        return (group,) if group else readers_of(topic, self.offsets, self.membership)
+        return (group,) if group else self.groups_at(topic)
+
+    def groups_at(self, topic: str) -> tuple[str, ...]:
+        """The groups that have committed an offset in a topic, or have a member that reads it."""
+        found = self.offsets.groups_of(topic) | self.membership.groups_of(topic)
+        return tuple(sorted(found))

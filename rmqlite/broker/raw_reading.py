@@ -9,15 +9,13 @@ then beyond its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Final
 
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import end_before
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
 from rmqlite.records.queue_entry import Entry
 from rmqlite.requests.log import (
@@ -34,7 +32,6 @@ from rmqlite.requests.log import (
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.message_store import MessageStore
 
 STEP_BYTES: Final = 256 << 10
 STEP_ENTRIES: Final = 2_000
@@ -43,23 +40,15 @@ STEP_KEYS: Final = 2_000
 
 
 class RawReading:
-    """Reads one broker's store; readable_end() is the end of its durable part."""
+    """Reads one broker's store."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        levels: LevelChanges,
-        clock: Clock,
-        readable_end: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
+    def __init__(self, parts: BrokerParts, levels: LevelChanges) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
         self._levels = levels
-        self._clock = clock
-        self._readable_end = readable_end
+        self._clock = parts.clock
+        self._readable_end = parts.readable_end
 
     def snapshot(self, request: LogSnapshotRequest) -> Steps[LogSnapshot]:
         """The present ranges of log and queues.  Raises TopicUnknown, InvalidValue."""

@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
-from rmqlite.declared_types.sentences import must_be_type
+from rmqlite.declared_types.checks import must_be_type
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import DELAY_MS_MAX
 

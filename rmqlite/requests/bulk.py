@@ -15,6 +15,7 @@ from typing import Any, Final
 from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import InvalidValue, RmqliteError, restore
 from rmqlite.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
+from rmqlite.property_string import check_properties
 
 JOB_ID_CHARS_MAX: Final = 127
 SAMPLES_MAX: Final = 20
@@ -148,21 +149,16 @@ def check_job_id(job_id: str) -> None:
 
 def property_text(properties: Mapping[str, str]) -> str:
     """A user's properties as a property string.  Raises InvalidValue."""
-    for key, value in properties.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            check_type("properties", properties, Mapping[str, str])
-        if not key or not value:
-            raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
-    text = PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
-    check_property_text(text, len(properties))
-    return text
+    try:
+        check_properties(properties, RESERVED_PROPERTIES)
+    except TypeError:
+        check_type("properties", properties, Mapping[str, str])
+        raise
+    return PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
 
 
-def check_property_text(text: str, count: int = 0) -> None:
-    """Raises InvalidValue unless a user may send this property string.
-
-    count: how many pairs it must have; 0 for any number.
-    """
+def check_property_text(text: str) -> None:
+    """Raises InvalidValue unless a user may send this property string."""
     pairs = text.split(PAIR_END)
     names = set()
     for pair in pairs:
@@ -173,7 +169,7 @@ def check_property_text(text: str, count: int = 0) -> None:
         if not name or not value or KEY_END in value:
             rule = "UTF-8 text without control characters 0x01 and 0x02, none empty"
             raise InvalidValue("properties", pair, rule)
-    if len(names) != len(pairs) or (count and count != len(pairs)):
+    if len(names) != len(pairs):
         raise InvalidValue("properties", text, "each key once, without control character 0x02")
 
 

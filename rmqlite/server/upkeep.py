@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.figures.traffic import SAMPLE_S
+from rmqlite.broker.figures import SAMPLE_S
 from rmqlite.clock import Clock, Machine, local_text, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable

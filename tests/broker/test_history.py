@@ -293,7 +293,7 @@ def test_only_what_is_durable_is_told(under_test: BrokerUnderTest) -> None:
 
 def test_a_life_of_very_many_hops_is_cut(under_test: BrokerUnderTest, monkeypatch: Any) -> None:
     """The newest ones are told: who gives every message the same id asks for it."""
-    monkeypatch.setattr(module, "HOPS_MAX", 10)
+    monkeypatch.setattr(module, "EVENTS_MAX", 10)
     record = new_record("x", TOPIC, properties={"UNIQ_KEY": "same"})
     under_test.store.append([record] * 30)
     under_test.sync()
@@ -320,7 +320,7 @@ def test_a_life_with_very_long_properties_is_cut(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
     """It must fit into one answer."""
-    monkeypatch.setattr(module, "HOPS_BYTES_MAX", 50_000)
+    monkeypatch.setattr(module, "EVENTS_BYTES_MAX", 50_000)
     for _ in range(3):
         received(under_test, message_id="m1", properties={"long": "x" * 20_000})
     told = life(under_test, "m1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.figures import status as figures
+from rmqlite.broker import figures
 from rmqlite.broker.waits import unindexed
 from rmqlite.message import Message
 from rmqlite.records.wait_queues import TIMERS

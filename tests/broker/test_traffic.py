@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.broker import counts
-from rmqlite.broker.figures.progress import Progress
-from rmqlite.broker.figures.traffic import SAMPLE_S
+from rmqlite.broker.figures import SAMPLE_S, Progress
 from rmqlite.requests.figures import QueueTimes, Rate, TakenQueue
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.topics import Queue
@@ -22,8 +21,7 @@ def pass_samples(broker: BrokerUnderTest, count: int = 1) -> None:
 
 
 def progress_of(under_test: BrokerUnderTest) -> Progress:
-    broker = under_test.broker
-    return Progress(broker.store, broker.topics, broker.offsets, broker.membership, broker.traffic)
+    return Progress(under_test.broker.parts, under_test.broker.traffic)
 
 
 def test_rates_are_differences_between_samples(under_test: BrokerUnderTest) -> None:
@@ -141,10 +139,10 @@ def test_a_topic_that_no_member_reads_any_more_is_left_out(under_test: BrokerUnd
     assert [each.topic for each in done(progress.of_group(GROUP))] == [TOPIC, "others"]
     under_test.broker.heartbeat(HeartbeatRequest(GROUP, "me", (Subscription(TOPIC),)))
     assert [each.topic for each in done(progress.of_group(GROUP))] == [TOPIC]
-    assert progress.readers_of(TOPIC) == (GROUP,)
-    assert progress.readers_of("others") == (GROUP,)
+    assert under_test.broker.parts.groups_at(TOPIC) == (GROUP,)
+    assert under_test.broker.parts.groups_at("others") == (GROUP,)
     under_test.broker.heartbeat(HeartbeatRequest("new", "me", (Subscription("others"),)))
-    assert progress.readers_of("others") == ("new", GROUP)
+    assert under_test.broker.parts.groups_at("others") == ("new", GROUP)
 
 
 def test_offsets_of_a_time_do_not_advance_unless_that_is_wished(

@@ -23,9 +23,9 @@ from rmqlite.broker.finding.matching import (
     unique_key_of,
 )
 from rmqlite.broker.finding.reading import INT32_MAX
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
@@ -182,22 +182,13 @@ def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tup
 
 
 class Histories:
-    """Finds histories in one broker's store.
+    """Finds histories in one broker's store."""
 
-    readable_end: records that end behind this physical offset are not shown yet.
-    """
-
-    def __init__(
-        self,
-        store: MessageStore,
-        offsets: ConsumerOffsets,
-        redriven: Redriven,
-        readable_end: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._offsets = offsets
+    def __init__(self, parts: BrokerParts, redriven: Redriven) -> None:
+        self._store = parts.store
+        self._offsets = parts.offsets
         self._redriven = redriven
-        self._readable_end = readable_end
+        self._readable_end = parts.readable_end
 
     def history(self, query: HistoryQuery) -> Steps[History]:
         """The history of a message, in steps; without events if the store has no record of it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice, product, repeat
 from typing import Final
 
@@ -24,10 +24,10 @@ from rmqlite.broker.finding.reading import (
     in_order,
     property_slices,
 )
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
@@ -54,12 +54,12 @@ OTHERS: Final = ""
 """Stands for the kinds that were forgotten, and for dead letters that cannot be read."""
 _OTHERS: Final = 0
 STEP_DEAD_LETTERS: Final = 250
-"""Letters that one step reads; then other calls may run."""
+"""Dead letters that one step reads; then other calls may run."""
 _STEP_GROUPS: Final = 500
 _STEP_LOOK_UPS: Final = 100
 """Look-ups in the key index of one step, 3 ms."""
 LOOK_MAX: Final = 20_000
-"""Letters that one page reads at most; then it is answered, full or not."""
+"""Dead letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
 """A page ends with the dead letter whose properties make all of them together longer than this."""
 CANDIDATES_MAX: Final = 1_000
@@ -152,19 +152,12 @@ class FailureReasons:
 class DeadLetters:
     """Reads the %DLQ% queues of a store."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        groups: GroupTable,
-        shown: Shown,
-        redriven: Redriven,
-        readable_end: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._groups = groups
+    def __init__(self, parts: BrokerParts, shown: Shown, redriven: Redriven) -> None:
+        self._store = parts.store
+        self._groups = parts.groups
         self._shown = shown
         self._redriven = redriven
-        self._readable_end = readable_end
+        self._readable_end = parts.readable_end
         self._reasons: dict[QueueKey, FailureReasons] = {}
         self._counted: dict[QueueKey, tuple[tuple[int, ...], Counter[str]]] = {}
 
@@ -211,7 +204,7 @@ class DeadLetters:
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)
-            # Letters may have been purged or removed meanwhile; new and restored ones are
+            # Some may have been purged or removed meanwhile; new and restored ones are
             # left to the next call.
             hidden = self._shown.hidden(group, queue_id)
             begin = hidden.next_open(max(begin, queue.min_offset))

@@ -11,10 +11,10 @@ from dataclasses import fields, replace
 
 from rmqlite.broker.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters, Shown, count_shown
 from rmqlite.broker.finding.reading import check_filter, fits
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic
 from rmqlite.requests.dead_letters import (
@@ -26,7 +26,6 @@ from rmqlite.requests.dead_letters import (
     PurgeRequest,
 )
 from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
 
 
@@ -34,16 +33,11 @@ class Purging:
     """Changes the purge markers of a store."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        dead: DeadLetters,
-        markers: PurgeMarkers,
-        shown: Shown,
-        redriven: Redriven,
+        self, parts: BrokerParts, dead: DeadLetters, shown: Shown, redriven: Redriven
     ) -> None:
-        self._store = store
+        self._store = parts.store
         self._dead = dead
-        self._markers = markers
+        self._markers = parts.markers
         self._shown = shown
         self._redriven = redriven
 

@@ -20,10 +20,9 @@ class DeadLetterQueries:
     redriven: the dead letters that jobs have sent again.
     """
 
-    def __init__(self, broker: BrokerParts, pending: Pending, redriven: Redriven) -> None:
-        store, offsets, readable_end = broker.store, broker.offsets, broker.readable_end
-        shown = Shown(broker.markers, redriven)
-        self.dead = DeadLetters(store, broker.groups, shown, redriven, readable_end)
-        self.purging = Purging(store, self.dead, broker.markers, shown, redriven)
-        self.retries = Retries(store, broker.groups, offsets, pending, readable_end)
-        self.histories = Histories(store, offsets, redriven, readable_end)
+    def __init__(self, parts: BrokerParts, pending: Pending, redriven: Redriven) -> None:
+        shown = Shown(parts.markers, redriven)
+        self.dead = DeadLetters(parts, shown, redriven)
+        self.purging = Purging(parts, self.dead, shown, redriven)
+        self.retries = Retries(parts, pending)
+        self.histories = Histories(parts, redriven)

@@ -7,7 +7,6 @@ not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from rmqlite.broker.dead_letters.listing import (
@@ -17,11 +16,10 @@ from rmqlite.broker.dead_letters.listing import (
     read_offset,
 )
 from rmqlite.broker.finding.reading import Range, described, fits, in_order
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import end_before
 from rmqlite.broker.schedule.pending import PAGE_SLICES_MAX, Cursor, Pending
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
 from rmqlite.names import group_of, is_retry, retry_topic
 from rmqlite.requests.dead_letters import (
@@ -32,7 +30,6 @@ from rmqlite.requests.dead_letters import (
 )
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
-from rmqlite.store.message_store import MessageStore
 
 LOOK_MAX: Final = 20_000
 """Retries that one page reads at most; then it is answered, full or not."""
@@ -45,19 +42,12 @@ _WAITING: Final = "w"
 class Retries:
     """Reads the %RETRY% queues and the schedule; changes nothing."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        pending: Pending,
-        readable_end: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._groups = groups
-        self._offsets = offsets
+    def __init__(self, parts: BrokerParts, pending: Pending) -> None:
+        self._store = parts.store
+        self._groups = parts.groups
+        self._offsets = parts.offsets
         self._pending = pending
-        self._readable_end = readable_end
+        self._readable_end = parts.readable_end
 
     def pages(self, query: DeadLettersQuery) -> Steps[DeadLetterPage]:
         """The next page, in steps.  Raises InvalidValue, GroupUnknown, StoreUnavailable."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import (
@@ -73,32 +73,40 @@ class WantedIds(NamedTuple):
     places: frozenset[Place]
 
 
-def check_wanted(
-    *,
-    topic: str,
-    tag: str,
-    key: str,
-    ids: Sequence[str],
-    reason: str,
-    failure_kind: str,
-    job_id: str = "",
-) -> None:
+class Wanted(Protocol):
+    """A filter of messages: the fields that filters of dead letters and pending messages share."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def ids(self) -> tuple[str, ...]: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def failure_kind(self) -> str: ...
+
+
+def check_wanted(wanted: Wanted, job_id: str = "") -> None:
     """Raises InvalidValue for a text that is longer than any record's, or several keys.
 
     The texts are compared with those of very many records.
     """
-    check_length("topic", topic, TOPIC_BYTES_MAX)
-    check_length("tag", tag, SEARCH_BYTES_MAX)
-    check_key("key", key)
-    check_ids(ids)
+    check_length("topic", wanted.topic, TOPIC_BYTES_MAX)
+    check_length("tag", wanted.tag, SEARCH_BYTES_MAX)
+    check_key("key", wanted.key)
+    check_ids(wanted.ids)
     for field, text, chars_max in (
-        ("reason", reason, REASON_PART_CHARS_MAX),
-        ("failure_kind", failure_kind, REASON_CHARS_MAX),
+        ("reason", wanted.reason, REASON_PART_CHARS_MAX),
+        ("failure_kind", wanted.failure_kind, REASON_CHARS_MAX),
         ("job_id", job_id, JOB_ID_CHARS_MAX),
     ):
         if len(text) > chars_max:
             raise InvalidValue(field, f"{len(text)} characters", f"at most {chars_max}")
-    _check_kind(failure_kind)
+    _check_kind(wanted.failure_kind)
 
 
 def check_ids(ids: Sequence[str]) -> None:
@@ -123,23 +131,16 @@ def check_key(field: str, key: str) -> None:
         raise InvalidValue(field, key, "one key, without blanks")
 
 
-def has_all(
-    head: Head,
-    *,
-    origin_topic: str,
-    tag: str,
-    key: str,
-    reason: str,
-    failure_kind: str,
-    job_id: str = "",
-) -> bool:
+def has_all(head: Head, wanted: Wanted, *, origin_topic: str, job_id: str = "") -> bool:
     """Has a record all of these?  An empty text is not compared."""
+    kind = wanted.failure_kind
     return (
-        (not origin_topic or origin_of(head) == origin_topic)
-        and (not tag or has_tag(head, tag))
-        and (not key or has_key(head, key))
-        and (not reason or has_reason(head, reason))
-        and (not failure_kind or kind_in(head.properties) == failure_kind)
+        (not wanted.ids or has_any_id(head, wanted.ids))
+        and (not origin_topic or origin_of(head) == origin_topic)
+        and (not wanted.tag or has_tag(head, wanted.tag))
+        and (not wanted.key or has_key(head, wanted.key))
+        and (not wanted.reason or has_reason(head, wanted.reason))
+        and (not kind or kind_in(head.properties) == kind)
         and (not job_id or find_property(head.properties, _REDRIVEN_BY) == encoded(job_id))
     )
 

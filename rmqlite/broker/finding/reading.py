@@ -1,7 +1,7 @@
-"""Letters in %DLQ% and %RETRY% queues: read in bulk, matched, described.
+"""Messages in %DLQ% and %RETRY% queues: read in bulk, matched, described.
 
 A queue is read from either end, in slices that are bounded in count and in bytes; other calls
-may run between two slices.  Letters that retention removes meanwhile are left out.  Where the
+may run between two slices.  Those that retention removes meanwhile are left out.  Where the
 body is not needed it is not decoded, and the body of a large record is not even read.
 """
 
@@ -17,7 +17,6 @@ from rmqlite.broker.finding.matching import (
     NUMBER_DIGITS_MAX,
     check_wanted,
     has_all,
-    has_any_id,
     has_last_failure,
     kind_in,
     number_of,
@@ -185,15 +184,7 @@ def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[b
 
 def check_filter(wanted: DeadLetterFilter) -> None:
     """Raises InvalidValue for a filter that no dead letter can match."""
-    check_wanted(
-        topic=wanted.topic,
-        tag=wanted.tag,
-        key=wanted.key,
-        ids=wanted.ids,
-        reason=wanted.reason,
-        failure_kind=wanted.failure_kind,
-        job_id=wanted.job_id,
-    )
+    check_wanted(wanted, wanted.job_id)
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
         raise InvalidValue("until_ms", wanted.until_ms, rule)
@@ -201,23 +192,13 @@ def check_filter(wanted: DeadLetterFilter) -> None:
 
 def fits(head: Head, wanted: DeadLetterFilter) -> bool:
     """Does a dead letter match a filter?"""
-    if wanted.ids and not has_any_id(head, wanted.ids):
-        return False
     if wanted.since_ms or wanted.until_ms is not None:
         failed_ms = last_failure_ms(head)
         if failed_ms < wanted.since_ms:
             return False
         if wanted.until_ms is not None and failed_ms >= wanted.until_ms:
             return False
-    return has_all(
-        head,
-        origin_topic=wanted.topic,
-        tag=wanted.tag,
-        key=wanted.key,
-        reason=wanted.reason,
-        failure_kind=wanted.failure_kind,
-        job_id=wanted.job_id,
-    )
+    return has_all(head, wanted, origin_topic=wanted.topic, job_id=wanted.job_id)
 
 
 def last_failure_ms(head: Head) -> int:

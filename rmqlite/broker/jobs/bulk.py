@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from rmqlite.broker.admission import Room, TimerRules
 from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.jobs.bulk_rows import (
     QueueOf,
@@ -23,9 +22,9 @@ from rmqlite.broker.jobs.bulk_rows import (
     rows_of,
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.sending import is_large
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.records.record import NewRecord
@@ -134,20 +133,13 @@ class BulkCall:
 class Bulk:
     """Decides what a call stores; the broker appends between begin() and end()."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        room: Room,
-        timers: TimerRules,
-    ) -> None:
-        self.jobs = BulkJobs(config, store)
-        self._config = config
-        self._timers = timers
-        self._store = store
-        self._topics = topics
-        self._room = room
+    def __init__(self, parts: BrokerParts) -> None:
+        self.jobs = BulkJobs(parts.config, parts.store)
+        self._config = parts.config
+        self._timers = parts.timers
+        self._store = parts.store
+        self._topics = parts.topics
+        self._room = parts.room
 
     def begin(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int

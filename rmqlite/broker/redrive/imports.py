@@ -9,7 +9,7 @@ ids, sends none twice, and writes the record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rmqlite.broker.finding.finding import offset_in, outline_at
@@ -20,6 +20,7 @@ from rmqlite.broker.redrive.jobs import JobProgress, RedriveJobs, imported_recor
 from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged, RedrivenMessages
 from rmqlite.broker.redrive.pages import with_groups
 from rmqlite.broker.redrive.redriven import IMPORTED
+from rmqlite.broker.retention import Retention
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
@@ -46,17 +47,16 @@ class Imports:
     def __init__(
         self,
         broker: BrokerParts,
+        retention: Retention,
         jobs: RedriveJobs,
         judge: Judge,
         messages: RedrivenMessages,
-        check: Callable[[RedriveSpec], None],
     ) -> None:
-        """check: raises the errors of a redrive with this spec."""
         self._broker = broker
+        self._retention = retention
         self._jobs = jobs
         self._judge = judge
         self._messages = messages
-        self._check = check
 
     def run(self, request: ImportRequest) -> ImportAnswer:
         """Send the dead letters of one call, or judge them only.
@@ -65,13 +65,13 @@ class Imports:
         Overloaded, StoreUnavailable; then none is sent.
         """
         spec = RedriveSpec(request.group, to_topic=request.to_topic, to_group=request.to_group)
-        self._check(spec)
+        self._judge.check(spec)
         if not 1 <= len(request.letters) <= IMPORTED_DEAD_LETTERS_MAX:
             raise InvalidValue("letters", len(request.letters), f"1 to {IMPORTED_DEAD_LETTERS_MAX}")
         found, known = self._judged(spec, request.letters)
         sent = [each for _, each in found if each.outcome is RedriveOutcome.SENT]
         if not request.dry_run:
-            self._broker.retention.check_room(is_send=False)
+            self._retention.check_room(is_send=False)
             self._put(spec, sent, known)
         dead_letters = [each.shown(queue_id) for queue_id, each in found]
         topics = Counter(each.topic for each in sent)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.finding.reading import SeenWhole, fits
+from rmqlite.broker.finding.reading import SeenWhole, check_filter, fits
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
@@ -24,7 +23,7 @@ from rmqlite.broker.sending import record_of
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
+from rmqlite.errors import InvalidValue, PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -48,7 +47,15 @@ from rmqlite.message import (
     TAGS,
     UNIQ_KEY,
 )
-from rmqlite.names import check_sendable, group_of, is_dlq, is_retry, retry_topic
+from rmqlite.names import (
+    SCHEDULE_GROUP,
+    check_group,
+    check_sendable,
+    group_of,
+    is_dlq,
+    is_retry,
+    retry_topic,
+)
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft
@@ -61,6 +68,9 @@ from rmqlite.requests.topics import TopicInfo
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a dead letter whose message id is in the log but in no job."""
 WHY_CHARS_MAX: Final = 200
+RATE_MAX: Final = 1_000_000
+FILTER_CHARS_MAX: Final = 1_000
+"""Length of each text of a filter: every record of the job contains them."""
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not name its original topic: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
@@ -94,7 +104,7 @@ class Judge:
     def __init__(self, broker: BrokerParts, redriven: Redriven) -> None:
         self._broker = broker
         self._redriven = redriven
-        self._room = Room(broker.store.log_file_bytes, broker.config.max_message_bytes)
+        self._room = broker.room
 
     def judged(
         self,
@@ -129,6 +139,29 @@ class Judge:
         except RmqliteError as error:
             return _shortened(str(error))
         return ""
+
+    def check(self, spec: RedriveSpec) -> None:
+        """Raises InvalidValue, and what check_topic() raises, for a spec that no job can have."""
+        check_group(spec.group)
+        check_filter(spec.filter)
+        wanted = spec.filter
+        texts = [(name, getattr(wanted, name)) for name in ("topic", "tag", "key", "reason")]
+        for name, text in (*texts, *[("ids", each) for each in wanted.ids]):
+            length = len(text)
+            if length > FILTER_CHARS_MAX:
+                raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
+        if spec.to_topic:
+            if _is_own(spec.to_topic):
+                rule = "an ordinary topic: only failed messages go to retry and dead-letter topics"
+                raise InvalidValue("to_topic", spec.to_topic, rule)
+            self.check_topic(spec.to_topic)
+        elif spec.to_group and spec.group != SCHEDULE_GROUP:
+            self.check_topic(retry_topic(spec.group))
+        most = self._broker.store.levels.current.max_level
+        if not 0 <= spec.delay_level <= most:
+            rule = f"0, which is now, or a level of the table in force, 1 to {most}"
+            raise InvalidValue("delay_level", spec.delay_level, rule)
+        check_rate(spec.max_per_second)
 
     def check_topic(self, topic: str) -> None:
         """Raises an error unless sends to a topic work, or to the retry topic of a group.
@@ -290,7 +323,7 @@ def runs_of(dead_letters: list[Judged]) -> tuple[OutcomeRun, ...]:
     return tuple(runs)
 
 
-def is_own(topic: str) -> bool:
+def _is_own(topic: str) -> bool:
     """Is this a retry or dead-letter topic?"""
     return is_retry(topic) or is_dlq(topic)
 
@@ -309,7 +342,7 @@ def _why_not_from(origin: str) -> str:
     """Why a dead letter of this origin needs another topic; empty if it does not."""
     if not origin:
         return _NO_ORIGIN
-    if is_own(origin):
+    if _is_own(origin):
         return _OWN_TOPIC
     try:
         check_sendable(origin)
@@ -370,6 +403,12 @@ def _is_without_content(properties: PropertyString, body_bytes: int) -> bool:
         and properties.get(REAL_TOPIC) is None
         and properties.get(RETRY_TOPIC) is None
     )
+
+
+def check_rate(max_per_second: int) -> None:
+    if not 0 <= max_per_second <= RATE_MAX:
+        rule = f"1 to {RATE_MAX} letters per second, or 0 for no limit"
+        raise InvalidValue("max_per_second", max_per_second, rule)
 
 
 def _refused(queue_offset: int, why: str) -> Judged:

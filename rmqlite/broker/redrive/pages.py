@@ -64,7 +64,7 @@ PAGE_SLICES_MAX: Final = 40
 """Slices of one page, about 0.1 s, so that the caller sees progress."""
 _CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[JobProgress], tuple[At, list[Judged]]]
-"""The next slice of letters: the position behind it, and the dead letters that match."""
+"""The next slice: the position behind it, and the dead letters that match."""
 ReadersOf = Callable[[str], tuple[str, ...]]
 """The names of the groups that get the messages of a topic."""
 LOOK_MAX: Final = 200_000

@@ -13,21 +13,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.broker.finding.reading import check_filter, whole_slices
+from rmqlite.broker.finding.reading import whole_slices
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.imports import Imports
 from rmqlite.broker.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step, counted
-from rmqlite.broker.redrive.judge import Judge, Judged, RedrivenMessages, is_own, runs_of
+from rmqlite.broker.redrive.judge import Judge, Judged, RedrivenMessages, check_rate, runs_of
 from rmqlite.broker.redrive.pages import Results, page_of, preview, read_cursor
+from rmqlite.broker.retention import Retention
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue, JobExists, JobOver, Overloaded
 from rmqlite.names import (
     REDRIVE_JOBS_TOPIC,
-    SCHEDULE_GROUP,
-    check_group,
-    retry_topic,
 )
 from rmqlite.records.record import NewRecord
 from rmqlite.requests.bulk import check_job_id
@@ -52,9 +50,6 @@ STEP_DEAD_LETTERS_MAX: Final = 100
 STEP_DEAD_LETTERS_MIN: Final = 20
 """A step reads this many dead letters even if it may send fewer: some may not match."""
 JOBS_NOT_OVER_MAX: Final = 20
-RATE_MAX: Final = 1_000_000
-FILTER_CHARS_MAX: Final = 1_000
-"""Length of each text of a filter: every record of the job contains them."""
 _SOME_ID: Final = "r-yyyymmdd-hhmmss-xxxx"
 """The job id of a preview, as long as one that the broker makes."""
 _STATES: Final = {
@@ -76,17 +71,18 @@ class Stepped(NamedTuple):
 class Redrive:
     """All jobs of a broker; an answer may be sent when the log is durable up to its end."""
 
-    def __init__(self, broker: BrokerParts, jobs: RedriveJobs) -> None:
-        self.jobs = jobs
+    def __init__(self, broker: BrokerParts, retention: Retention) -> None:
+        self.jobs = jobs = RedriveJobs(broker.config, broker.store)
         self.sent = 0
-        """Letters sent since the start."""
+        """Dead letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
         self.results = Results(broker, jobs)
         self._broker = broker
+        self._retention = retention
         self._judge = Judge(broker, jobs.redriven)
         self._messages = RedrivenMessages(broker)
-        self.imports = Imports(broker, jobs, self._judge, self._messages, self._check)
+        self.imports = Imports(broker, retention, jobs, self._judge, self._messages)
         self._notes: dict[str, str] = {}
 
     # ---- called for users
@@ -110,7 +106,7 @@ class Redrive:
         most = min(JOBS_NOT_OVER_MAX, self._broker.config.redrive_jobs_max)
         if len(self.jobs.not_over()) >= most:
             raise Overloaded("redrive jobs that are running or paused", most)
-        self._broker.retention.check_room(is_send=False)
+        self._retention.check_room(is_send=False)
         now_ms = self._broker.clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
         progress = JobProgress.begun(job_id, spec, parts, now_ms)
@@ -151,7 +147,7 @@ class Redrive:
             raise JobOver(job.job_id, job.state.name.lower())
         changes: dict[str, Any]
         if change.action is JobAction.SET_RATE:
-            _check_rate(change.max_per_second)
+            check_rate(change.max_per_second)
             changes = {"spec": replace(job.spec, max_per_second=change.max_per_second)}
         elif change.max_per_second:
             rule = f"left out: {change.action.name} takes no rate"
@@ -204,7 +200,7 @@ class Redrive:
         progress = self.jobs.find(job_id)
         if progress is None or progress.job.state is not JobState.RUNNING:
             return Stepped(0, 0)
-        self._broker.retention.check_room(is_send=False)
+        self._retention.check_room(is_send=False)
         at, dead_letters = self._look(
             progress, min(max(sent_max, STEP_DEAD_LETTERS_MIN), STEP_DEAD_LETTERS_MAX)
         )
@@ -226,32 +222,9 @@ class Redrive:
 
     # ---- inside
 
-    def _check(self, spec: RedriveSpec) -> None:
-        """Raises start()'s errors about the spec."""
-        check_group(spec.group)
-        check_filter(spec.filter)
-        wanted = spec.filter
-        texts = [(name, getattr(wanted, name)) for name in ("topic", "tag", "key", "reason")]
-        for name, text in (*texts, *[("ids", each) for each in wanted.ids]):
-            length = len(text)
-            if length > FILTER_CHARS_MAX:
-                raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
-        if spec.to_topic:
-            if is_own(spec.to_topic):
-                rule = "an ordinary topic: only failed messages go to retry and dead-letter topics"
-                raise InvalidValue("to_topic", spec.to_topic, rule)
-            self._judge.check_topic(spec.to_topic)
-        elif spec.to_group and spec.group != SCHEDULE_GROUP:
-            self._judge.check_topic(retry_topic(spec.group))
-        most = self._broker.store.levels.current.max_level
-        if not 0 <= spec.delay_level <= most:
-            rule = f"0, which is now, or a level of the table in force, 1 to {most}"
-            raise InvalidValue("delay_level", spec.delay_level, rule)
-        _check_rate(spec.max_per_second)
-
     def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
         """The ranges of dead letters of a job.  Raises start()'s errors about the spec."""
-        self._check(spec)
+        self._judge.check(spec)
         queues = dead_letter_queues(self._broker.store).get(spec.group)
         if queues is None:
             self._broker.groups.existing(spec.group)
@@ -342,9 +315,3 @@ class Redrive:
             job_id = f"r-{digits[:8]}-{digits[8:14]}-{uuid.uuid4().hex[:4]}"
             if self.jobs.find(job_id) is None:
                 return job_id
-
-
-def _check_rate(max_per_second: int) -> None:
-    if not 0 <= max_per_second <= RATE_MAX:
-        rule = f"1 to {RATE_MAX} letters per second, or 0 for no limit"
-        raise InvalidValue("max_per_second", max_per_second, rule)

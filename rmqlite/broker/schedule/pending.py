@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rmqlite.broker.finding.finding import named_offsets, outlines
-from rmqlite.broker.finding.matching import check_wanted, has_all, has_any_id
+from rmqlite.broker.finding.matching import check_wanted, has_all
 from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
@@ -282,14 +282,7 @@ def check_filter(wanted: PendingFilter) -> None:
     for level in wanted.levels:
         if level < 1 and level != TIMERS:
             raise InvalidValue("levels", level, f"1 or more, or {TIMERS} for the timers")
-    check_wanted(
-        topic=wanted.topic,
-        tag=wanted.tag,
-        key=wanted.key,
-        ids=wanted.ids,
-        reason=wanted.reason,
-        failure_kind=wanted.failure_kind,
-    )
+    check_wanted(wanted)
     check_length("origin_topic", wanted.origin_topic, TOPIC_BYTES_MAX)
     until_ms = wanted.due_until_ms
     if until_ms is not None and until_ms <= wanted.due_from_ms:
@@ -320,18 +313,9 @@ def _fits(head: Head, topic: str, wanted: PendingFilter) -> bool:
         return False
     if wanted.topic and topic != wanted.topic:
         return False
-    if wanted.ids and not has_any_id(head, wanted.ids):
-        return False
     if (wanted.reason or wanted.failure_kind) and not is_retry(topic):
         return False
-    return has_all(
-        head,
-        origin_topic=wanted.origin_topic,
-        tag=wanted.tag,
-        key=wanted.key,
-        reason=wanted.reason,
-        failure_kind=wanted.failure_kind,
-    )
+    return has_all(head, wanted, origin_topic=wanted.origin_topic)
 
 
 def _is_out_at(head: Head, timer_out_ms: int | None) -> bool:

@@ -86,6 +86,11 @@ class TopicTable:
         known = self._known.get(topic)
         return None if known is None else known.info
 
+    def read_queues(self, topic: str) -> int:
+        """How many queues of a topic may be read; 0 if it is unknown or not readable."""
+        info = self.get(topic)
+        return info.read_queues if info and info.perm & READ else 0
+
     def existing(self, topic: str) -> TopicInfo:
         """Raises TopicUnknown."""
         info = self.get(topic)

@@ -20,12 +20,9 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.broker.admission import asked_ms, without_timer
-from rmqlite.broker.appending import Appending
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.routing import hidden, route_half, routed
 from rmqlite.broker.sending import check_property_string
-from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.message import (
@@ -35,9 +32,7 @@ from rmqlite.message import (
     TRAN_MSG,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
-    host_text,
     offset_message_id,
-    pack_host,
     unpack_host,
 )
 from rmqlite.names import (
@@ -65,7 +60,6 @@ from rmqlite.records.written import Written
 from rmqlite.requests.messages import TransactionQuestion
 from rmqlite.requests.topics import Queue
 from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
 
 SAME_ID_MAX: Final = 32
@@ -88,19 +82,12 @@ class OpenHalves:
     it is found by the message's id then.
     """
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        offsets: ConsumerOffsets,
-        appending: Appending,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._offsets = offsets
-        self._appending = appending
-        self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
+    def __init__(self, parts: BrokerParts) -> None:
+        self._store = parts.store
+        self._clock = parts.clock
+        self._offsets = parts.offsets
+        self._appending = parts.appending
+        self._store_host = parts.host
         self._ended = CompletedOffsets()
         queue = self.queue
         self._opened_at = queue.max_offset if queue else 0

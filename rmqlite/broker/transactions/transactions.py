@@ -12,12 +12,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import Room
-from rmqlite.broker.appending import Appending
 from rmqlite.broker.finding.finding import record_at
 from rmqlite.broker.finding.reading import read_heads
-from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.topics import TopicTable, check_queue
+from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.halves import (
     HALVES,
     Destination,
@@ -28,8 +26,6 @@ from rmqlite.broker.transactions.halves import (
     times_asked,
     undecided_record,
 )
-from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import CHECK_IMMUNITY_TIME_IN_SECONDS, PGROUP
@@ -39,7 +35,6 @@ from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, destination
 from rmqlite.records.stored import Record
 from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
-from rmqlite.store.message_store import MessageStore
 
 STEP_HALVES: Final = 100
 """How many open half messages a step of a round looks at, in 3 ms."""
@@ -83,22 +78,13 @@ class _Due(NamedTuple):
 class Transactions:
     """The transactions of a store.  halves: those that are open."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        topics: TopicTable,
-        offsets: ConsumerOffsets,
-        room: Room,
-        appending: Appending,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clock = clock
-        self._topics = topics
-        self._room = room
-        self.halves = OpenHalves(config, store, clock, offsets, appending)
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._clock = parts.clock
+        self._topics = parts.topics
+        self._room = parts.room
+        self.halves = OpenHalves(parts)
 
     # ---- the producer's word
 

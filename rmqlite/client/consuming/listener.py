@@ -15,8 +15,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from rmqlite.compression import inflated
-from rmqlite.declared_types.checks import check_fields
-from rmqlite.declared_types.sentences import must_be_type
+from rmqlite.declared_types.checks import check_fields, must_be_type
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 

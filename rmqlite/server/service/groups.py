@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.broker.figures.progress import Progress
+from rmqlite.broker.figures import Progress
 from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
@@ -65,10 +65,7 @@ class GroupCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        broker = parts.broker
-        self._progress = Progress(
-            broker.store, broker.topics, broker.offsets, broker.membership, broker.traffic
-        )
+        self._progress = Progress(parts.broker.parts, parts.broker.traffic)
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
@@ -108,7 +105,7 @@ class GroupCalls(Part):
     @of_topic(Right.VIEW)
     async def readers(self, topic: str) -> tuple[str, ...]:
         """The groups that read a topic, or have read it."""
-        return self._progress.readers_of(topic)
+        return self._broker.parts.groups_at(topic)
 
     @needs(_progress_rights)
     async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:

@@ -1,1 +1,0 @@
-"""Figures for operators: traffic of the last minute, hour and day, and how far groups are."""
