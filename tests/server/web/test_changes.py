@@ -266,6 +266,8 @@ def test_a_jobs_page_says_what_became_of_its_messages(under_test: BrokerUnderTes
         while "Redrive of shop done" not in page.text:
             page = await browser.get(f"/job?id={job_id}")
         assert "Consumed 0 Waiting again 3" in page.text
+        # The group commit may still be under way, and a reader sees what is on disk.
+        under_test.sync()
         first, second, _ = under_test.messages(retry_topic(GROUP))
         again = SendBackRequest(GROUP, first.physical_offset, delay_level=-1, reason="HTTP 503")
         under_test.broker.send_back(again)
