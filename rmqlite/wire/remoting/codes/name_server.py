@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, NamedTuple
 
-from rmqlite.wire.remoting.bodies.topics import ClusterInfo, KvTable, Route, TopicList
+from rmqlite.wire.remoting.bodies.topics import (
+    ClusterInfo,
+    DataVersion,
+    KvTable,
+    Route,
+    TopicList,
+)
 from rmqlite.wire.remoting.codes.request import A, Body, Party, Q, Request
 from rmqlite.wire.remoting.codes.request import request as asked_of
 from rmqlite.wire.remoting.fields import Nothing
@@ -54,6 +60,38 @@ class TopicDelete(NamedTuple):
     cluster_name: Name = ""
 
 
+class BrokerAtName(NamedTuple):
+    """A broker and its address, which others connect to.  broker_id: 0 is the master's."""
+
+    broker_name: Name
+    broker_addr: Name
+    cluster_name: Name
+    broker_id: I64
+
+
+class RegisteredBroker(NamedTuple):
+    """body_crc32: registration.crc_of() of the body as it is sent; 0: nobody checks it."""
+
+    broker_name: Name
+    broker_addr: Name
+    cluster_name: Name
+    ha_server_addr: Name
+    broker_id: I64
+    compressed: bool = False
+    body_crc32: I32 = 0
+
+
+class RegisteredAnswer(NamedTuple):
+    """Both only for a broker that is no master, while its master lives."""
+
+    ha_server_addr: Name | None = None
+    master_addr: Name | None = None
+
+
+class VersionAnswer(NamedTuple):
+    changed: bool
+
+
 class OfCluster(NamedTuple):
     cluster: Name
 
@@ -74,6 +112,15 @@ def _request(
 PUT_KV_CONFIG: Final = _request(100, "PUT_KV_CONFIG", KvPair, Nothing)
 GET_KV_CONFIG: Final = _request(101, "GET_KV_CONFIG", KvKey, ValueAnswer)
 DELETE_KV_CONFIG: Final = _request(102, "DELETE_KV_CONFIG", KvKey, Nothing)
+REGISTER_BROKER: Final = _request(
+    103,
+    "REGISTER_BROKER",
+    RegisteredBroker,
+    RegisteredAnswer,
+    body=Body.REGISTRATION,
+    answer_body=KvTable,
+)
+UNREGISTER_BROKER: Final = _request(104, "UNREGISTER_BROKER", BrokerAtName, Nothing)
 GET_ROUTEINFO_BY_TOPIC: Final = _request(
     105, "GET_ROUTEINFO_BY_TOPIC", RouteQuery, Nothing, answer_body=Route
 )
@@ -100,11 +147,21 @@ UPDATE_NAMESRV_CONFIG: Final = _request(
 GET_NAMESRV_CONFIG: Final = _request(
     319, "GET_NAMESRV_CONFIG", Nothing, Nothing, answer_body=Body.SETTINGS
 )
+QUERY_DATA_VERSION: Final = _request(
+    322,
+    "QUERY_DATA_VERSION",
+    BrokerAtName,
+    VersionAnswer,
+    body=DataVersion,
+    answer_body=DataVersion,
+)
 ADD_WRITE_PERM_OF_BROKER: Final = _request(327, "ADD_WRITE_PERM_OF_BROKER", OfBroker, AddedAnswer)
 ROWS: Final[tuple[Request[Any, Any], ...]] = (
     PUT_KV_CONFIG,
     GET_KV_CONFIG,
     DELETE_KV_CONFIG,
+    REGISTER_BROKER,
+    UNREGISTER_BROKER,
     GET_ROUTEINFO_BY_TOPIC,
     GET_BROKER_CLUSTER_INFO,
     WIPE_WRITE_PERM_OF_BROKER,
@@ -115,5 +172,6 @@ ROWS: Final[tuple[Request[Any, Any], ...]] = (
     GET_SYSTEM_TOPIC_LIST_FROM_NS,
     UPDATE_NAMESRV_CONFIG,
     GET_NAMESRV_CONFIG,
+    QUERY_DATA_VERSION,
     ADD_WRITE_PERM_OF_BROKER,
 )

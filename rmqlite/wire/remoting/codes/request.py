@@ -36,6 +36,7 @@ class Body(Enum):
     RECORDS = "records, as they are stored, one after the other"
     SETTINGS = "lines of key=value"
     LONGS = "numbers of 64 bits"
+    REGISTRATION = "a broker's table of topics, see registration.py"
 
 
 @dataclass(frozen=True, slots=True)
