@@ -14,7 +14,7 @@ from rmqlite.wire.remoting.bodies.topics import (
 from rmqlite.wire.remoting.codes.request import A, Body, Party, Q, Request
 from rmqlite.wire.remoting.codes.request import request as asked_of
 from rmqlite.wire.remoting.fields import Nothing
-from rmqlite.wire.remoting.names import I32, Name, Topic, Value, Wire
+from rmqlite.wire.remoting.names import I32, I64, Name, Topic, Value, Wire
 
 
 class KvPair(NamedTuple):
