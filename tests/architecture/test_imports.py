@@ -77,7 +77,10 @@ ALONE = {
     "lz4": {"rmqlite.compression"},
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},
-    "zlib": {"rmqlite.compression", "rmqlite.records", "rmqlite.store", "rmqlite.arrow.records"},
+    "zlib": {
+        *("rmqlite.compression", "rmqlite.records", "rmqlite.store", "rmqlite.arrow.records"),
+        "rmqlite.wire.remoting.registration",
+    },
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.jobs.plot"},

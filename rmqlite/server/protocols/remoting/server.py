@@ -25,7 +25,9 @@ from rmqlite.server.protocols.remoting.connection import Connections
 from rmqlite.server.protocols.remoting.consuming import Consuming
 from rmqlite.server.protocols.remoting.finding import Finding
 from rmqlite.server.protocols.remoting.guard import Guard
-from rmqlite.server.protocols.remoting.name_server import KeyValues, NameServer
+from rmqlite.server.protocols.remoting.name_server.registering import Registering
+from rmqlite.server.protocols.remoting.name_server.registry import MASTER, Registrant, Registry
+from rmqlite.server.protocols.remoting.name_server.routes import KeyValues, NameServer
 from rmqlite.server.protocols.remoting.replies import Replies
 from rmqlite.server.protocols.remoting.sending import SENDS, Recalls, Sends
 from rmqlite.server.protocols.remoting.transactions import Transactions
@@ -51,6 +53,7 @@ class RemotingServer:
         self._connections: Connections | None = None
         self._calls: Calls | None = None
         self._sends: Sends | None = None
+        self._registry: Registry | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
         """The broker's port that bind() took; the system chooses it if listenPort is 0."""
@@ -69,6 +72,9 @@ class RemotingServer:
             running.service,
         )
         clients, name = Clients(service), config.broker_name
+        address = host_text(config.broker_ip, config.listen_port)
+        own = Registrant(name, config.cluster_name, MASTER, address)
+        registry = self._registry = Registry(own, service.clock.now_ms)
         self._sends = Sends(config, service)
         consuming = Consuming(config, service, clients)
         parts: tuple[Answering, ...] = (
@@ -78,21 +84,21 @@ class RemotingServer:
             Finding(service),
             Transactions(service, clients),
             Replies(config, service, clients, self._sends),
-            NameServer(config, service),
+            NameServer(config, service, own, registry),
             KeyValues(service),
+            Registering(config, service, registry),
             Topics(name, service, clients),
             Groups(service),
             ConnectionLists(service, clients),
-            Offsets(name, host_text(config.broker_ip, config.listen_port), service),
+            Offsets(name, address, service),
             Figures(config, service),
             Settings(service),
             Relays(name, service, clients),
         )
         handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
-        self._calls = Calls(
-            handlers, sends, consuming.at_once(), guard, service.limits, clients.gone
-        )
+        gone = clients.gone, registry.ended
+        self._calls = Calls(handlers, sends, consuming.at_once(), guard, service.limits, gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,
@@ -158,6 +164,8 @@ class RemotingServer:
         while True:
             await asyncio.sleep(LOOK_S)
             assert self._connections is not None
+            assert self._registry is not None
+            self._registry.expire()
             for connection in tuple(self._connections.open):
                 if loop.time() - connection.last_seen_s > IDLE_S:
                     log.info("an idle connection is closed client=%s", connection.address)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 from rmqlite.wire.remoting.limits import ENTRIES_MAX
 from rmqlite.wire.remoting.names import I32, I64, Count, Group, Name, Topic, Value
+from rmqlite.wire.remoting.shapes import write_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class Route:
     queue_datas: tuple[QueueData, ...]
     filter_server_table: dict[str, tuple[Name, ...]]
     order_topic_conf: Value | None = None
+
+
+def written_route(
+    brokers: Iterable[bytes], queues: Iterable[bytes], order_topic_conf: str | None
+) -> bytes:
+    """A strict Route whose parts are written already."""
+    begin, _, rest = write_body(Route((), (), {}, order_topic_conf)).partition(b"[]")
+    assert rest.endswith(b'"queueDatas":[]}'), "the fields are in order"
+    parts = [begin, b"[", b",".join(brokers), b"]", rest[:-3], b"[", b",".join(queues), b"]}"]
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
