@@ -1,4 +1,4 @@
-"""What the broker has asked one client, until the client answers or is gone."""
+"""What the broker has asked a client or a name server, until that answers or is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ASKED_MAX: Final = 1_024
 
 
 class NotAnswered(Exception):
-    """A client did not answer a request of the broker, or is gone."""
+    """A client or a name server did not answer a request of the broker, or is gone."""
 
 
 class Asked:
@@ -27,19 +27,22 @@ class Asked:
         return len(self._waiting)
 
     def request(self, code: int, ext: dict[str, str], body: bytes, *, is_one_way: bool) -> Command:
-        """The next request to this client."""
+        """The next request."""
         self._opaque += 1
         return server_request(code, self._opaque, ext, body, is_one_way=is_one_way)
 
-    async def answer_to(self, request: Command, client: str, seconds: float) -> Command:
-        """The client's answer to a request that is being sent.  Raises NotAnswered."""
+    async def answer_to(self, request: Command, peer: str, seconds: float) -> Command:
+        """The answer to a request that is being sent.  Raises NotAnswered.
+
+        peer: who was asked, for errors, such as "the client 10.0.0.7:4711".
+        """
         waiting: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._waiting[request.opaque] = waiting
         try:
             async with asyncio.timeout(seconds):
                 return await waiting
         except TimeoutError:
-            sentence = f"the client {client} did not answer within {seconds:g} s"
+            sentence = f"{peer} did not answer within {seconds:g} s"
             raise NotAnswered(sentence) from None
         finally:
             self._waiting.pop(request.opaque, None)
@@ -52,9 +55,9 @@ class Asked:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def end(self, client: str) -> None:
-        """The client is gone."""
+    def end(self, peer: str) -> None:
+        """Whoever was asked is gone."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(NotAnswered(f"the client {client} is gone"))
+                waiting.set_exception(NotAnswered(f"{peer} is gone"))
         self._waiting.clear()

@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         self.trust.end()
         for task in self._parked:
             task.cancel()
-        self._asked.end(self.address)
+        self._asked.end(f"the client {self.address}")
         self._all.handling.gone(self)
 
     # ---- the protocol's side
@@ -278,11 +278,12 @@ class Connection(asyncio.Protocol):
 
     async def ask(self, code: int, ext: dict[str, str], body: bytes, seconds: float) -> Command:
         """Send a request and return the client's answer.  Raises NotAnswered."""
+        client = f"the client {self.address}"
         if not self.is_open or len(self._asked) >= ASKED_MAX:
-            raise NotAnswered(f"the client {self.address} does not answer")
+            raise NotAnswered(f"{client} does not answer")
         request = self._asked.request(code, ext, body, is_one_way=False)
         self.write(encode(request))
-        return await self._asked.answer_to(request, self.address, seconds)
+        return await self._asked.answer_to(request, client, seconds)
 
     @property
     def is_read(self) -> bool:
