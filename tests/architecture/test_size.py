@@ -26,15 +26,15 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_575, 47),
+    BASE: Size(6_583, 47),
     "records": Size(1_379, 11),
     "store": Size(13_200, 79),
-    "broker": Size(13_632, 86),
-    "wire": Size(4_673, 34),
+    "broker": Size(13_677, 86),
+    "wire": Size(4_448, 31),
     "views": Size(337, 6),
-    "server": Size(12_356, 97),
-    "client": Size(4_361, 33),
-    "cli": Size(12_510, 97),
+    "server": Size(12_266, 94),
+    "client": Size(4_383, 33),
+    "cli": Size(12_515, 97),
     "arrow": Size(2_329, 16),
     "spark": Size(4_316, 35),
     "compiled": Size(34, 1),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
 from tests.support.java_server import name_server
-from tests.support.programs import Program
+from tests.support.programs import Event, Program
 
 PLACES = ("three of rmqlite", "one of rmqlite beside RocketMQ's")
 LOCAL = "127.0.0.1"
@@ -116,6 +117,10 @@ def brokers_of(cluster: Cluster, java: Program, topic: str) -> set[str]:
     return {name for name in cluster.names if f'"brokerName":"{name}"' in printed}
 
 
+def has_got(java: Program, reader: str, expected: Counter[str]) -> bool:
+    return Counter(java.keys(reader)) == expected
+
+
 def keys(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
@@ -184,7 +189,10 @@ def test_two_members_share_the_queues_of_all_brokers_in_order(
         names = keys(f"q{queue}-", 5)
         java.send("ordered", *names, queue=queue)
         expected += names
-    got = lambda: [event for name in members for event in java.got(name)]  # noqa: E731
+
+    def got() -> list[Event]:
+        return [event for name in members for event in java.got(name)]
+
     java.until(lambda: len(got()) >= len(expected), "all are consumed")
     assert Counter(event["got"] for event in got()) == Counter(expected)
     for queue in range(queues):
@@ -225,8 +233,9 @@ def test_requests_broadcasts_pulls_and_sql_work_over_all_brokers(
     java.send("mixed", *names, properties={"amount": "9"})
     java.send("mixed", *keys("small", 4), properties={"amount": "1"})
     everything = Counter([*names, *keys("small", 4)])
-    for reader, expected in (("all-1", everything), ("all-2", everything), ("large", names)):
-        java.until(lambda r=reader, e=expected: Counter(java.keys(r)) == Counter(e), reader)
+    for reader in ("all-1", "all-2"):
+        java.until(partial(has_got, java, reader, everything), reader)
+    java.until(partial(has_got, java, "large", Counter(names)), "the large ones")
     java.do("pull", group="pullers", name="pull", topic="mixed", expression="*")
     assert Counter(java.keys("pull")) == everything
     for name in ("answerers", "all-1", "all-2", "large"):
@@ -254,7 +263,8 @@ def test_the_rest_goes_on_without_a_broker(cluster: Cluster, java: Program, make
     broker.kill()
     began_s = elapsed_s()
     while name in mqadmin(cluster, java, "clusterList"):
-        assert elapsed_s() - began_s < GONE_S_MAX + 10
+        # mqadmin itself may take some seconds on a busy machine.
+        assert elapsed_s() - began_s < GONE_S_MAX + 30
     sent += len(java.send("going-on", *keys("killed", 50)))
     broker.start()
     java.push("going-on-readers", "going-on")

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from rmqlite.wire.remoting.bodies.topics import BrokerData, ClusterInfo
-from rmqlite.wire.remoting.codes import name_server as codes
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.registration import (
@@ -18,6 +16,8 @@ from rmqlite.wire.remoting.registration import (
     decode_plain,
     inflated,
 )
+from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.wire.remoting.requests.name_server import BrokerData, ClusterInfo
 from rmqlite.wire.remoting.shapes import write_body
 
 T = TypeVar("T")

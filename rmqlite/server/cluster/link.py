@@ -11,12 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.message import host_text
-from rmqlite.server.protocols.remoting.asked import Asked, NotAnswered
+from rmqlite.server.protocols.remoting.connection import Asked, NotAnswered
 from rmqlite.server.service.access import Access
-from rmqlite.wire.remoting.codes.request import Request
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
+from rmqlite.wire.remoting.requests.request import Request
 from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 
 CONNECT_S: Final = 3.0
@@ -93,7 +92,7 @@ class Link(asyncio.Protocol):
         answer = await self._asked.answer_to(command, self.name, seconds)
         if answer.code != ResponseCode.SUCCESS:
             remark = answer.remark or "no remark"
-            raise Refused(f"{self.name} refuses {request.name}: code {answer.code}, {remark}")
+            raise Refused(f"{self.name} refuses {request.code}: code {answer.code}, {remark}")
         return answer
 
     def close(self) -> None:

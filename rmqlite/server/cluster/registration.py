@@ -24,13 +24,12 @@ from rmqlite.requests.status import NameServerStatus
 from rmqlite.server.cluster.addresses import check_reachable, host_and_port, other_name_servers
 from rmqlite.server.cluster.link import Connecting, Link, Refused
 from rmqlite.server.cluster.table import Encoded, RegisteredTable
-from rmqlite.server.protocols.remoting.administration.large_bodies import read_large
-from rmqlite.server.protocols.remoting.asked import NotAnswered
-from rmqlite.wire.remoting.bodies.topics import ClusterInfo
-from rmqlite.wire.remoting.codes import name_server as codes
-from rmqlite.wire.remoting.codes.name_server import BrokerAtName, RegisteredBroker
+from rmqlite.server.protocols.remoting.connection import NotAnswered
+from rmqlite.server.protocols.remoting.large_bodies import read_large
 from rmqlite.wire.remoting.fields import Nothing
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.wire.remoting.requests.name_server import BrokerAtName, ClusterInfo, RegisteredBroker
 
 PAUSE_S: Final = 0.2
 """The pause before the second attempt to connect; each further one is twice as long."""

@@ -10,7 +10,6 @@ from rmqlite.broker.tables.topics import WRITE
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.turns import done_in_turns
-from rmqlite.wire.remoting.bodies.topics import DataVersion
 from rmqlite.wire.remoting.registration import (
     RegisteredTopic,
     Registration,
@@ -19,6 +18,7 @@ from rmqlite.wire.remoting.registration import (
     encode_packed,
     encode_plain,
 )
+from rmqlite.wire.remoting.requests.groups import DataVersion
 
 
 class Encoded(NamedTuple):

@@ -15,8 +15,9 @@ from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
-from rmqlite.wire.remoting.bodies.topics import DataVersion, TopicConfig
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.wire.remoting.requests.topics import TopicConfig
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
 T = TypeVar("T")

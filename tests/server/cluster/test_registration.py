@@ -23,8 +23,8 @@ from rmqlite.server.cluster.addresses import (
 from rmqlite.server.cluster.link import Connecting
 from rmqlite.server.cluster.registration import Registering, check_cluster
 from rmqlite.server.service.access import Access
-from rmqlite.wire.remoting.codes import name_server as codes
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests import name_server as codes
 from rmqlite.wire.remoting.signature import is_signed
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fake_name_server import FakeNameServer, fake_name_server
