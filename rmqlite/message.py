@@ -67,7 +67,7 @@ DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # its deliver time before, in milliseconds, if it was delivered at once.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
-# Our own, on a new message that was made of a dead letter: the place of the letter
+# Our own, on a new message that was made of a dead letter: the place of the dead letter
 # (topic:queue id:queue offset), its message id (the first one, after several redrives), how
 # often it was redriven, this time included, and the broker's job that did it.
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
@@ -77,7 +77,7 @@ REDRIVEN_BY: Final = "REDRIVEN_BY"
 REDRIVE_PROPERTIES: Final = frozenset(
     {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 )
-"""Not reserved: a program may send letters of an export again, as any producer would."""
+"""Not reserved: a program may send dead letters of an export again, as any producer would."""
 FIRST_ID_PROPERTIES: Final = (
     REDRIVEN_MESSAGE_ID,
     UNIQ_KEY,
@@ -86,7 +86,7 @@ FIRST_ID_PROPERTIES: Final = (
 )
 """The first of these that a dead letter has is the message id that its producer knows."""
 REDRIVE_ID_PREFIX: Final = "redrive:"
-"""A redriven letter's message id is this and the place of the dead letter."""
+"""A redriven dead letter's message id is this and the place of the dead letter."""
 
 # Names of RocketMQ 5 for a message that waits for an instant (timer-reference section 1).
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
@@ -270,16 +270,16 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """The id its producer gave it, the same on every hop; else the offset message id."""
+        """The id its producer gave it, the same in every record; else the offset message id."""
         return self.properties.get(UNIQ_KEY) or self.offset_message_id
 
     @property
     def origin_topic(self) -> str:
         """The topic that it was sent to, even if it is in a retry or dead-letter topic now."""
-        told = self.properties
+        own = self.properties
         if is_dlq(self.topic):
-            return told.get(DLQ_ORIGIN_TOPIC) or told.get(RETRY_TOPIC, self.topic)
-        return told.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
+            return own.get(DLQ_ORIGIN_TOPIC) or own.get(RETRY_TOPIC, self.topic)
+        return own.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
 
 
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:

@@ -40,7 +40,7 @@ CHUNK_OFFSETS: Final = 8192
 COMPLETED_SPAN_MAX: Final = 1 << 32
 """How far behind the first waiting message of a level a completed one may lie, in offsets."""
 RUN_LETTERS_MAX: Final = 1 << 16
-"""How many letters one run of a redrive job's step may cover."""
+"""How many dead letters one run of a redrive job's step may cover."""
 _INT_MAX: Final = 2**31 - 1
 _T = TypeVar("_T")
 
@@ -260,7 +260,7 @@ def _json_text(text: object) -> Any:
     return read_json(text) if isinstance(text, str) else text
 
 
-class RedriveKept(BaseModel):
+class RedriveProgress(BaseModel):
     """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
 
     job: Annotated[RedriveJob, BeforeValidator(job_tree)]
@@ -274,17 +274,18 @@ class RedriveKept(BaseModel):
         return self
 
 
-class RedriveTold(RedriveKept):
+class RedriveEntry(RedriveProgress):
     """A job in redriveJobs.json."""
 
     records: tuple[Offset, Offset]
     sent: dict[QueueId, Completed]
 
 
-class RedriveStep(RedriveKept):
+class RedriveStep(RedriveProgress):
     """The body of a job's record.
 
-    A run: queue offset, number of letters, outcome, and the numbers of two texts, topic and why.
+    A run: queue offset, number of dead letters, outcome, and the numbers of two texts, topic and
+    why.
     """
 
     begin: tuple[QueueId, Offset]
@@ -310,7 +311,7 @@ class RedriveStep(RedriveKept):
 
 
 class RedriveImported(BaseModel):
-    """The body of an import's record: the letters of a topic that it has sent, by queue id."""
+    """The body of an import's record: the dead letters of a topic that it has sent, by queue id."""
 
     imported: StoredName
     queues: dict[QueueId, Completed]
@@ -320,7 +321,7 @@ class RedriveJobsTable(_Table):
     """redriveJobs.json; an older rmqlite did not write imported."""
 
     queue_offset: Offset = 0
-    jobs: tuple[Annotated[RedriveTold, BeforeValidator(_json_text)], ...] = ()
+    jobs: tuple[Annotated[RedriveEntry, BeforeValidator(_json_text)], ...] = ()
     earlier: dict[StoredName, dict[QueueId, Completed]] = {}
     imported: dict[StoredName, dict[QueueId, Completed]] = {}
 
@@ -367,8 +368,8 @@ def validated(shape: type[_T], tree: object) -> _T:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         found = "nothing" if wrong["type"] == "missing" else shown(wrong["input"])
-        said = wrong["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        rule = _RULES.get(wrong["type"], said)
+        sentence = wrong["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        rule = _RULES.get(wrong["type"], sentence)
         inner = wrong.get("ctx", {}).get("error")
         if isinstance(inner, WrongValue):
             rule, found = inner.rule, inner.found

@@ -13,13 +13,13 @@ from functools import partial
 from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.appending import Appending, Listener
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.dead_letters.queries import DeadLetterQueries
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
 from rmqlite.broker.finding.finding import find_messages, message_at
 from rmqlite.broker.finding.outcome import record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
-from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
@@ -128,7 +128,7 @@ class Broker:
         parts = self._parts()
         self.redrive = Redrive(parts, RedriveJobs(config, store))
         self.redriven = self.redrive.jobs.redriven
-        self.letters = Letters(parts, self.pending, self.redriven)
+        self.dead_letters = DeadLetterQueries(parts, self.pending, self.redriven)
 
     # ---- sending
 

@@ -11,7 +11,7 @@ from rmqlite import compiled
 from rmqlite.broker.filters.sql import STEP_WORK, Sql
 from rmqlite.broker.filters.sql import compiled as compiled_sql
 from rmqlite.broker.filters.tags import parse_tags, tags_codes
-from rmqlite.broker.finding.letter_reading import read_properties
+from rmqlite.broker.finding.reading import read_properties
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue

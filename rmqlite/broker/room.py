@@ -1,8 +1,8 @@
 """The longest bodies, properties and records that fit into the store's log files.
 
-A new store has log files with room for the largest message and everything that its hops add.
+A new store has log files with room for the largest message and everything that its way adds.
 A store that RocketMQ began may have shorter ones.  Then a send is refused if its message would
-leave no room for its hops.  If a copy of a message in the log does not fit, its properties are
+leave no room for that.  If a copy of a message in the log does not fit, its properties are
 shortened, or at last its body is left behind.
 """
 
@@ -15,7 +15,7 @@ from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.records.record import OVERHEAD_BYTES, Head
 from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.requests.dead_letters import LEFT_BEHIND
 from rmqlite.store.log.checksums import record_bytes_max
 
 _PLAIN_HOSTS_BYTES: Final = 16

@@ -22,7 +22,7 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
-from rmqlite.retry_policy import RetryPolicy, Rung, ladder
+from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.group_figures import group_figures
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
@@ -173,16 +173,16 @@ def _policy(info: GroupInfo | None) -> str | None:
     return (info.retry_policy or _ROCKETMQS) if info else None
 
 
-def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
+def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
     """The group's attempts; None for a policy of a newer broker that is unknown here."""
     try:
         policy = RetryPolicy.parse(info.retry_policy)
     except InvalidValue:
         return None
-    return ladder(policy, table, info.max_reconsume_times)
+    return attempts_of(policy, table, info.max_reconsume_times)
 
 
-def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTable) -> None:
+def _print_ladder(info: GroupInfo, rungs: Sequence[Attempt] | None, table: LevelTable) -> None:
     has_lengths = any([rung.asked_ms is not None for rung in rungs or ()])
     columns = ["ATTEMPT", "POLICY SAYS", "LEVEL", "WAITS", "AFTER THE FIRST FAILURE"]
     rows: list[list[object]] = [
@@ -205,7 +205,7 @@ def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTab
     print_lines(_end_lines(info, rungs))
 
 
-def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
+def _end_lines(info: GroupInfo, rungs: Sequence[Attempt] | None) -> list[str]:
     """When a message that keeps failing is dead."""
     if rungs is None:
         return [f"this rmqlite does not know the retry policy {info.retry_policy!r}"]
@@ -219,7 +219,7 @@ def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
     ]
 
 
-def _attempts(rung: Rung) -> object:
+def _attempts(rung: Attempt) -> object:
     if rung.first_attempt == rung.last_attempt:
         return rung.first_attempt
     return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
@@ -275,7 +275,7 @@ def _tree(status: GroupStatus) -> dict[str, object]:
     return tree
 
 
-def _ladder_tree(rungs: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
+def _ladder_tree(rungs: Sequence[Attempt] | None, table: LevelTable) -> dict[str, object]:
     """The retries that the settings make; null for a policy that is unknown here."""
     if rungs is None:
         return {"retries": None, "dead_after_ms": None}

@@ -21,8 +21,8 @@ from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.requests.letters import LetterFilter
 
 Group = Annotated[
     str,
@@ -131,13 +131,13 @@ class LetterOptions(FailureOptions):
         if _SURROGATE.search("".join(given)):
             raise typer.BadParameter("an option of a filter is no UTF-8 text")
 
-    def filter(self, broker: BrokerView) -> LetterFilter:
+    def filter(self, broker: BrokerView) -> DeadLetterFilter:
         """The filter of the options; a wrong option ends the command."""
         since_ms = past_ms("--since", self.since, broker)
         until_ms = past_ms("--until", self.until, broker)
         if until_ms is not None and until_ms <= (since_ms or 0):
             refuse("--until", self.until, f"later than --since {self.since or 0!r}")
-        return LetterFilter(
+        return DeadLetterFilter(
             self.topic or "",
             self.tag or "",
             self.key or "",
@@ -185,12 +185,12 @@ def checked_group(group: str) -> str:
     return name
 
 
-def filter_text(wanted: LetterFilter) -> str:
+def filter_text(wanted: DeadLetterFilter) -> str:
     """A filter for a person: "topic orders, failed before …"; empty without a condition."""
     return ", ".join(_filter_parts(wanted))
 
 
-def _filter_parts(wanted: LetterFilter) -> Iterator[str]:
+def _filter_parts(wanted: DeadLetterFilter) -> Iterator[str]:
     if wanted.topic:
         yield f"topic {wanted.topic}"
     if wanted.tag:

@@ -55,6 +55,20 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
         [_level_row(level, answer) for level in answer.levels if level.is_used],
         title="delay levels (delivered and lateness since the start)",
     )
+    if answer.name_servers:
+        print_table(
+            ("NAME SERVER", "REGISTERED", "FOR", "TOPICS"),
+            [
+                (
+                    each.address,
+                    "yes" if each.is_registered else "no",
+                    span_text(answer.now_ms - each.since_ms) if each.since_ms else "-",
+                    each.topics,
+                )
+                for each in answer.name_servers
+            ],
+            title="name servers",
+        )
     empty = sum([level.level > 0 and not level.is_used for level in answer.levels])
     if empty:
         sys.stdout.write(f"{empty} more without messages\n")

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-NO_REPLICAS: Final = "this broker is one process: there are no slaves"
+NO_REPLICAS: Final = "there are no slaves: each broker has its own messages"
 _ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
 _ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
 _ALWAYS: Final = "that is always on here"
 
 WITHOUT_MEANING: Final[Mapping[str, str]] = {
-    "namesrvAddr": "there is no name server: clients connect to the broker itself",
     "brokerIP2": NO_REPLICAS,
     "haListenPort": NO_REPLICAS,
     "haMasterAddress": NO_REPLICAS,

@@ -17,6 +17,7 @@ from rmqlite.visible import did_you_mean
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
+ADDRESSES_MAX: Final = 16
 _INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
 
@@ -95,6 +96,23 @@ def ip_address(value: object) -> str:
 def allowed_brokers(value: object) -> str:
     parse_allowed(str(value))
     return str(value)
+
+
+def addresses(value: object) -> str:
+    """Reads host:port, or several of them with ; between two; no duplicates."""
+    rule = f"host:port, ; between two, at most {ADDRESSES_MAX} different ones"
+    if isinstance(value, str):
+        value = value.removesuffix(";")
+    parts = value.split(";") if isinstance(value, str) and value else []
+    if not isinstance(value, str) or len(parts) > ADDRESSES_MAX or len({*parts}) < len(parts):
+        raise ValueError(rule)
+    for part in parts:
+        host, _, port = part.rpartition(":")
+        if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]", host, re.ASCII):
+            raise ValueError(rule)
+        if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 0 < int(port) < 1 << 16:
+            raise ValueError(rule)
+    return value
 
 
 def level_string(value: object) -> str:

@@ -1,8 +1,8 @@
 """The kind of a failure reason: what reasons have in common that differ only in numbers and ids.
 
 Five thousand dead letters have few kinds of reasons.  The kind is a pure function of the reason,
-so whoever groups by it and whoever filters by it find the same letters: the broker, the command
-line, the page and Spark's tables.
+so whoever groups by it and whoever filters by it find the same dead letters: the broker, the
+command line, the page and Spark's tables.
 """
 
 from __future__ import annotations

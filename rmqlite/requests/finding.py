@@ -1,4 +1,4 @@
-"""Messages found by key or by id, and the part that each record has in its message's life."""
+"""Messages found by key or by id, and the part that each record has in its message's history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rmqlite.message import StoredMessage
 
 
 class MessageState(enum.IntEnum):
-    """The part that a record has in the life of its message."""
+    """The part that a record has in the history of its message."""
 
     STORED = 0
     """The message in the topic that it was sent to."""

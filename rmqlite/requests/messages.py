@@ -75,7 +75,7 @@ class SentBatch(NamedTuple):
 class SendResult(NamedTuple):
     """Where a message was stored; a tuple because there are many of them.
 
-    message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
+    message_id: the producer's id (UNIQ_KEY), the same in every record.  For a delayed message
     queue_id is the queue of its delivery, while queue_offset, physical_offset and
     offset_message_id are those of the scheduled record, as in RocketMQ's answer; deliver_at_ms
     is 0 for a message without delay.  store_host: the broker, "ip:port".

@@ -13,7 +13,7 @@ import logging
 from typing import Final
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.redrive.redrive import STEP_LETTERS_MAX
+from rmqlite.broker.redrive.redrive import STEP_DEAD_LETTERS_MAX
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.clock import WAKE_MS_MAX, Clock
 from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
@@ -67,7 +67,7 @@ class Redriving:
         if rests_until_ms > now_ms:
             return rests_until_ms
         pace = self._pace(job)
-        free = pace.free(now_ms, STEP_LETTERS_MAX)
+        free = pace.free(now_ms, STEP_DEAD_LETTERS_MAX)
         if not free:
             return pace.free_at_ms(now_ms)
         redrive = self._broker.redrive

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rmqlite.names import retry_topic
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.schedule import PendingCount
 
 

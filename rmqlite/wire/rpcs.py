@@ -17,9 +17,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.requests import (
     bulk,
+    dead_letters,
     finding,
     groups,
-    letters,
     levels,
     log,
     messages,
@@ -130,12 +130,18 @@ SCHEDULE_BULK = _rpc("Messaging", "ScheduleBulk", bulk.BulkRequest, bulk.BulkAns
 GET_BULK_JOB = _rpc("Admin", "GetBulkJob", str, bulk.BulkJob)
 LIST_BULK_JOBS = _rpc("Admin", "ListBulkJobs", NoneType, tuple[bulk.BulkJob, ...])
 LIST_DEAD_LETTER_GROUPS = _rpc(
-    "Admin", "ListDeadLetterGroups", NoneType, tuple[letters.DeadLetterGroup, ...]
+    "Admin", "ListDeadLetterGroups", NoneType, tuple[dead_letters.DeadLetterGroup, ...]
 )
-LIST_DEAD_LETTERS = _rpc("Admin", "ListDeadLetters", letters.LettersQuery, letters.LetterPage)
-PURGE_DEAD_LETTERS = _rpc("Admin", "PurgeDeadLetters", letters.PurgeRequest, letters.Purged)
-LIST_RETRIES = _rpc("Admin", "ListRetries", letters.LettersQuery, letters.LetterPage)
-GET_LIFE = _rpc("Admin", "GetLife", letters.LifeQuery, letters.Life)
+LIST_DEAD_LETTERS = _rpc(
+    "Admin", "ListDeadLetters", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
+)
+PURGE_DEAD_LETTERS = _rpc(
+    "Admin", "PurgeDeadLetters", dead_letters.PurgeRequest, dead_letters.Purged
+)
+LIST_RETRIES = _rpc(
+    "Admin", "ListRetries", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
+)
+GET_LIFE = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
 SET_GROUP = _rpc("Admin", "SetGroup", groups.GroupChange, groups.GroupInfo)
 PREVIEW_REDRIVE = _rpc(
     "Admin", "PreviewRedrive", redrive.RedrivePreviewRequest, redrive.RedrivePreview

@@ -78,7 +78,10 @@ ALONE = {
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},
     "zlib": {
-        *("rmqlite.compression", "rmqlite.records", "rmqlite.store", "rmqlite.arrow.records"),
+        "rmqlite.compression",
+        "rmqlite.records",
+        "rmqlite.store",
+        "rmqlite.arrow.records",
         "rmqlite.wire.remoting.registration",
     },
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},

@@ -30,7 +30,7 @@ from rmqlite.message import (
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import Draft, DraftBatch, derived
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
 from rmqlite.requests.transactions import TransactionEnd
@@ -107,7 +107,7 @@ WAYS: list[Send] = [single, delayed, batch, transaction]
 way_in = pytest.mark.parametrize("send", WAYS, ids=lambda send: send.__name__)
 
 
-def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> Letter:
+def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> DeadLetter:
     (letter,) = dead_letters(broker, group=group)
     return letter
 

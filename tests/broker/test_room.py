@@ -27,7 +27,7 @@ from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import OVERHEAD_BYTES
 from rmqlite.requests.bulk import BulkRequest
-from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.requests.dead_letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import RouteRequest

@@ -13,7 +13,7 @@ import pytest
 from rmqlite import __version__, compiled
 from rmqlite.cli.output.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from rmqlite.cli.dlq.export_rows import COLUMNS
 from rmqlite.errors import BrokerClosing
 from rmqlite.extras import EXTRAS
-from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record
@@ -135,7 +135,7 @@ def test_what_is_interrupted_leaves_the_file_that_was_there(
     path.write_text("yesterday's")
     list_dead = broker.answers["ListDeadLetters"]
 
-    def failing(query: LettersQuery) -> Any:
+    def failing(query: DeadLettersQuery) -> Any:
         if query.cursor:
             raise BrokerClosing
         return list_dead(query)
@@ -151,8 +151,8 @@ def test_a_filter_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> None:
     """The same options as show has."""
     has_letters(broker, record(0, b"x"))
     run("dlq", "export", "billing", "--tag", "A", "--reason", "r", "--open")
-    wanted = LetterFilter(tag="A", reason="r")
-    expected = LettersQuery("billing", wanted, is_open=True, max_letters=1_000)
+    wanted = DeadLetterFilter(tag="A", reason="r")
+    expected = DeadLettersQuery("billing", wanted, is_open=True, max_letters=1_000)
     assert broker.asked["ListDeadLetters"] == [expected]
 
 

@@ -26,9 +26,9 @@ from rmqlite.server.protocols.remoting.calls import Calls
 from rmqlite.server.protocols.remoting.connection import Connection, Connections
 from rmqlite.server.protocols.remoting.server import RemotingServer
 from rmqlite.server.protocols.server import Running
-from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, SERVER_VERSION, Command
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
+from rmqlite.wire.remoting.requests.request import Request
 from rmqlite.wire.remoting.shapes import write_body
 from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.brokers import BrokerUnderTest

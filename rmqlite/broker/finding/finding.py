@@ -172,14 +172,14 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
 def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str]:
     """The topics by which a record may be found."""
     topics = {message.topic}
-    if query.hops and _is_hop(message.topic):
+    if query.hops and _is_hidden(message.topic):
         topics.add(message.properties.get(REAL_TOPIC, ""))
     if query.hops and any(is_retry(topic) or is_dlq(topic) for topic in topics):
         topics.add(message.properties.get(RETRY_TOPIC, ""))
     return topics
 
 
-def _is_hop(topic: str) -> bool:
+def _is_hidden(topic: str) -> bool:
     """Do records of this topic have the message's destination in REAL_TOPIC?"""
     return topic in (*WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
 

@@ -115,12 +115,12 @@ class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
 
     def _count_again(self, job: BulkJob, messages: int, record: Record) -> None:
         """Count the messages of the last call, because a crash may have torn its append."""
-        kept = sum(1 for _ in islice(self._store.walk(record.end), messages))
-        if kept < messages:
-            job = replace(job, accepted=job.accepted - (messages - kept))
+        stored = sum(1 for _ in islice(self._store.walk(record.end), messages))
+        if stored < messages:
+            job = replace(job, accepted=job.accepted - (messages - stored))
             self.keep(job)
             # A record now, so that later messages are not counted as the rest of the call.
-            self._correct(job.job_id, self.record(job, 0), kept=kept, of=messages)
+            self._correct(job.job_id, self.record(job, 0), stored=stored, of=messages)
 
 
 @dataclass(frozen=True, slots=True)

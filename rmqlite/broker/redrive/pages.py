@@ -1,7 +1,7 @@
-"""The pages of a redrive: its preview, and the outcomes of a job's letters, one by one.
+"""The pages of a redrive: its preview, and the outcomes of a job's dead letters, one by one.
 
-A preview judges the letters as a job does and changes nothing.  The broker remembers nothing
-between two pages: a preview's cursor has the ranges of letters at the first page, and the
+A preview judges the dead letters as a job does and changes nothing.  The broker remembers nothing
+between two pages: a preview's cursor has the ranges of dead letters at the first page, and the
 position behind the last one.
 
 Outcomes are read from the job's records.  A record's outcomes count only up to the beginning of
@@ -28,9 +28,9 @@ from rmqlite.requests.redrive import (
     OUTCOMES_DEFAULT,
     OUTCOMES_MAX,
     SAMPLES_MAX,
+    DeadLetterOutcome,
     OutcomesPage,
     OutcomesQuery,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     TopicCount,
@@ -46,7 +46,7 @@ PAGE_SLICES_MAX: Final = 40
 """Slices of one page, about 0.1 s, so that the caller sees progress."""
 _CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[JobProgress], tuple[At, list[Judged]]]
-"""The next slice of letters: the position behind it, and the letters that match."""
+"""The next slice of letters: the position behind it, and the dead letters that match."""
 ReadersOf = Callable[[str], tuple[str, ...]]
 """The names of the groups that get the messages of a topic."""
 
@@ -56,34 +56,34 @@ def page_of(store: MessageStore, jobs: RedriveJobs, query: OutcomesQuery) -> Ste
 
     Raises JobUnknown, InvalidValue, StoreUnavailable.
     """
-    kept = jobs.get(query.job_id)
+    progress = jobs.get(query.job_id)
     limit = query.max_letters or OUTCOMES_DEFAULT
     if not 1 <= limit <= OUTCOMES_MAX:
         rule = f"0 for the default, {OUTCOMES_DEFAULT}, or 1 to {OUTCOMES_MAX}"
         raise InvalidValue("max_letters", query.max_letters, rule)
     first, skipped = _read_cursor(query.cursor)
-    letters: list[RedrivenLetter] = []
+    dead_letters: list[DeadLetterOutcome] = []
     steps = _steps(store, jobs, query.job_id, first)
     step = next(steps, None)
     records = 0
     while step is not None:
-        place, told = step
+        place, done = step
         step = next(steps, None)
-        upto = step[1].begin if step else kept.at
+        upto = step[1].begin if step else progress.at
         runs = [
-            run for run in told.before(upto) if not query.outcomes or run.outcome in query.outcomes
+            run for run in done.before(upto) if not query.outcomes or run.outcome in query.outcomes
         ]
         begin = skipped if place == first else 0
-        found = list(islice(told.letters(runs), begin, begin + limit - len(letters) + 1))
-        if len(letters) + len(found) > limit:
-            taken = limit - len(letters)
-            return OutcomesPage((*letters, *found[:taken]), f"{place}.{begin + taken}")
-        letters += found
+        found = list(islice(done.dead_letters(runs), begin, begin + limit - len(dead_letters) + 1))
+        if len(dead_letters) + len(found) > limit:
+            taken = limit - len(dead_letters)
+            return OutcomesPage((*dead_letters, *found[:taken]), f"{place}.{begin + taken}")
+        dead_letters += found
         records += 1
         if records == PAGE_RECORDS_MAX and step is not None:
-            return OutcomesPage(tuple(letters), f"{step[0]}.0")
+            return OutcomesPage(tuple(dead_letters), f"{step[0]}.0")
         yield
-    return OutcomesPage(tuple(letters))
+    return OutcomesPage(tuple(dead_letters))
 
 
 def _steps(
@@ -103,7 +103,7 @@ def _steps(
                 continue
             (walked,) = store.read_records([entry])
             step = walked and jobs.step_in(walked)
-            if step and step.kept.job.job_id == job_id:
+            if step and step.progress.job.job_id == job_id:
                 yield queue_offset, step
 
 
@@ -117,38 +117,38 @@ def _read_cursor(text: str) -> tuple[int, int]:
     return place, skipped
 
 
-def preview(kept: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[RedrivePreview]:
+def preview(progress: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[RedrivePreview]:
     """The next page for a job that was not started, in steps: other calls may run at a yield.
 
     Raises StoreUnavailable.
     """
-    began = kept.job.looked_at
+    began = progress.job.looked_at
     counts = Counter[RedriveOutcome]()
     topics = Counter[str]()
-    samples: dict[bool, list[RedrivenLetter]] = {True: [], False: []}
+    samples: dict[bool, list[DeadLetterOutcome]] = {True: [], False: []}
     for _ in range(PAGE_SLICES_MAX):
-        if kept.at.part == len(kept.parts):
+        if progress.at.part == len(progress.parts):
             break
-        queue_id = kept.parts[kept.at.part].queue_id
-        at, letters = look(kept)
-        for each in letters:
+        queue_id = progress.parts[progress.at.part].queue_id
+        at, dead_letters = look(progress)
+        for each in dead_letters:
             counts[each.outcome] += 1
             if each.outcome is RedriveOutcome.SENT:
                 topics[each.topic] += 1
             chosen = samples[each.outcome is RedriveOutcome.REFUSED]
             if len(chosen) < SAMPLES_MAX:
                 chosen.append(each.shown(queue_id))
-        kept = kept.moved(at)
+        progress = progress.moved(at)
         yield
     return RedrivePreview(
-        letters=kept.job.letters,
-        looked_at=kept.job.looked_at - began,
+        letters=progress.job.letters,
+        looked_at=progress.job.looked_at - began,
         sent=counts[RedriveOutcome.SENT],
         already=counts[RedriveOutcome.ALREADY],
         refused=counts[RedriveOutcome.REFUSED],
         topics=with_groups(topics, readers_of),
         samples=tuple([*samples[True], *samples[False]][:SAMPLES_MAX]),
-        cursor=cursor_text(kept) if kept.at.part < len(kept.parts) else "",
+        cursor=cursor_text(progress) if progress.at.part < len(progress.parts) else "",
     )
 
 
@@ -163,16 +163,16 @@ def with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[TopicCount
     return tuple(found)
 
 
-def cursor_text(kept: JobProgress) -> str:
-    """A preview's position and ranges of letters as text."""
-    return "_".join(".".join(map(str, each)) for each in (kept.at, *kept.parts))
+def cursor_text(progress: JobProgress) -> str:
+    """A preview's position and ranges of dead letters as text."""
+    return "_".join(".".join(map(str, each)) for each in (progress.at, *progress.parts))
 
 
 def read_cursor(text: str) -> tuple[At, tuple[QueuePart, ...]]:
     """The inverse of cursor_text().  Raises InvalidValue."""
     if _CURSOR.fullmatch(text):
-        told, *queues = [tuple(map(int, each.split("."))) for each in text.split("_")]
-        at, parts = At(*told), tuple([QueuePart(*each) for each in queues])
+        position, *queues = [tuple(map(int, each.split("."))) for each in text.split("_")]
+        at, parts = At(*position), tuple([QueuePart(*each) for each in queues])
         if at.part < len(parts):
             part = parts[at.part]
             if part.begin <= at.queue_offset <= part.end:

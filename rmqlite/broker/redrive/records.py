@@ -1,10 +1,10 @@
-"""The records of a redrive job: the job after a step, and the outcomes of its letters.
+"""The records of a redrive job: the job after a step, and the outcomes of its dead letters.
 
-A record lies before the messages that its step sends, in the same append.  It has the place
-where the step began, the job behind the step, and the outcome of each letter; the k-th letter
-that is SENT is the k-th message.  A crash can only tear the log's last append: then the record
-and the first of its messages survive, and cut() computes the job.  A record's outcomes count
-only up to the beginning of the job's next record.
+A record lies before the messages that its step sends, in the same append.  It has the place where
+the step began, the job behind the step, and the outcome of each dead letter; the k-th dead letter
+that is SENT is the k-th message.  A crash can only tear the log's last append: then the record and
+the first of its messages survive, and cut() computes the job.  A record's outcomes count only up to
+the beginning of the job's next record.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
 from rmqlite.records.record import NewRecord
 from rmqlite.requests.redrive import (
+    DeadLetterOutcome,
     JobState,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
     RedriveSpec,
 )
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.tables import tables
-from rmqlite.table_shapes import RedriveImported, RedriveKept, RedriveStep, validated
+from rmqlite.table_shapes import RedriveImported, RedriveProgress, RedriveStep, validated
 
 _IMPORTED: Final = b'{"imported":'
 """The beginning of an import's record."""
@@ -49,7 +49,7 @@ class At(NamedTuple):
 
 
 class OutcomeRun(NamedTuple):
-    """Successive letters of a queue with the same outcome."""
+    """Successive dead letters of a queue with the same outcome."""
 
     queue_offset: int
     letters: int
@@ -60,7 +60,7 @@ class OutcomeRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job, its letters, and its position."""
+    """A job, its dead letters, and its position."""
 
     job: RedriveJob
     parts: tuple[QueuePart, ...]
@@ -70,7 +70,7 @@ class JobProgress:
     def begun(
         cls, job_id: str, spec: RedriveSpec, parts: tuple[QueuePart, ...], now_ms: int
     ) -> JobProgress:
-        """A job before its first letter; without letters it is done."""
+        """A job before its first dead letter; without dead letters it is done."""
         job = RedriveJob(
             job_id,
             spec,
@@ -84,7 +84,7 @@ class JobProgress:
 
     @property
     def topic(self) -> str:
-        """The topic of its letters."""
+        """The topic of its dead letters."""
         return dlq_topic(self.job.spec.group)
 
     def moved(self, at: At, **changes: Any) -> JobProgress:
@@ -99,9 +99,9 @@ class JobProgress:
         return {"job": self.job.to_json(), "parts": self.parts, "at": self.at}
 
     @classmethod
-    def of(cls, told: RedriveKept) -> JobProgress:
+    def of(cls, tree: RedriveProgress) -> JobProgress:
         """The inverse of to_json, for a validated tree."""
-        return cls(told.job, tuple([QueuePart(*each) for each in told.parts]), At(*told.at))
+        return cls(tree.job, tuple([QueuePart(*each) for each in tree.parts]), At(*tree.at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Step:
     """One append of a job: where it began, the job behind it, and the outcomes."""
 
     begin: At
-    kept: JobProgress
+    progress: JobProgress
     runs: tuple[OutcomeRun, ...] = ()
 
     @property
@@ -119,11 +119,11 @@ class Step:
 
     @property
     def queue_id(self) -> int:
-        """The queue id of the step's letters."""
-        return self.kept.parts[self.begin.part].queue_id
+        """The queue id of the step's dead letters."""
+        return self.progress.parts[self.begin.part].queue_id
 
     def before(self, at: At) -> tuple[OutcomeRun, ...]:
-        """The outcomes of the letters before a position."""
+        """The outcomes of the dead letters before a position."""
         if at.part > self.begin.part:
             return self.runs
         found = []
@@ -144,13 +144,13 @@ class Step:
                 break
             left -= run.letters
         gone = counted(self.runs) - counted(self.before(at))
-        job = self.kept.job
+        job = self.progress.job
         samples = [
             each
             for each in job.samples
             if each.queue_id != self.queue_id or each.queue_offset < at.queue_offset
         ]
-        return self.kept.moved(
+        return self.progress.moved(
             at,
             state=JobState.RUNNING,
             ended_at_ms=0,
@@ -160,13 +160,15 @@ class Step:
             samples=tuple(samples),
         )
 
-    def letters(self, runs: Sequence[OutcomeRun]) -> Iterator[RedrivenLetter]:
+    def dead_letters(self, runs: Sequence[OutcomeRun]) -> Iterator[DeadLetterOutcome]:
         """Outcomes of this step, one by one."""
         for run in runs:
             for queue_offset in range(run.queue_offset, run.queue_offset + run.letters):
                 has_id = run.outcome is not RedriveOutcome.REFUSED
-                message_id = message_id_of(self.kept, self.queue_id, queue_offset) if has_id else ""
-                yield RedrivenLetter(
+                message_id = (
+                    message_id_of(self.progress, self.queue_id, queue_offset) if has_id else ""
+                )
+                yield DeadLetterOutcome(
                     self.queue_id, queue_offset, run.outcome, run.topic, message_id, run.why
                 )
 
@@ -183,24 +185,24 @@ class Step:
             )
             for run in self.runs
         ]
-        tree = self.kept.to_json() | {"begin": self.begin, "texts": list(texts), "runs": runs}
-        properties = encode_properties({TAGS: self.kept.job.job_id})
+        tree = self.progress.to_json() | {"begin": self.begin, "texts": list(texts), "runs": runs}
+        properties = encode_properties({TAGS: self.progress.job.job_id})
         return job_record(REDRIVE_JOBS_TOPIC, tree, now_ms, properties)
 
     @classmethod
     def read(cls, body: bytes) -> Step:
         """The inverse of record().  Raises ValueError on another shape."""
-        told = validated(RedriveStep, tables.decode(body))
-        texts = told.texts
+        tree = validated(RedriveStep, tables.decode(body))
+        texts = tree.texts
         runs = [
             OutcomeRun(offset, count, outcome, texts[topic], texts[why])
-            for offset, count, outcome, topic, why in told.runs
+            for offset, count, outcome, topic, why in tree.runs
         ]
-        return cls(At(*told.begin), JobProgress.of(told), tuple(runs))
+        return cls(At(*tree.begin), JobProgress.of(tree), tuple(runs))
 
 
 def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
-    """The number of letters by outcome."""
+    """The number of dead letters by outcome."""
     counts = Counter[RedriveOutcome]()
     for run in runs:
         counts[run.outcome] += run.letters
@@ -208,19 +210,20 @@ def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
 
 
 def imported_record(topic: str, sent: Mapping[int, CompletedOffsets], now_ms: int) -> NewRecord:
-    """The record that says which letters of a topic, by queue id, were sent from a file."""
+    """The record that says which dead letters of a topic, by queue id, were sent from a file."""
     queues = {str(queue_id): known.to_json() for queue_id, known in sorted(sent.items())}
     return job_record(REDRIVE_JOBS_TOPIC, {"imported": topic, "queues": queues}, now_ms)
 
 
 def read_record(body: bytes) -> Step | RedriveImported:
-    """The step of a job, or the letters of an import.  Raises ValueError on another shape."""
+    """The step of a job, or the dead letters of an import.  Raises ValueError on another shape."""
     if body.startswith(_IMPORTED):
         return validated(RedriveImported, tables.decode(body))
     return Step.read(body)
 
 
-def message_id_of(kept: JobProgress, queue_id: int, queue_offset: int) -> str:
-    """The id of a letter's new message: made of the letter's place, so it is sent only once."""
-    place = f"{REDRIVE_ID_PREFIX}{kept.topic}:{queue_id}:{queue_offset}"
-    return f"{place}:{kept.job.job_id}" if kept.job.spec.again else place
+def message_id_of(progress: JobProgress, queue_id: int, queue_offset: int) -> str:
+    """The id of a dead letter's new message: made of the dead letter's place, so it is sent only
+    once."""
+    place = f"{REDRIVE_ID_PREFIX}{progress.topic}:{queue_id}:{queue_offset}"
+    return f"{place}:{progress.job.job_id}" if progress.job.spec.again else place

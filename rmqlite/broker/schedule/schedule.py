@@ -34,7 +34,7 @@ from rmqlite.records.record import Head, NewRecord, destination
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.records.written import Written
-from rmqlite.requests.letters import UNREADABLE
+from rmqlite.requests.dead_letters import UNREADABLE
 from rmqlite.store.message_store import MessageStore
 
 DELIVER_BYTES_MAX: Final = 4 << 20

@@ -37,7 +37,7 @@ from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, delay_level
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
-from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
+from rmqlite.requests.dead_letters import LEFT_BEHIND, UNREADABLE
 
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
@@ -135,7 +135,7 @@ def _with_wait(wait_queue: int, entry: Entry, waited: Record | None) -> Property
     in_front = PropertyString(b"").edited(said)
     if waited is None:
         return in_front
-    # The letter gets a reason of its own, not one of an earlier attempt.
+    # The dead letter gets a reason of its own, not one of an earlier attempt.
     gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT}) | TIMER_PROPERTIES
     if group_of(topic_ahead(waited.properties)) is None:
         # It waits for no retry: what it tells of failures is another message's.

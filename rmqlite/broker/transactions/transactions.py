@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from rmqlite.broker.appending import Appending
-from rmqlite.broker.finding.letter_reading import read_heads
 from rmqlite.broker.finding.outcome import record_at
+from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.room import Room
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.topics import TopicTable, check_queue

@@ -33,7 +33,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.errors import TopicUnknown
 from rmqlite.extras import check_extra
 from rmqlite.names import dlq_topic
-from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
 from rmqlite.requests.paging import pages
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def export(
         quiet_when_nobody_reads(),
     ):
         broker = BrokerView(admin)
-        query = LettersQuery(
-            group, options.filter(broker), is_open=only_open, max_letters=LETTERS_MAX
+        query = DeadLettersQuery(
+            group, options.filter(broker), is_open=only_open, max_letters=DEAD_LETTERS_MAX
         )
         done = _Exporting(broker, reader)
         with _writing(chosen, output) as write:
@@ -138,7 +138,7 @@ class _Exporting:
         self._broker = broker
         self._reader = reader
 
-    def rows(self, query: LettersQuery) -> Iterator[Row]:
+    def rows(self, query: DeadLettersQuery) -> Iterator[Row]:
         looked_at = 0
         with counting("looked at", self._total(query.group)) as tell:
             for page in self._pages(query):
@@ -162,7 +162,7 @@ class _Exporting:
             return None
         return sum([each.max_offset - each.min_offset for each in ranges])
 
-    def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
+    def _pages(self, query: DeadLettersQuery) -> Iterator[DeadLetterPage]:
         """The pages; the next one is fetched while one is written."""
         every = pages(self._broker.admin.letters.list_dead, query)
         page = next(every, None)

@@ -31,9 +31,9 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import check_group
+from rmqlite.requests.dead_letters import UNREADABLE, DeadLetter
 from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.requests.letters import UNREADABLE, Letter
-from rmqlite.requests.redrive import ImportedLetter
+from rmqlite.requests.redrive import ImportedDeadLetter
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -72,7 +72,7 @@ _UNFIT: Final = re.compile(
 _FORMULA: Final = frozenset("=+-@\t\r'")
 
 
-def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
+def row_of(letter: DeadLetter, message: StoredMessage) -> dict[str, Any]:
     """Every column; body: the bytes of the producer, inflated.
 
     body_is_compressed: the body could not be inflated and is as it was stored.
@@ -133,7 +133,7 @@ def row_in(line: bytes) -> Row:
     return row
 
 
-def letter_in(row: Row) -> ImportedLetter:
+def letter_in(row: Row) -> ImportedDeadLetter:
     """The letter of a row, for an import.  row: from row_in().  Raises Refused."""
     check_group(row["group"])
     for name, most in _MOST.items():
@@ -163,7 +163,7 @@ def letter_in(row: Row) -> ImportedLetter:
     if decode_properties(encoded) != every:
         rule = "text keys and values, none empty, without control characters 0x01 and 0x02"
         raise InvalidValue("properties", str(properties), rule)
-    return ImportedLetter(
+    return ImportedDeadLetter(
         row["queue_id"],
         row["queue_offset"],
         row["offset_message_id"],

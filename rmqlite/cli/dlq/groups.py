@@ -20,8 +20,8 @@ from rmqlite.cli.output.terminal import (
     print_tall_table,
     printable,
 )
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.failure_kinds import NO_REASON
-from rmqlite.requests.letters import DeadLetterGroup
 
 
 def list_groups(

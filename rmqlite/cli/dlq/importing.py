@@ -32,9 +32,9 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.redrive import (
-    IMPORT_LETTERS_MAX,
+    IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     RedriveOutcome,
     TopicCount,
@@ -63,7 +63,7 @@ class _Import:
         self._dry_run = dry_run
         # A rate makes small calls, so that messages leave evenly.
         is_slow = rate and not dry_run
-        self._at_once = min(IMPORT_LETTERS_MAX, max(1, rate // 10)) if is_slow else 100
+        self._at_once = min(IMPORTED_DEAD_LETTERS_MAX, max(1, rate // 10)) if is_slow else 100
         self._rate = rate if is_slow else 0
 
     def run(self, admin: AdminClient) -> None:
@@ -99,9 +99,9 @@ class _Import:
             ]
             print_two_line_table(("REFUSED", "SUCH AS"), rows)
 
-    def _calls(self) -> Iterator[tuple[str, tuple[ImportedLetter, ...]]]:
+    def _calls(self) -> Iterator[tuple[str, tuple[ImportedDeadLetter, ...]]]:
         """The letters of each call, with their group."""
-        several: list[ImportedLetter] = []
+        several: list[ImportedDeadLetter] = []
         known, size = "", 0
         for group, letter in self._letters():
             own = len(letter.body) + len(letter.properties)
@@ -115,7 +115,7 @@ class _Import:
         if several:
             yield known, tuple(several)
 
-    def _letters(self) -> Iterator[tuple[str, ImportedLetter]]:
+    def _letters(self) -> Iterator[tuple[str, ImportedDeadLetter]]:
         """The letters that can be sent, with their groups; the other ones are counted."""
         with self._file.open("rb") as lines:
             for number, line in enumerate(lines, 1):

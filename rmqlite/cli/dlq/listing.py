@@ -29,7 +29,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.requests.letters import Letter, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
 
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
@@ -63,7 +63,7 @@ def show(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)
-        query = LettersQuery(group, wanted, newest, only_open, cursor)
+        query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
         letters, more = letters_listed(admin.letters.list_dead, query, count)
     if as_json:
         print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
@@ -79,7 +79,7 @@ def show(
         raise typer.Exit(NOT_ALL)
 
 
-def _row(letter: Letter) -> tuple[str, ...]:
+def _row(letter: DeadLetter) -> tuple[str, ...]:
     first = second_text(letter.first_failure_ms)
     last = second_text(letter.last_failure_ms)
     day = first.partition(" ")[0]
@@ -94,7 +94,7 @@ def _row(letter: Letter) -> tuple[str, ...]:
     )
 
 
-def _lines(letter: Letter) -> list[str]:
+def _lines(letter: DeadLetter) -> list[str]:
     lines = [f"{printable(letter.message_id)}  {place_text(letter)}"]
     redriven = redriven_text(letter)
     return [*lines, *[redriven] * bool(redriven), fitted(reason_line(letter.reason))]

@@ -28,7 +28,7 @@ from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
-from rmqlite.requests.letters import Letter, LetterFilter, LettersQuery, Place
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -85,7 +85,7 @@ def peek(
 
 def _found(
     admin: AdminClient, endpoint: str, name: str, group: str
-) -> tuple[Letter | None, StoredMessage]:
+) -> tuple[DeadLetter | None, StoredMessage]:
     """The letter (None if it was purged) and its record; without one the command ends."""
     place = Place.read(name)
     died_in = group_of(place.topic) if place and is_dlq(place.topic) else None
@@ -109,12 +109,12 @@ def _found(
     return (here[0] if here else None), message
 
 
-def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
-    query = LettersQuery(group, LetterFilter(ids=(name,)))
+def _letters(admin: AdminClient, name: str, group: str) -> list[DeadLetter]:
+    query = DeadLettersQuery(group, DeadLetterFilter(ids=(name,)))
     return letters_listed(admin.letters.list_dead, query, _ANOTHER_MAX + 1)[0]
 
 
-def _letter(letters: Sequence[Letter], name: str) -> Letter:
+def _letter(letters: Sequence[DeadLetter], name: str) -> DeadLetter:
     """The only letter; none or several end the command."""
     if not letters:
         note(f"no dead letter {name}; one that was purged has only its GROUP:QUEUE:OFFSET")
@@ -131,7 +131,7 @@ def _letter(letters: Sequence[Letter], name: str) -> Letter:
 
 
 def _page(
-    letter: Letter | None,
+    letter: DeadLetter | None,
     message: StoredMessage,
     now_ms: int,
     about_body: str,
@@ -165,7 +165,7 @@ def _page(
     yield from lines
 
 
-def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
+def _fields(letter: DeadLetter, now_ms: int) -> list[tuple[str, str]]:
     at = letter.origin_topic or "-"
     if letter.origin_queue_id >= 0 and letter.origin_queue_offset >= 0:
         # Letters of RocketMQ do not contain their original offset.

@@ -16,7 +16,7 @@ from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filt
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
-from rmqlite.requests.letters import EVERY_LETTER, Purged, PurgeRequest
+from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
 
 
 @with_options
@@ -43,7 +43,7 @@ def purge(
     how.check_can_ask()
     with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
         wanted = options.filter(BrokerView(admin))
-        if restore and wanted != EVERY_LETTER:
+        if restore and wanted != EVERY_DEAD_LETTER:
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")
         request = PurgeRequest(group, restore=restore, filter=wanted)
         found = admin.letters.purge(replace(request, dry_run=True))

@@ -16,7 +16,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint
 from rmqlite.cli.output.terminal import note, print_json_line, printable
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown
-from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome
+from rmqlite.requests.redrive import DeadLetterOutcome, RedriveOutcome
 
 
 class Only(enum.StrEnum):
@@ -69,7 +69,7 @@ def outcomes(
         raise typer.Exit(NOT_ALL)
 
 
-def _line(group: str, letter: RedrivenLetter) -> str:
+def _line(group: str, letter: DeadLetterOutcome) -> str:
     place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
     about = [letter.topic, letter.message_id, letter.why]
     words = [letter.outcome.name.lower().ljust(_WIDTH), place, *[each for each in about if each]]

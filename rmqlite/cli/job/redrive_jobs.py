@@ -28,10 +28,10 @@ from rmqlite.errors import Unavailable
 from rmqlite.names import is_system_group
 from rmqlite.requests.redrive import (
     NOT_ASKED,
+    DeadLetterOutcome,
     JobState,
-    RedriveFates,
     RedriveJob,
-    RedrivenLetter,
+    RedriveResults,
     RedriveSpec,
     TopicCount,
 )
@@ -134,7 +134,7 @@ def counts_text(done: Any, sent: str = "sent") -> str:
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
-def fates_texts(fates: RedriveFates) -> Iterator[str]:
+def fates_texts(fates: RedriveResults) -> Iterator[str]:
     """What became of a job's messages in the group that failed, if the broker was asked."""
     if fates.is_counted:
         yield (
@@ -172,7 +172,7 @@ def _groups_text(topic: TopicCount) -> str:
     return f"for group{'s' * (count > 1)} {', '.join([*topic.groups, *more])}"
 
 
-def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
+def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int) -> None:
     """Print the places of letters that were or would be refused, and the reasons."""
     shown = [each for each in samples if each.why]
     if not shown:
@@ -194,7 +194,7 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
 
 
-def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
+def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
     place = f"{group}:{letter.queue_id}:{letter.queue_offset}"

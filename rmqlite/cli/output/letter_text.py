@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from rmqlite.cli.output.terminal import printable
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 
 
-def place_text(letter: Letter) -> str:
+def place_text(letter: DeadLetter) -> str:
     """GROUP:QUEUE:OFFSET, which never names another dead letter."""
     return f"{letter.group}:{letter.queue_id}:{letter.queue_offset}"
 
@@ -20,7 +20,7 @@ def reason_line(reason: str) -> str:
     return f"{printable(first.strip())}{' …' if more else ''}" or "no reason given"
 
 
-def redriven_text(letter: Letter) -> str:
+def redriven_text(letter: DeadLetter) -> str:
     """The redrives of a letter; empty for none."""
     parts = []
     if letter.redriven_by:
@@ -35,7 +35,7 @@ def letters_text(count: int) -> str:
     return f"{count:,} dead {'letter' if count == 1 else 'letters'}"
 
 
-def letter_tree(letter: Letter) -> dict[str, Any]:
+def letter_tree(letter: DeadLetter) -> dict[str, Any]:
     """A letter's fields, and two names that a program can pass to other commands."""
     names = {"place": place_text(letter), "offset_message_id": letter.offset_message_id}
     return dataclasses.asdict(letter) | names

@@ -13,7 +13,12 @@ from typing import TypeVar
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from rmqlite.cli.output.terminal import progress_console
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTERS_MAX,
+    DeadLetter,
+    DeadLetterPage,
+    DeadLettersQuery,
+)
 from rmqlite.requests.paging import HasCursor, pages
 
 Q = TypeVar("Q", bound=HasCursor)
@@ -78,11 +83,11 @@ def listed(
 
 
 def letters_listed(
-    call: Callable[[LettersQuery], LetterPage], query: LettersQuery, count: int
-) -> tuple[list[Letter], str]:
+    call: Callable[[DeadLettersQuery], DeadLetterPage], query: DeadLettersQuery, count: int
+) -> tuple[list[DeadLetter], str]:
     """The same of a group's dead letters or retries; call: the broker's list of them."""
 
-    def ask(query: LettersQuery, most: int) -> LetterPage:
-        return call(replace(query, max_letters=min(LETTERS_MAX, most)))
+    def ask(query: DeadLettersQuery, most: int) -> DeadLetterPage:
+        return call(replace(query, max_letters=min(DEAD_LETTERS_MAX, most)))
 
     return listed(ask, query, lambda page: (page.letters, page.looked_at), count)

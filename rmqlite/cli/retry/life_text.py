@@ -16,8 +16,8 @@ from rich.text import Text
 
 from rmqlite.cli.output.spans import delay_text, instant_text, span_text, wait_text
 from rmqlite.cli.output.terminal import out, printable, time_text
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Hop, HopKind, Life
 from rmqlite.views.levels import TIMER
 
 _TIME_WIDTH: Final = 12
@@ -28,15 +28,15 @@ _TEXT_WIDTH_MIN: Final = 36
 """An offset message id has 32 characters, and is never wrapped."""
 _TEXT_WIDTH_MAX: Final = 100
 _STYLES: Final = {
-    HopKind.FAILED: "yellow",
-    HopKind.DEAD: "red",
-    HopKind.UNDELIVERABLE: "red",
-    HopKind.CANCELLED: "magenta",
-    HopKind.FIRED: "cyan",
-    HopKind.RESCHEDULED: "cyan",
-    HopKind.REDRIVEN: "green",
+    EventKind.FAILED: "yellow",
+    EventKind.DEAD: "red",
+    EventKind.UNDELIVERABLE: "red",
+    EventKind.CANCELLED: "magenta",
+    EventKind.FIRED: "cyan",
+    EventKind.RESCHEDULED: "cyan",
+    EventKind.REDRIVEN: "green",
 }
-_INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED, HopKind.REDRIVEN)
+_INTO_A_TOPIC: Final = (EventKind.DELIVERED, EventKind.RETRIED, EventKind.FIRED, EventKind.REDRIVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Around:
     now_ms: int
     groups: Mapping[str, GroupStatus] = field(default_factory=dict)
 
-    def attempts_max(self, hop: Hop) -> int:
+    def attempts_max(self, hop: HistoryEvent) -> int:
         """The attempts before a message is dead; a sender's limit comes first; 0: unknown."""
         if hop.max_reconsume_times is not None:
             return hop.max_reconsume_times + 1
@@ -54,7 +54,7 @@ class Around:
         return status.info.max_reconsume_times + 1 if status else 0
 
 
-def print_life(life: Life, around: Around) -> None:
+def print_life(life: History, around: Around) -> None:
     """The head, a paragraph for each hop, and what comes next."""
     console = out()
     console.print(Text(printable(_head(life)), style="bold"))
@@ -77,13 +77,13 @@ def print_life(life: Life, around: Around) -> None:
             console.print(Text(each, style="bold"))
 
 
-def _head(life: Life) -> str:
+def _head(life: History) -> str:
     hops = f"{len(life.hops):,} {'hop' if len(life.hops) == 1 else 'hops'}"
     lasted_ms = life.hops[-1].at_ms - life.hops[0].at_ms
     return f"{life.message_id}  {hops}" + (f" in {span_text(lasted_ms)}" if lasted_ms > 0 else "")
 
 
-def _print_hop(console: Console, times: str, hop: Hop, told: Told) -> None:
+def _print_hop(console: Console, times: str, hop: HistoryEvent, told: Told) -> None:
     columns = shutil.get_terminal_size().columns
     width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
     style = _STYLES.get(hop.kind, "")
@@ -95,7 +95,7 @@ def _print_hop(console: Console, times: str, hop: Hop, told: Told) -> None:
         console.print(Text(_RECORD_INDENT + record, style="dim"))
 
 
-def _records(hop: Hop, width: int) -> Iterator[str]:
+def _records(hop: HistoryEvent, width: int) -> Iterator[str]:
     """The place of the hop's record, on one line if there is room."""
     place = printable(place_text(hop))
     if len(place) + 2 + len(hop.offset_message_id) <= width:
@@ -105,35 +105,35 @@ def _records(hop: Hop, width: int) -> Iterator[str]:
     yield hop.offset_message_id
 
 
-def place_text(hop: Hop) -> str:
+def place_text(hop: HistoryEvent) -> str:
     return f"{hop.topic}/{hop.queue_id}@{hop.queue_offset}"
 
 
 class Told:
     """Describes each hop; it remembers the earlier hops, to avoid repetition."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: History) -> None:
         self._last = {each.group: each for each in life.hops}
         self._due_ms: dict[str, int] = {}
         """The due time of a waiting hop, by its group; the message itself has ""."""
         self._reasons: dict[str, str] = {}
 
-    def sentences(self, hop: Hop) -> Iterator[str]:
+    def sentences(self, hop: HistoryEvent) -> Iterator[str]:
         """The event of a hop, in words."""
         if hop.level:
             self._due_ms[hop.group] = hop.due_ms
         told = {
-            HopKind.SENT: self._sent,
-            HopKind.SCHEDULED: self._scheduled,
-            HopKind.DELIVERED: self._delivered,
-            HopKind.FAILED: self._failed,
-            HopKind.RETRIED: self._retried,
-            HopKind.DEAD: self._dead,
-            HopKind.CANCELLED: self._cancelled,
-            HopKind.FIRED: self._fired,
-            HopKind.RESCHEDULED: self._rescheduled,
-            HopKind.UNDELIVERABLE: self._undeliverable,
-            HopKind.REDRIVEN: self._redriven,
+            EventKind.SENT: self._sent,
+            EventKind.SCHEDULED: self._scheduled,
+            EventKind.DELIVERED: self._delivered,
+            EventKind.FAILED: self._failed,
+            EventKind.RETRIED: self._retried,
+            EventKind.DEAD: self._dead,
+            EventKind.CANCELLED: self._cancelled,
+            EventKind.FIRED: self._fired,
+            EventKind.RESCHEDULED: self._rescheduled,
+            EventKind.UNDELIVERABLE: self._undeliverable,
+            EventKind.REDRIVEN: self._redriven,
         }
         yield from told[hop.kind](hop)
         # A group that failed the message has read it, so only its last hop names it as a reader.
@@ -141,42 +141,42 @@ class Told:
         if hop.readers and not has_failed:
             yield f"read by {', '.join(hop.readers)}"
 
-    def _sent(self, hop: Hop) -> Iterator[str]:
+    def _sent(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"sent to {hop.topic}"
 
-    def _scheduled(self, hop: Hop) -> Iterator[str]:
+    def _scheduled(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"scheduled {_level('at', hop)}, {_due(hop)}"
 
-    def _delivered(self, hop: Hop) -> Iterator[str]:
+    def _delivered(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"delivered to {hop.topic}{self._lateness(hop)}"
 
-    def _failed(self, hop: Hop) -> Iterator[str]:
+    def _failed(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"failed in {hop.group}, attempt {hop.attempt}{self._why(hop)}"
         yield f"retry {_level('at', hop)}, {_due(hop)}"
 
-    def _retried(self, hop: Hop) -> Iterator[str]:
+    def _retried(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"given to {hop.group} again{self._lateness(hop)}"
 
-    def _dead(self, hop: Hop) -> Iterator[str]:
+    def _dead(self, hop: HistoryEvent) -> Iterator[str]:
         after = f" after {_attempts(hop.attempt)}" if hop.attempt else ""
         yield f"dead in {hop.group}{after}{self._why(hop)}"
 
-    def _cancelled(self, hop: Hop) -> Iterator[str]:
+    def _cancelled(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"cancelled{_of_group(hop)}: it is not delivered"
 
-    def _fired(self, hop: Hop) -> Iterator[str]:
+    def _fired(self, hop: HistoryEvent) -> Iterator[str]:
         if hop.group:
             yield f"fired: given to {hop.group} again{self._lateness(hop)}"
         else:
             yield f"fired: delivered to {hop.topic}{self._lateness(hop)}"
 
-    def _rescheduled(self, hop: Hop) -> Iterator[str]:
+    def _rescheduled(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"rescheduled{_of_group(hop)} {_level('to', hop)}, {_due(hop)}"
 
-    def _undeliverable(self, hop: Hop) -> Iterator[str]:
+    def _undeliverable(self, hop: HistoryEvent) -> Iterator[str]:
         yield f"came due{_of_group(hop)} and could not be delivered{self._why(hop)}"
 
-    def _redriven(self, hop: Hop) -> Iterator[str]:
+    def _redriven(self, hop: HistoryEvent) -> Iterator[str]:
         by = f" by job {hop.job_id}" if hop.job_id else ""
         to = f" to group {hop.group}" if hop.group else ""
         if hop.level:
@@ -185,7 +185,7 @@ class Told:
         else:
             yield f"sent again{by}{to or f' to {hop.topic}'}, as {hop.message_id}"
 
-    def _lateness(self, hop: Hop) -> str:
+    def _lateness(self, hop: HistoryEvent) -> str:
         due_ms = hop.due_ms or self._due_ms.pop(hop.group, 0)
         if not due_ms:
             return ""
@@ -194,7 +194,7 @@ class Told:
             return f", {span_text(-late_ms)} early"
         return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
 
-    def _why(self, hop: Hop) -> str:
+    def _why(self, hop: HistoryEvent) -> str:
         """The reason; a repeated reason is not printed again."""
         if not hop.reason:
             return ", no reason given"
@@ -204,9 +204,9 @@ class Told:
         return f": {hop.reason}"
 
 
-def outcome(life: Life, around: Around) -> Iterator[str]:
+def outcome(life: History, around: Around) -> Iterator[str]:
     """Sentences about what the message waits for now, or about its end."""
-    last: dict[tuple[str, str], Hop] = {}
+    last: dict[tuple[str, str], HistoryEvent] = {}
     for hop in life.hops:
         last[hop.message_id, hop.group] = hop
     for hop in last.values():
@@ -216,7 +216,7 @@ def outcome(life: Life, around: Around) -> Iterator[str]:
             yield f"{which} {sentence}"
 
 
-def _waits(hop: Hop, around: Around) -> str:
+def _waits(hop: HistoryEvent, around: Around) -> str:
     wait = wait_text(hop.due_ms - around.now_ms)
     wait = f"in {wait}" if hop.due_ms > around.now_ms else wait
     when = f"{instant_text(hop.due_ms, around.now_ms)}, {wait}"
@@ -227,9 +227,9 @@ def _waits(hop: Hop, around: Around) -> str:
     return f"waits for {attempt} in {hop.group}: {when}.{_nobody(hop.group, around)}"
 
 
-def _end(hop: Hop, life: Life, around: Around) -> str:
+def _end(hop: HistoryEvent, life: History, around: Around) -> str:
     """The end of a message, in a group or as a whole; empty if other lines say it."""
-    if hop.kind is HopKind.DEAD:
+    if hop.kind is EventKind.DEAD:
         return (
             ""
             if _is_redriven(hop, life)
@@ -238,9 +238,9 @@ def _end(hop: Hop, life: Life, around: Around) -> str:
                 f" rmqlite dlq redrive {hop.group} --id {hop.message_id}"
             )
         )
-    if hop.kind is HopKind.CANCELLED:
+    if hop.kind is EventKind.CANCELLED:
         return f"was cancelled{_of_group(hop)}."
-    if hop.kind is HopKind.UNDELIVERABLE:
+    if hop.kind is EventKind.UNDELIVERABLE:
         return "could not be delivered, and is a dead letter of the schedule."
     if hop.level:
         return f"does not wait any more{_of_group(hop)}."
@@ -251,7 +251,7 @@ def _end(hop: Hop, life: Life, around: Around) -> str:
     return _read(hop, life)
 
 
-def _read(hop: Hop, life: Life) -> str:
+def _read(hop: HistoryEvent, life: History) -> str:
     """The groups that read a message in its topic, without those that failed it."""
     failing = {each.group for each in life.hops if each.message_id == hop.message_id}
     readers = [each for each in hop.readers if each not in failing]
@@ -260,10 +260,10 @@ def _read(hop: Hop, life: Life) -> str:
     return "" if failing - {hop.group, ""} else f"is in {place_text(hop)}, not read by any group."
 
 
-def _is_redriven(dead: Hop, life: Life) -> bool:
+def _is_redriven(dead: HistoryEvent, life: History) -> bool:
     return any(
         [
-            each.kind is HopKind.REDRIVEN
+            each.kind is EventKind.REDRIVEN
             and each.physical_offset > dead.physical_offset
             and each.group in ("", dead.group)
             for each in life.hops
@@ -280,19 +280,19 @@ def _nobody(group: str, around: Around) -> str:
     return "" if status.members else f" {group} has no member now."
 
 
-def _level(preposition: str, hop: Hop) -> str:
+def _level(preposition: str, hop: HistoryEvent) -> str:
     if hop.level < 0:
         return f"as a {TIMER}"
     # The delay that this message got; the level may have another delay now.
     return f"{preposition} level {hop.level} ({delay_text(max(0, hop.due_ms - hop.at_ms))})"
 
 
-def _due(hop: Hop) -> str:
+def _due(hop: HistoryEvent) -> str:
     text = time_text(hop.due_ms)
     return f"due {text[11:] if text[:10] == time_text(hop.at_ms)[:10] else text}"
 
 
-def _of_group(hop: Hop) -> str:
+def _of_group(hop: HistoryEvent) -> str:
     return f" in {hop.group}" if hop.group else ""
 
 

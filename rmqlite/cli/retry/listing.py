@@ -28,8 +28,8 @@ from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
+from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Letter, LettersQuery
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 
 ROWS_DEFAULT: Final = 50
@@ -75,7 +75,7 @@ def list_retries(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
-        query = LettersQuery(group, options.filter(broker), cursor=cursor)
+        query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
         found, more = letters_listed(admin.letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
@@ -159,7 +159,7 @@ def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
     return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
 
 
-def _is_due(letter: Letter, now_ms: int) -> bool:
+def _is_due(letter: DeadLetter, now_ms: int) -> bool:
     return letter.due_ms <= now_ms
 
 
@@ -168,13 +168,13 @@ def _when(due_ms: int, now_ms: int) -> str:
     return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
 
 
-def _attempts_max(letter: Letter, outlook: Outlook) -> int:
+def _attempts_max(letter: DeadLetter, outlook: Outlook) -> int:
     """The sender's limit comes before the group's."""
     limit = letter.max_reconsume_times
     return outlook.attempts_max if limit is None else limit + 1
 
 
-def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
+def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
     is_due = _is_due(letter, outlook.now_ms)
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
@@ -187,11 +187,11 @@ def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
     )
 
 
-def _second_line(letter: Letter) -> str:
+def _second_line(letter: DeadLetter) -> str:
     return fitted(printable(f"{letter.message_id}  {letter.reason or 'no reason given'}"))
 
 
-def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
+def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
     """The letter's fields, and its next attempt."""
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,

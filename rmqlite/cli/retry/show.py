@@ -12,7 +12,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.cli.retry.life_text import Around, print_life
 from rmqlite.errors import GroupUnknown
-from rmqlite.requests.letters import Hop, HopKind, Life
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -52,7 +52,7 @@ def show(
         raise typer.Exit(NOT_FOUND)
 
 
-def _around(admin: AdminClient, life: Life) -> Around:
+def _around(admin: AdminClient, life: History) -> Around:
     """The broker's clock, and the status of the groups in the life."""
     groups = {}
     for name in {each.group for each in life.hops if each.group}:
@@ -63,5 +63,5 @@ def _around(admin: AdminClient, life: Life) -> Around:
     return Around(admin.broker_status().now_ms, groups)
 
 
-def _tree(hop: Hop) -> dict[str, Any]:
-    return dataclasses.asdict(hop) | {"kind": HopKind(hop.kind).name.lower()}
+def _tree(hop: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(hop) | {"kind": EventKind(hop.kind).name.lower()}

@@ -24,7 +24,7 @@ from rmqlite.cli.top.screens.overview_screen import Overview
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 
 INTERVALS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _TICK_S: Final = 0.5
@@ -156,7 +156,7 @@ class TopApp(Top):
         self.push_screen(GroupScreen(group))
         self.ask_round()
 
-    def open_message(self, letter: Letter) -> None:
+    def open_message(self, letter: DeadLetter) -> None:
         self.push_screen(MessageScreen(letter))
 
     def repair(self, repair: Repair, done: Callable[[], None]) -> None:

@@ -13,8 +13,8 @@ from typing import TypeVar
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, Unavailable
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.groups import GroupInfo, GroupStatus
-from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.redrive import RedriveJob
 from rmqlite.requests.schedule import PendingCount
 from rmqlite.requests.status import BrokerStatus

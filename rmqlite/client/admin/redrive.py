@@ -14,6 +14,7 @@ from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     NOTHING_SEEN,
+    DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
     JobAction,
@@ -22,7 +23,6 @@ from rmqlite.requests.redrive import (
     OutcomesQuery,
     RedriveJob,
     RedriveJobQuery,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
@@ -104,7 +104,7 @@ class RedriveAdmin:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""
         return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
 
-    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[RedrivenLetter]:
+    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[DeadLetterOutcome]:
         """The outcome of every letter so far, page by page as it is needed."""
         for page in pages(self.list_outcomes, OutcomesQuery(job_id, only)):
             yield from page.letters

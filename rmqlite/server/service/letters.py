@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.requests.letters import (
+from rmqlite.requests.dead_letters import (
     DeadLetterGroup,
-    LetterPage,
-    LettersQuery,
-    Life,
-    LifeQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
+    History,
+    HistoryQuery,
     Purged,
     PurgeRequest,
 )
@@ -44,29 +44,29 @@ class LetterCalls(Part):
     @view
     async def dead_groups(self) -> tuple[DeadLetterGroup, ...]:
         """Each group with dead letters: how many letters, and their reasons."""
-        return await done_in_turns(self._broker.letters.dead.groups())
+        return await done_in_turns(self._broker.dead_letters.dead.groups())
 
     @_of_asked
-    async def dead(self, query: LettersQuery) -> LetterPage:
+    async def dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's dead letters."""
-        return await done_in_turns(self._broker.letters.dead.pages(query))
+        return await done_in_turns(self._broker.dead_letters.dead.pages(query))
 
     @admin
     async def purge(self, request: PurgeRequest) -> Purged:
         """Hide a group's dead letters, or show them again."""
-        purged = await done_in_turns(self._broker.letters.purging.purge(request))
+        purged = await done_in_turns(self._broker.dead_letters.purging.purge(request))
         await self._saved()
         return purged
 
     @_of_asked
-    async def retries(self, query: LettersQuery) -> LetterPage:
+    async def retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of the messages that a group will get again."""
-        return await done_in_turns(self._broker.letters.retries.pages(query))
+        return await done_in_turns(self._broker.dead_letters.retries.pages(query))
 
     @view
-    async def life(self, query: LifeQuery) -> Life:
+    async def life(self, query: HistoryQuery) -> History:
         """Every hop of one message."""
-        return await done_in_turns(self._broker.letters.lives.life(query))
+        return await done_in_turns(self._broker.dead_letters.histories.history(query))
 
 
 def _preview_rights(request: RedrivePreviewRequest) -> list[Need]:
@@ -96,7 +96,7 @@ class RedriveCalls(Part):
         redrive = self._broker.redrive
         if not query.with_fates:
             return redrive.get(query.job_id)
-        fates = await done_in_turns(redrive.fates.of(query.job_id))
+        fates = await done_in_turns(redrive.results.of(query.job_id))
         return replace(redrive.get(query.job_id), fates=fates)
 
     @view

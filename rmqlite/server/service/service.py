@@ -8,14 +8,14 @@ for an assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.status import BrokerStatus, NameServerStatus
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.gate.watched import WatchedFiles
@@ -55,6 +55,8 @@ class Service(Part):
         self.open_ports = open_ports(config)
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = watched
+        self.name_servers: Callable[[], tuple[NameServerStatus, ...]] = tuple
+        """The state of each name server at which the broker registers."""
         self.messages = MessageCalls(behind)
         self.topics = TopicCalls(behind)
         self.groups = GroupCalls(behind)
@@ -72,7 +74,14 @@ class Service(Part):
         """Counts since the start, the pending messages of every level, and the last disk use."""
         of_files = [sentence for files in self.watched for sentence in files.warnings]
         status = self._broker.status(self._pulls.count)
-        return replace(status, warnings=(*self.open_ports, *of_files, *status.warnings))
+        servers = self.name_servers()
+        away = [
+            f"this broker is not registered at the name server {each.address}: {each.reason}"
+            for each in servers
+            if each.reason
+        ]
+        warnings = (*self.open_ports, *of_files, *away, *status.warnings)
+        return replace(status, warnings=warnings, name_servers=servers)
 
     @property
     def parked(self) -> int:

@@ -12,7 +12,7 @@ from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.views.levels import TIMER
 
@@ -111,11 +111,11 @@ class Args:
             raise InvalidValue(name, value, _MOMENT_RULE)
         return found
 
-    def letter_filter(self, now_ms: int) -> LetterFilter:
+    def letter_filter(self, now_ms: int) -> DeadLetterFilter:
         if self.is_on("chosen") and not self.ids("id"):
             # Without an id the filter would match every letter.
             raise InvalidValue("id", "", "at least one chosen letter")
-        return LetterFilter(
+        return DeadLetterFilter(
             topic=self.text("topic"),
             tag=self.text("tag"),
             key=self.text("key"),

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from rmqlite.levels import parse_levels
 from rmqlite.requests.groups import GroupChange
-from rmqlite.retry_policy import RetryPolicy, ladder
+from rmqlite.retry_policy import RetryPolicy, attempts_of
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import Visit
 
@@ -47,7 +47,7 @@ async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Respons
         status=status,
         queues=queues,
         after=after,
-        rungs=ladder(policy, table, status.info.max_reconsume_times),
+        rungs=attempts_of(policy, table, status.info.max_reconsume_times),
         table=table,
         is_changed=is_changed,
     )

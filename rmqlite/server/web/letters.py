@@ -8,11 +8,11 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.requests.letters import (
-    EVERY_LETTER,
-    Letter,
-    LetterPage,
-    LettersQuery,
+from rmqlite.requests.dead_letters import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterPage,
+    DeadLettersQuery,
     PurgeRequest,
 )
 from rmqlite.server.web.args import LETTER_FIELDS, Args
@@ -35,7 +35,7 @@ async def dead_letters(visit: Visit) -> Response:
     args = visit.args
     group = args.required("group")
     order, view = args.one_of("order", _ORDERS), args.one_of("view", _VIEWS)
-    query = LettersQuery(
+    query = DeadLettersQuery(
         group,
         args.letter_filter(visit.now_ms),
         newest_first=order == "newest",
@@ -78,15 +78,15 @@ async def purge(visit: Visit) -> Response:
 
 def _purge(fields: Args, now_ms: int) -> PurgeRequest:
     is_restore = fields.one_of("what", _PURGES) == "restore"
-    wanted = EVERY_LETTER if is_restore else fields.letter_filter(now_ms)
+    wanted = EVERY_DEAD_LETTER if is_restore else fields.letter_filter(now_ms)
     return PurgeRequest(fields.required("group"), restore=is_restore, filter=wanted)
 
 
 async def filled_letters(
-    pages: Callable[[LettersQuery], Awaitable[LetterPage]], query: LettersQuery
-) -> tuple[list[Letter], str]:
+    pages: Callable[[DeadLettersQuery], Awaitable[DeadLetterPage]], query: DeadLettersQuery
+) -> tuple[list[DeadLetter], str]:
     """A page's rows and the next page's cursor; makes several calls if few letters fit."""
-    rows: list[Letter] = []
+    rows: list[DeadLetter] = []
     for _ in range(_CALLS_MAX):
         page = await pages(replace(query, max_letters=ROWS - len(rows)))
         rows += page.letters

@@ -17,8 +17,8 @@ from rmqlite.message import (
     RETRY_TOPIC,
 )
 from rmqlite.names import group_of, is_dlq
+from rmqlite.requests.dead_letters import EventKind, HistoryEvent, HistoryQuery
 from rmqlite.requests.finding import MessageQuery
-from rmqlite.requests.letters import Hop, HopKind, LifeQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.schedule import level_table
 from rmqlite.server.web.site import ROWS, Visit
@@ -33,7 +33,7 @@ _FIRST: frozenset[str] = frozenset(
 class Step:
     """A hop, and the time since the hop before it."""
 
-    hop: Hop
+    hop: HistoryEvent
     kind: str
     after_ms: int | None
 
@@ -43,14 +43,16 @@ async def life(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.service.letters.life(LifeQuery(message_id))
+    found = await visit.service.letters.life(HistoryQuery(message_id))
     steps = [
         Step(hop, hop.kind.name.lower(), hop.at_ms - found.hops[n - 1].at_ms if n else None)
         for n, hop in enumerate(found.hops)
     ]
     shown, after = visit.part_of(steps)
     begin = visit.args.number("begin")
-    return visit.page("life.html", life=found, steps=shown, begin=begin, after=after, kinds=HopKind)
+    return visit.page(
+        "life.html", life=found, steps=shown, begin=begin, after=after, kinds=EventKind
+    )
 
 
 async def _search(visit: Visit) -> Response:

@@ -9,8 +9,8 @@ from typing import Final
 from starlette.responses import Response
 
 from rmqlite.records.wait_queues import TIMERS
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots

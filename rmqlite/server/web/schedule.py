@@ -18,7 +18,7 @@ from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.names import group_of, retry_topic
-from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -108,7 +108,7 @@ async def retries(visit: Visit) -> Response:
         infos = await visit.service.groups.all()
         lines = [each for each in await group_lines(visit, infos) if each.figures.retries]
         return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
-    wanted = LetterFilter(
+    wanted = DeadLetterFilter(
         topic=args.text("topic"),
         tag=args.text("tag"),
         key=args.text("key"),
@@ -116,7 +116,7 @@ async def retries(visit: Visit) -> Response:
         ids=args.ids("id"),
         failure_kind=args.text("kind"),
     )
-    query = LettersQuery(group, wanted, cursor=args.text("cursor"))
+    query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
     rows, cursor = await filled_letters(visit.service.letters.retries, query)
     kept = args.kept(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".

@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.names import STORED_NAME_BYTES_MAX
-from rmqlite.wire.remoting.bodies.topics import DataVersion, TopicConfig
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.wire.remoting.requests.topics import TopicConfig
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
 T = TypeVar("T")

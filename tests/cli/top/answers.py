@@ -7,8 +7,8 @@ from typing import Any
 
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.questions import Round
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterGroup, ReasonCount
 from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
-from rmqlite.requests.letters import DeadLetterGroup, Letter, ReasonCount
 from rmqlite.requests.schedule import PendingCount
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue
@@ -58,9 +58,9 @@ def dead(name: str, letters: int, *, redriven: int = 0, purged: int = 0) -> Dead
     return DeadLetterGroup(name, letters, redriven, purged, NOW_MS, NOW_MS, reasons, letters)
 
 
-def letter(number: int, **fields: Any) -> Letter:
+def letter(number: int, **fields: Any) -> DeadLetter:
     """A dead letter of the group workers."""
-    made = Letter(
+    made = DeadLetter(
         group="workers",
         topic="%DLQ%workers",
         queue_id=0,

@@ -16,7 +16,7 @@ from rmqlite.cli.top.screens.letters_view import (
     retries_table,
 )
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests.letters import LetterFilter, LetterPage
+from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLetterPage
 from tests.cli.top.answers import HOSTILE, NOW_MS, dead, group, letter, told
 
 
@@ -26,9 +26,9 @@ def texts(table: Table, width: int = 100) -> list[str]:
 
 def test_a_filter_is_written_as_words() -> None:
     """What has a field's name is that field, the rest is the reason."""
-    assert filter_of("") == LetterFilter()
-    assert filter_of("connection  refused") == LetterFilter(reason="connection refused")
-    assert filter_of("topic=orders key=k=1 tag=A id=X no route=5") == LetterFilter(
+    assert filter_of("") == DeadLetterFilter()
+    assert filter_of("connection  refused") == DeadLetterFilter(reason="connection refused")
+    assert filter_of("topic=orders key=k=1 tag=A id=X no route=5") == DeadLetterFilter(
         topic="orders", tag="A", key="k=1", reason="no route=5", ids=("X",)
     )
 
@@ -37,11 +37,11 @@ def test_a_list_goes_on_where_the_page_before_said() -> None:
     """Until there is no cursor; an empty page is not the end."""
     loaded = Loaded(first_query("workers", "", newest_first=True))
     assert loaded.query is not None
-    loaded = loaded.taken(LetterPage((letter(1),), "c1", 50), 5.0)
+    loaded = loaded.taken(DeadLetterPage((letter(1),), "c1", 50), 5.0)
     assert loaded.query is not None
     assert (loaded.query.cursor, loaded.query.newest_first) == ("c1", True)
-    loaded = loaded.taken(LetterPage((), "c2", 1_000), 6.0)
-    loaded = loaded.taken(LetterPage((letter(2),), "", 7), 7.0)
+    loaded = loaded.taken(DeadLetterPage((), "c2", 1_000), 6.0)
+    loaded = loaded.taken(DeadLetterPage((letter(2),), "", 7), 7.0)
     assert loaded.query is None
     assert (len(loaded.letters), loaded.looked_at, loaded.at_s) == (2, 1_057, 5.0)
 
@@ -60,9 +60,9 @@ def test_an_empty_list_says_why() -> None:
         return texts(dead_table(loaded, NOW_MS, "", newest_first=False))[1]
 
     assert said(loaded) == "asking"
-    assert said(loaded.taken(LetterPage((), "c", 5_000), 1.0)) == "looking, at 5,000 so far"
+    assert said(loaded.taken(DeadLetterPage((), "c", 5_000), 1.0)) == "looking, at 5,000 so far"
     assert said(loaded.failed(BrokerUnreachable("no answer"), 1.0)) == "not known: no answer"
-    assert said(loaded.taken(LetterPage(()), 1.0)) == "none"
+    assert said(loaded.taken(DeadLetterPage(()), 1.0)) == "none"
 
 
 def test_a_dead_letter_says_when_where_from_and_why() -> None:
@@ -113,6 +113,6 @@ def test_members_are_listed_with_what_they_read() -> None:
 def test_a_kind_of_reasons_is_a_filter() -> None:
     """It has blanks, so it is all that follows."""
     kind = "no answer within # s"
-    wanted = LetterFilter(topic="orders", reason="late", failure_kind=kind)
+    wanted = DeadLetterFilter(topic="orders", reason="late", failure_kind=kind)
     assert filter_of(f"topic=orders late kind={kind}") == wanted
-    assert filter_of("kind=no answer within 30 s") == LetterFilter(failure_kind=kind)
+    assert filter_of("kind=no answer within 30 s") == DeadLetterFilter(failure_kind=kind)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rmqlite.cli.retry.life_text import Around
 from rmqlite.cli.top.grid import lines_of, text_of
 from rmqlite.cli.top.screens.life_view import hop_of, hops_table, message_lines, outcome_lines
-from rmqlite.requests.letters import Life, LifeQuery
+from rmqlite.requests.dead_letters import History, HistoryQuery
 from tests.cli.top.answers import NOW_MS
 from tests.cli.top.conftest import life, message
 
-LIFE = life(LifeQuery("ID1"))
+LIFE = life(HistoryQuery("ID1"))
 
 
 def test_a_life_is_told_a_line_for_each_thing_that_happened() -> None:
@@ -38,7 +38,7 @@ def test_every_line_leads_to_its_hop() -> None:
 def test_a_life_that_is_not_known_says_why() -> None:
     """Asking, too old, or nothing left of it."""
     assert text_of(lines_of(hops_table(None, "asking", NOW_MS), 80)[1]) == "asking"
-    nothing = hops_table(Life("ID1", ()), "", NOW_MS)
+    nothing = hops_table(History("ID1", ()), "", NOW_MS)
     assert text_of(lines_of(nothing, 80)[1]) == "no record of this message is kept"
 
 

@@ -7,7 +7,7 @@ import threading
 from rmqlite.cli.top.screens.group_screen import GroupScreen
 from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
-from rmqlite.requests.letters import LetterPage, LettersQuery, LifeQuery
+from rmqlite.requests.dead_letters import DeadLetterPage, DeadLettersQuery, HistoryQuery
 from rmqlite.requests.redrive import JobState, RedriveJob, RedrivePreview, RedriveSpec, TopicCount
 from rmqlite.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
 from tests.cli.top.answers import HOSTILE, NOW_MS, dead, letter, status
@@ -65,7 +65,7 @@ def test_one_drills_down_to_a_message_and_back(broker: FakeBroker) -> None:
         )
         assert "─ dead letters: 100 so far, the newest first [1-16 of 100] ─" in shown.text
         await shown.press("j", "enter")
-        assert broker.asked["GetLife"] == [LifeQuery("ID1")]
+        assert broker.asked["GetLife"] == [HistoryQuery("ID1")]
         assert "─ life: 3 hops ─" in shown.text
         assert "dead in workers after 17 attempts" in shown.text
         assert "It is dead in workers" in shown.text
@@ -199,9 +199,9 @@ def test_a_list_that_is_asked_for_is_not_asked_for_again(broker: FakeBroker) -> 
     """A broker that is slow already must not have a call for every blink of the screen."""
     let_go = threading.Event()
 
-    def slow(query: LettersQuery) -> LetterPage:
+    def slow(query: DeadLettersQuery) -> DeadLetterPage:
         assert let_go.wait(CALL_MS_MAX / 1000)
-        return LetterPage((letter(1),), looked_at=query.max_letters)
+        return DeadLetterPage((letter(1),), looked_at=query.max_letters)
 
     async def look(shown: Shown) -> None:
         await shown.press("enter")

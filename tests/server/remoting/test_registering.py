@@ -11,25 +11,7 @@ import pytest
 
 from rmqlite.access.accounts import Role
 from rmqlite.access.addresses import parse_addresses
-from rmqlite.server.protocols.remoting.name_server.registry import EXPIRY_MS
-from rmqlite.wire.remoting.bodies.topics import (
-    ClusterInfo,
-    DataVersion,
-    Route,
-    TopicList,
-)
-from rmqlite.wire.remoting.codes import name_server as codes
-from rmqlite.wire.remoting.codes.name_server import (
-    BrokerAtName,
-    KvKey,
-    KvPair,
-    OfBroker,
-    OfCluster,
-    RegisteredBroker,
-    RouteQuery,
-    TopicDelete,
-)
-from rmqlite.wire.remoting.codes.request import Request
+from rmqlite.server.protocols.remoting.registry import EXPIRY_MS
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
 from rmqlite.wire.remoting.registration import (
     BODY_BYTES_MAX,
@@ -40,6 +22,22 @@ from rmqlite.wire.remoting.registration import (
     encode_packed,
     encode_plain,
 )
+from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.wire.remoting.requests.name_server import (
+    BrokerAtName,
+    ClusterInfo,
+    KvKey,
+    KvPair,
+    OfBroker,
+    OfCluster,
+    RegisteredBroker,
+    Route,
+    RouteQuery,
+    TopicDelete,
+)
+from rmqlite.wire.remoting.requests.request import Request
+from rmqlite.wire.remoting.requests.topics import TopicList
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

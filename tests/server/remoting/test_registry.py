@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import Overloaded
-from rmqlite.server.protocols.remoting.name_server import registry as limits
-from rmqlite.server.protocols.remoting.name_server.registry import Registrant, Registry
-from rmqlite.wire.remoting.bodies.topics import DataVersion
+from rmqlite.server.protocols.remoting import registry as limits
+from rmqlite.server.protocols.remoting.registry import Registrant, Registry
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.registration import RegisteredTopic, Registration
+from rmqlite.wire.remoting.requests.groups import DataVersion
 from tests.support.clock import FakeClock
 
 OWN = Registrant("ours", "C", 0, "10.0.0.1:10911")

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite.wire.remoting.bodies.topics import DataVersion
-from rmqlite.wire.remoting.codes.name_server import REGISTER_BROKER
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.registration import (
@@ -25,6 +23,8 @@ from rmqlite.wire.remoting.registration import (
     encode_plain,
     inflated,
 )
+from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.wire.remoting.requests.name_server import REGISTER_BROKER
 from tests.support.exchanges import CLUSTER, command_of, scenarios
 from tests.support.steps import done
 

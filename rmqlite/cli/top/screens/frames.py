@@ -16,7 +16,7 @@ from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.repairs import REPAIRS, Repair
 from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 
 TALL: Final = 40
 """A terminal with this many lines has room for charts and more troubles."""
@@ -49,7 +49,7 @@ class Top(App[None]):
         """Show the screen of a group."""
 
     @abstractmethod
-    def open_message(self, letter: Letter) -> None:
+    def open_message(self, letter: DeadLetter) -> None:
         """Show the screen of a failed message."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Frame(Screen[None]):
         """The keys that the bottom line shows."""
 
     @property
-    def letter(self) -> Letter | None:
+    def letter(self) -> DeadLetter | None:
         """The failed message under the cursor, if there is one."""
         return None
 

@@ -26,7 +26,7 @@ from rmqlite.cli.top.screens.letters_view import (
 from rmqlite.cli.top.widgets import Lines, Rows
 from rmqlite.client import AdminClient
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterPage, DeadLettersQuery
 
 TABS: Final = ("dead letters", "retries", "queues", "members")
 _LISTS: Final = TABS[:2]
@@ -143,13 +143,13 @@ class GroupScreen(Frame):
         name = self._shown
         self._asking = loaded
 
-        def asked(query: LettersQuery, admin: AdminClient) -> LetterPage:
+        def asked(query: DeadLettersQuery, admin: AdminClient) -> DeadLetterPage:
             letters = admin.letters
             return letters.list_dead(query) if name == TABS[0] else letters.list_retries(query)
 
         self.top.call(partial(asked, loaded.query), partial(self._take, name, loaded))
 
-    def _take(self, name: str, loaded: Loaded, page: LetterPage | RmqliteError) -> None:
+    def _take(self, name: str, loaded: Loaded, page: DeadLetterPage | RmqliteError) -> None:
         if self._asking is not loaded:
             return  # Meanwhile the user asked for another list.
         self._asking = None
@@ -207,7 +207,7 @@ class GroupScreen(Frame):
             self.top.open_message(letter)
 
     @property
-    def letter(self) -> Letter | None:
+    def letter(self) -> DeadLetter | None:
         key = self._rows.key
         loaded = self._loaded.get(self._shown)
         letters = loaded.letters if loaded else ()

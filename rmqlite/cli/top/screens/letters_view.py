@@ -12,15 +12,15 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.troubles import why
 from rmqlite.errors import RmqliteError
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterPage,
+    DeadLettersQuery,
+)
 from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import (
-    DeadLetterGroup,
-    Letter,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
-)
 
 PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000
@@ -59,7 +59,7 @@ _DEAD: Final = (
 )
 
 
-def filter_of(text: str) -> LetterFilter:
+def filter_of(text: str) -> DeadLetterFilter:
     """The filter of a typed text: name=value for a field, other words are part of the reason.
 
     A kind of reasons has blanks: it is all that follows kind=.
@@ -75,7 +75,7 @@ def filter_of(text: str) -> LetterFilter:
             ids.append(value)
         else:
             reason.append(word)
-    return LetterFilter(reason=" ".join(reason), ids=tuple(ids), **fields)
+    return DeadLetterFilter(reason=" ".join(reason), ids=tuple(ids), **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class Loaded:
     call; 0: not yet.  error: of the last call, empty after a success.
     """
 
-    query: LettersQuery | None
-    letters: tuple[Letter, ...] = ()
+    query: DeadLettersQuery | None
+    letters: tuple[DeadLetter, ...] = ()
     looked_at: int = 0
     pages: int = 0
     at_s: float = 0.0
     error: str = ""
 
-    def taken(self, page: LetterPage, at_s: float) -> Loaded:
+    def taken(self, page: DeadLetterPage, at_s: float) -> Loaded:
         """This list with one more page."""
         letters = self.letters + page.letters
         query = self.query
@@ -110,8 +110,8 @@ class Loaded:
         return len(self.letters) >= LOADED_MAX
 
 
-def first_query(group: str, wanted: str, *, newest_first: bool) -> LettersQuery:
-    return LettersQuery(
+def first_query(group: str, wanted: str, *, newest_first: bool) -> DeadLettersQuery:
+    return DeadLettersQuery(
         group, filter_of(wanted), newest_first=newest_first, max_letters=PAGE_LETTERS
     )
 
@@ -209,7 +209,7 @@ def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) 
     return Table(title, _DEAD, tuple(rows), _empty(loaded))
 
 
-def letter_key(letter: Letter) -> str:
+def letter_key(letter: DeadLetter) -> str:
     """The key by which a cursor finds a letter again."""
     return f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}/{letter.physical_offset}"
 
@@ -229,7 +229,7 @@ def _empty(loaded: Loaded) -> str:
     return f"looking, at {loaded.looked_at:,} so far" if loaded.looked_at else "asking"
 
 
-def _retry_row(letter: Letter, retries_max: int | None, now_ms: int) -> Row:
+def _retry_row(letter: DeadLetter, retries_max: int | None, now_ms: int) -> Row:
     wait_ms = letter.due_ms - now_ms
     next_at = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
     limit = retries_max if letter.max_reconsume_times is None else letter.max_reconsume_times
@@ -246,7 +246,7 @@ def _retry_row(letter: Letter, retries_max: int | None, now_ms: int) -> Row:
     )
 
 
-def _dead_row(letter: Letter, now_ms: int) -> Row:
+def _dead_row(letter: DeadLetter, now_ms: int) -> Row:
     tone = "dim" if letter.redriven_by else ""
     return Row(
         letter_key(letter),

@@ -13,7 +13,7 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
 from rmqlite.cli.top.screens.body_view import body_lines
 from rmqlite.compression import readable_message
 from rmqlite.message import StoredMessage
-from rmqlite.requests.letters import Hop, HopKind, Life
+from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
 
 _WHAT_LEAST: Final = 64
 _WHERE_LEAST: Final = 24
@@ -23,15 +23,15 @@ _HOPS: Final = (
     Column("WHERE", is_short=True, rank=1, least=_WHERE_LEAST),
 )
 _TONES: Final = {
-    HopKind.FAILED: "warn",
-    HopKind.DEAD: "bad",
-    HopKind.UNDELIVERABLE: "bad",
-    HopKind.REDRIVEN: "good",
-    HopKind.CANCELLED: "dim",
+    EventKind.FAILED: "warn",
+    EventKind.DEAD: "bad",
+    EventKind.UNDELIVERABLE: "bad",
+    EventKind.REDRIVEN: "good",
+    EventKind.CANCELLED: "dim",
 }
 
 
-def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
+def hops_table(life: History | None, why_not: str, now_ms: int) -> Table:
     """The table of a life; why_not: the text shown while there is no life."""
     if life is None:
         return Table("life", _HOPS, (), why_not)
@@ -43,7 +43,7 @@ def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
     return Table(f"life: {count}{cut}", _HOPS, tuple(rows), empty)
 
 
-def _hop_rows(number: int, hop: Hop, told: Told, now_ms: int) -> list[Row]:
+def _hop_rows(number: int, hop: HistoryEvent, told: Told, now_ms: int) -> list[Row]:
     """A row for each sentence about a hop; hop_of() finds the hop of any of them."""
     tone = _TONES.get(hop.kind, "")
     first, *more = told.sentences(hop)
@@ -54,12 +54,12 @@ def _hop_rows(number: int, hop: Hop, told: Told, now_ms: int) -> list[Row]:
     return rows
 
 
-def hop_of(life: Life, key: str) -> Hop:
+def hop_of(life: History, key: str) -> HistoryEvent:
     """The hop of a table's row."""
     return life.hops[int(key.partition(".")[0])]
 
 
-def outcome_lines(life: Life | None, around: Around, width: int) -> list[Line]:
+def outcome_lines(life: History | None, around: Around, width: int) -> list[Line]:
     """What the message waits for, or how it ended."""
     sentences = outcome(life, around) if life else ()
     lines = [line for each in sentences for line in textwrap.wrap(printable(each), max(1, width))]

@@ -17,8 +17,8 @@ from rmqlite.cli.top.troubles import why
 from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
+from rmqlite.requests.dead_letters import DeadLetter, History
 from rmqlite.requests.finding import FoundMessage
-from rmqlite.requests.letters import Letter, Life
 
 
 class MessageScreen(Frame):
@@ -30,11 +30,11 @@ class MessageScreen(Frame):
         Binding("b", "form", show=False),
     ]
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: DeadLetter) -> None:
         super().__init__()
         self._letter = letter
         self._record_id = letter.offset_message_id
-        self._life: Life | None = None
+        self._life: History | None = None
         self._why_no_life = "asking"
         self._message: StoredMessage | None = None
         self._form = FORMS[0]
@@ -48,7 +48,7 @@ class MessageScreen(Frame):
         yield self._record
 
     @property
-    def letter(self) -> Letter:
+    def letter(self) -> DeadLetter:
         return self._letter
 
     @property
@@ -77,7 +77,7 @@ class MessageScreen(Frame):
 
         self.top.call(lambda admin: admin.message_at(wanted), taken)
 
-    def _take_life(self, life: Life | RmqliteError) -> None:
+    def _take_life(self, life: History | RmqliteError) -> None:
         if isinstance(life, RmqliteError):
             self._why_no_life = f"not known: {why(life)}"
         else:

@@ -15,22 +15,20 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import host_text
 from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
-from rmqlite.server.protocols.remoting.administration.broker import Figures, Settings
-from rmqlite.server.protocols.remoting.administration.clients import ConnectionLists, Relays
-from rmqlite.server.protocols.remoting.administration.groups import Groups, Offsets
-from rmqlite.server.protocols.remoting.administration.topics import Topics
-from rmqlite.server.protocols.remoting.calls import Answering, Calls
-from rmqlite.server.protocols.remoting.clients import Clients
+from rmqlite.server.protocols.remoting.calls import Calls, handlers_of
 from rmqlite.server.protocols.remoting.connection import Connections
-from rmqlite.server.protocols.remoting.consuming import Consuming
-from rmqlite.server.protocols.remoting.finding import Finding
 from rmqlite.server.protocols.remoting.guard import Guard
-from rmqlite.server.protocols.remoting.name_server.registering import Registering
-from rmqlite.server.protocols.remoting.name_server.registry import MASTER, Registrant, Registry
-from rmqlite.server.protocols.remoting.name_server.routes import KeyValues, NameServer
-from rmqlite.server.protocols.remoting.replies import Replies
-from rmqlite.server.protocols.remoting.sending import SENDS, Recalls, Sends
-from rmqlite.server.protocols.remoting.transactions import Transactions
+from rmqlite.server.protocols.remoting.registry import MASTER, Registrant, Registry
+from rmqlite.server.protocols.remoting.requests.broker import Figures, Settings
+from rmqlite.server.protocols.remoting.requests.clients import Clients
+from rmqlite.server.protocols.remoting.requests.groups import Groups, Offsets
+from rmqlite.server.protocols.remoting.requests.messages import Messages, Transactions
+from rmqlite.server.protocols.remoting.requests.name_server import KeyValues, NameServer
+from rmqlite.server.protocols.remoting.requests.queues import Queues
+from rmqlite.server.protocols.remoting.requests.registering import Registering
+from rmqlite.server.protocols.remoting.requests.relays import ConnectionLists, Relays
+from rmqlite.server.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
+from rmqlite.server.protocols.remoting.requests.topics import Topics
 from rmqlite.server.protocols.server import Running
 
 IDLE_S: Final = 120.0
@@ -76,12 +74,12 @@ class RemotingServer:
         own = Registrant(name, config.cluster_name, MASTER, address)
         registry = self._registry = Registry(own, service.clock.now_ms)
         self._sends = Sends(config, service)
-        consuming = Consuming(config, service, clients)
-        parts: tuple[Answering, ...] = (
+        messages = Messages(config, service, clients)
+        handlers = handlers_of(
             clients,
-            consuming,
+            messages,
+            Queues(service),
             Recalls(service),
-            Finding(service),
             Transactions(service, clients),
             Replies(config, service, clients, self._sends),
             NameServer(config, service, own, registry),
@@ -95,10 +93,9 @@ class RemotingServer:
             Settings(service),
             Relays(name, service, clients),
         )
-        handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
         gone = clients.gone, registry.ended
-        self._calls = Calls(handlers, sends, consuming.at_once(), guard, service.limits, gone)
+        self._calls = Calls(handlers, sends, messages.at_once(), guard, service.limits, gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,
