@@ -9,7 +9,7 @@ from typing import Final
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.status import BrokerStatus, LevelStatus, RegisteredBroker
 from rmqlite.views.counts import counts_text
 from rmqlite.views.levels import delay_text, level_text
 from rmqlite.views.spans import span_text
@@ -55,6 +55,14 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
         [_level_row(level, answer) for level in answer.levels if level.is_used],
         title="delay levels (delivered and lateness since the start)",
     )
+    empty = sum([level.level > 0 and not level.is_used for level in answer.levels])
+    if empty:
+        sys.stdout.write(f"{empty} more without messages\n")
+    _print_cluster(answer)
+
+
+def _print_cluster(answer: BrokerStatus) -> None:
+    """Where this broker has registered, and who has registered here."""
     if answer.name_servers:
         print_table(
             ("NAME SERVER", "REGISTERED", "FOR", "TOPICS"),
@@ -69,9 +77,12 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
             ],
             title="name servers",
         )
-    empty = sum([level.level > 0 and not level.is_used for level in answer.levels])
-    if empty:
-        sys.stdout.write(f"{empty} more without messages\n")
+    if answer.registered:
+        print_table(
+            ("BROKER", "ID", "ADDRESS", "CLUSTER", "TOPICS", "LAST"),
+            [_registered_row(each, answer) for each in answer.registered],
+            title="brokers that have registered here",
+        )
 
 
 def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:
@@ -88,4 +99,15 @@ def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:
         level.lateness_p50_ms,
         level.lateness_p99_ms,
         level.lateness_max_ms,
+    )
+
+
+def _registered_row(broker: RegisteredBroker, answer: BrokerStatus) -> tuple[object, ...]:
+    return (
+        broker.broker_name,
+        broker.broker_id,
+        broker.address,
+        broker.cluster,
+        broker.topics,
+        span_text(answer.now_ms - broker.registered_at_ms),
     )

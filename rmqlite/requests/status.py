@@ -46,6 +46,21 @@ class NameServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisteredBroker:
+    """Another broker that has registered at the name server of this one.
+
+    broker_id: 0 for a master.  topics: of all addresses of the name.
+    """
+
+    broker_name: str
+    broker_id: int
+    address: str
+    cluster: str
+    topics: int
+    registered_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """Counts are since the broker started; offsets are physical offsets of the log.
 
@@ -81,3 +96,4 @@ class BrokerStatus:
     undeliverable: int = 0
     warnings: tuple[str, ...] = ()
     name_servers: tuple[NameServerStatus, ...] = ()
+    registered: tuple[RegisteredBroker, ...] = ()

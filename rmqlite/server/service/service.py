@@ -15,7 +15,7 @@ from typing import Any
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.requests.status import BrokerStatus, NameServerStatus
+from rmqlite.requests.status import BrokerStatus, NameServerStatus, RegisteredBroker
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.gate.watched import WatchedFiles
@@ -57,6 +57,8 @@ class Service(Part):
         self.watched = watched
         self.name_servers: Callable[[], tuple[NameServerStatus, ...]] = tuple
         """The state of each name server at which the broker registers."""
+        self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
+        """The other brokers that have registered at the name server of this one."""
         self.messages = MessageCalls(behind)
         self.topics = TopicCalls(behind)
         self.groups = GroupCalls(behind)
@@ -81,7 +83,8 @@ class Service(Part):
             if each.reason
         ]
         warnings = (*self.open_ports, *of_files, *away, *status.warnings)
-        return replace(status, warnings=warnings, name_servers=servers)
+        others = self.registered()
+        return replace(status, warnings=warnings, name_servers=servers, registered=others)
 
     @property
     def parked(self) -> int:

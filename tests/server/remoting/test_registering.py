@@ -163,13 +163,19 @@ def test_tools_see_all_clusters_brokers_and_topics(under_test: BrokerUnderTest) 
         assert len(found) == len(set(found))
         return set(found)
 
-    async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
+    async def scenario(protocol: ProtocolUnderTest, client: LoopClient) -> None:
         both = dict.fromkeys(("a", "own", "T"), ROW)
         await registered(client, A, both)
         slave = A._replace(broker_id=1, broker_addr="10.0.0.3:1")
         answer = await registered(client, slave, both)
         assert answer.ext == {"haServerAddr": "10.0.0.2:10912", "masterAddr": "10.0.0.2:10911"}
         await registered(client, A._replace(broker_name="b", broker_addr="b:1", cluster_name="C"))
+        status = await protocol.server.service.status()
+        assert [(row.broker_name, row.broker_id, row.address) for row in status.registered] == [
+            ("a", 0, A.broker_addr),
+            ("a", 1, "10.0.0.3:1"),
+            ("b", 0, "b:1"),
+        ]
         info = read_body(ClusterInfo, (await client.ask(codes.GET_BROKER_CLUSTER_INFO)).body)
         assert info.cluster_addr_table == {"C": ("ours", "b"), "C1": ("a",)}
         assert info.broker_addr_table["a"].broker_addrs == {0: A.broker_addr, 1: "10.0.0.3:1"}

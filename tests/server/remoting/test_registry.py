@@ -314,6 +314,6 @@ def test_the_counts_behind_the_limits_are_right(names: Names) -> None:
         assert names.registry._topics == sum(len(each.topics) for each in found)
         assert names.registry._chars == sum(len(t) for each in found for t in each.topics)
         assert all(each.entries for each in found)
-        rows_of = {row.broker.address for row in names.registry.rows()}
+        rows_of = {row.address for row in names.registry.rows()}
         assert rows_of == names.registry._entries.keys()
         assert rows_of == {address for each in found for _, address in each.addresses}

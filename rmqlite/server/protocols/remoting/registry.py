@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.broker.tables.topics import READ, WRITE
 from rmqlite.errors import Overloaded
+from rmqlite.requests.status import RegisteredBroker
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.registration import RegisteredTopic, Registration
 from rmqlite.wire.remoting.requests.groups import DataVersion
@@ -49,14 +50,6 @@ class Registrant(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} (id {self.broker_id})"
-
-
-class RegisteredRow(NamedTuple):
-    """A registered broker, for people.  topics: of its name."""
-
-    broker: Registrant
-    topics: int
-    registered_at_ms: int
 
 
 @dataclass(slots=True)
@@ -231,12 +224,14 @@ class Registry:
         self.expire()
         return self._named.values()
 
-    def rows(self) -> tuple[RegisteredRow, ...]:
-        """All addresses."""
+    def rows(self) -> tuple[RegisteredBroker, ...]:
+        """All addresses, for people."""
         return tuple(
-            RegisteredRow(each.broker, len(self._named[each.broker.name].topics), each.at_ms)
+            RegisteredBroker(
+                named.name, key, address, named.cluster, len(named.topics), named.entries[key].at_ms
+            )
             for named in self.named()
-            for each in named.entries.values()
+            for key, address in named.addresses
         )
 
     def set_writable(self, name: str, *, may_write: bool) -> int:

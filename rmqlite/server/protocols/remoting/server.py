@@ -73,6 +73,7 @@ class RemotingServer:
         address = host_text(config.broker_ip, config.listen_port)
         own = Registrant(name, config.cluster_name, MASTER, address)
         registry = self._registry = Registry(own, service.clock.now_ms)
+        service.registered = registry.rows
         self._sends = Sends(config, service)
         messages = Messages(config, service, clients)
         handlers = handlers_of(
