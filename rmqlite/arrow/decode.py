@@ -47,7 +47,7 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES: Final = {

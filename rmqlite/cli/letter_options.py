@@ -21,8 +21,7 @@ from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import DeadLetterFilter, failure_kind
 
 Group = Annotated[
     str,

@@ -27,8 +27,8 @@ from rmqlite.cli.output.terminal import (
     to_tree,
 )
 from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
-from rmqlite.requests.levels import LevelChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.figures import BrokerStatus
+from rmqlite.requests.schedule import LevelChange, LevelsChanged, LevelsInForce
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."

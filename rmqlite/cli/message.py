@@ -18,7 +18,7 @@ from rmqlite.cli.output.message_text import json_of, page_of, times_text, where_
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.compression import readable_message
 from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import FlushFailed
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.server.checking_back import CheckingBack
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import BrokerConfig, load_config
-from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.schedule import LevelsChange
 from rmqlite.server.reload import Reload
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles

@@ -13,8 +13,8 @@ from pyspark.sql import types
 from rmqlite.arrow.columns import columns_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
-from rmqlite.requests.levels import DatedTable
 from rmqlite.requests.log import LogSnapshot
+from rmqlite.requests.schedule import DatedTable
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.spark.batch import LogReader
 from rmqlite.spark.credentials import credentials_of, options_of, with_credentials

@@ -31,8 +31,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import check_group
-from rmqlite.requests.dead_letters import UNREADABLE, DeadLetter
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import UNREADABLE, DeadLetter, failure_kind
 from rmqlite.requests.redrive import ImportedDeadLetter
 
 Row = Mapping[str, Any]

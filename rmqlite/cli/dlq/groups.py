@@ -20,8 +20,7 @@ from rmqlite.cli.output.terminal import (
     print_tall_table,
     printable,
 )
-from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterGroup
 
 
 def list_groups(

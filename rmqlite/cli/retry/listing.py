@@ -26,11 +26,11 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
+from rmqlite.views.group_figures import group_figures
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
@@ -105,7 +105,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
         broker.now_ms,
         status.info.max_reconsume_times + 1,
         waiting,
-        _unconsumed(broker, status, topic),
+        group_figures(status.info.group, status).due or 0,
         next_due_ms,
         len(status.members),
         status.info.can_consume,
@@ -147,16 +147,6 @@ def _readers(outlook: Outlook) -> str:
         return f"{outlook.group} has no member now"
     members = "1 member" if outlook.members == 1 else f"{outlook.members:,} members"
     return f"{outlook.group} has {members} now"
-
-
-def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
-    try:
-        ranges = broker.admin.ranges(topic)
-    except TopicUnknown:
-        return 0
-    committed = {each.queue: each.committed_offset for each in status.progress}
-    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
-    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
 
 
 def _is_due(letter: DeadLetter, now_ms: int) -> bool:

@@ -19,7 +19,7 @@ from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printabl
 from rmqlite.cli.schedule.pending_options import filter_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
-from rmqlite.requests.finding import MessageQuery, MessageState
+from rmqlite.requests.messages import MessageQuery, MessageState
 from rmqlite.requests.schedule import (
     IDS_MAX,
     PAGE_MAX,

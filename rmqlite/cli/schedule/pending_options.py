@@ -20,7 +20,7 @@ from rmqlite.cli.output.terminal import time_text
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.names import group_of, is_retry, retry_topic
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.views.levels import levels_text
 

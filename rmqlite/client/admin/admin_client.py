@@ -11,10 +11,10 @@ from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
-from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.wire import rpcs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.broker.settings import Settings
 from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.requests.figures import Rate, Rates, Traffic

@@ -24,8 +24,10 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
     PullRequest,
     PullStatus,
     SendBackRequest,

@@ -15,7 +15,7 @@ from typing import Any
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.requests.status import BrokerStatus, NameServerStatus
+from rmqlite.requests.figures import BrokerStatus, NameServerStatus
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.gate.watched import WatchedFiles

@@ -7,7 +7,7 @@ from typing import Protocol
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.broker.broker import Broker
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.server.service.access import topic_right, touches
 from rmqlite.server.service.part import Behind, Part
 

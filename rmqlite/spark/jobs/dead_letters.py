@@ -18,7 +18,7 @@ from rmqlite.arrow.columns import columns_of
 from rmqlite.errors import InvalidValue
 from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.schema import spark_schema
 
@@ -48,7 +48,7 @@ class LetterFilter:
     """Selects dead letters; an empty field does not matter.
 
     topic: the topic that they were sent to first.  failure_kind: see failure_kind() of
-    rmqlite.requests.failure_kinds.  reason: part of the reason or of its kind, in upper or lower
+    rmqlite.requests.dead_letters.  reason: part of the reason or of its kind, in upper or lower
     case.  since_ms <= the time they died < until_ms.
     """
 

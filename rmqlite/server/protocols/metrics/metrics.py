@@ -23,10 +23,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
