@@ -47,6 +47,7 @@ from rmqlite.config_keys.values import (
     Queues,
     Switch,
     addresses,
+    allowed_brokers,
     ip_address,
     level_string,
     master_id,
@@ -105,6 +106,7 @@ class BrokerConfig(BaseModel):
     grpc_tls_port: Port = _key("grpcTlsPort", 0)
     listen_port: Port = _key("listenPort", 10911)
     name_server_port: Port = _key("nameServerPort", 9876)
+    brokers_allowed: Annotated[str, BeforeValidator(allowed_brokers)] = _key("brokersAllowed", "")
     grpc_port: Port = _key("grpcPort", 8081)
     metrics_port: Port = _key("metricsPort", 0)
     metrics_token_file: PlaceOrNone = _key("metricsTokenFile", "")

@@ -14,6 +14,8 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
+from rmqlite.access.registering import parse_allowed
+from rmqlite.config_keys.values import NO_REPLICAS
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.visible import did_you_mean
@@ -155,6 +157,11 @@ def ip_address(value: object) -> str:
     except ValueError:
         pass
     raise ValueError("an IP address, such as 10.0.0.7: it is stored in every message")
+
+
+def allowed_brokers(value: object) -> str:
+    parse_allowed(str(value))
+    return str(value)
 
 
 def addresses(value: object) -> str:

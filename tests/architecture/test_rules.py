@@ -129,6 +129,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "grpcTlsPort",
         "metricsTokenFile",
         "nameServerPort",
+        "brokersAllowed",
         "grpcPort",
         "metricsPort",
         "webPort",

@@ -119,3 +119,9 @@ class KeyValueCalls(Part):
     async def order_of(self, topic: str) -> str | None:
         """The order configuration that a topic's route tells; None: there is none."""
         return self._values.order_of(topic)
+
+    @anyone
+    async def orders(self) -> Mapping[str, str] | None:
+        """The order configurations of all topics; None: there has never been one."""
+        orders = self._values.orders
+        return None if orders is None else dict(orders)

@@ -8,6 +8,7 @@ in steps, between which other work gets its turn.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
+from rmqlite.config_keys.values import QUEUES_MAX
+from rmqlite.names import STORED_NAME_BYTES_MAX
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.requests.groups import DataVersion
 from rmqlite.wire.remoting.requests.topics import TopicConfig
@@ -29,6 +32,10 @@ VALUE_CHARS_MAX: Final = 16 << 10
 """The length of one topic's JSON, and of each other value in it: they are read as a whole."""
 _TOPICS_A_STEP: Final = 100
 """They are read or written within 3 ms."""
+_CHARS_A_STEP: Final = 32 << 10
+"""Of JSON, read within 3 ms."""
+_ENTRY_CHARS: Final = 128
+"""What an entry counts beside the length of its value."""
 _LEVEL: Final = 6
 _I32: Final = Struct(">i")
 _WRAPPER: Final = "topicConfigSerializeWrapper"
@@ -38,6 +45,7 @@ _OPENED: Final = ((), (_WRAPPER,), _TABLE)
 """The objects whose entries are read one after the other."""
 _DECODER: Final = json.JSONDecoder()
 _ROW_PARTS: Final = 5
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 class RegisteredTopic(NamedTuple):
@@ -117,6 +125,8 @@ def decode_packed(packed: bytes) -> Generator[None, None, Registration]:
     for places in _in_steps(range(count)):
         topics.update([_split_row(texts.next()) for _ in places])
         yield
+    # The filter servers, which nobody has any more.
+    texts.next()
     return Registration(version, topics)
 
 
@@ -127,18 +137,23 @@ def decode_plain(body: bytes) -> Generator[None, None, Registration]:
     version = DataVersion()
     topics: dict[str, RegisteredTopic] = {}
     try:
-        for entries in _in_steps(_entries(body.decode())):
-            for path, text in entries:
-                if path == _VERSION:
-                    version = read_body(DataVersion, text.encode())
-                elif path[:-1] == _TABLE:
-                    row = read_body(TopicConfig, text.encode())
-                    topics[path[-1]] = RegisteredTopic(
-                        row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag
-                    )
-            _check_count(len(topics))
-            yield
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        looked = 0
+        for path, text in _entries(body.decode()):
+            if path == _VERSION:
+                version = read_body(DataVersion, text.encode())
+            elif path[:-1] == _TABLE:
+                row = read_body(TopicConfig, text.encode())
+                topic = row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag
+                topics[path[-1]] = _checked(path[-1], RegisteredTopic(*topic))
+            looked += _ENTRY_CHARS + len(text)
+            if looked > _CHARS_A_STEP:
+                _check_count(len(topics))
+                looked = 0
+                yield
+        _check_count(len(topics))
+    except FieldError:
+        raise
+    except (ValueError, RecursionError) as error:
         rule = f"JSON whose values have at most {VALUE_CHARS_MAX} characters ({error})"
         raise FieldError("body", "a text", rule) from None
     return Registration(version, topics)
@@ -171,11 +186,22 @@ class _Texts:
 
 def _split_row(row: bytes) -> tuple[str, RegisteredTopic]:
     parts = row.decode("utf-8", "replace").split(" ")
-    if len(parts) != _ROW_PARTS or not all(part.isdecimal() for part in parts[1:4]):
+    if len(parts) != _ROW_PARTS or not all(map(_NUMBER.fullmatch, parts[1:4])):
         rule = "name, readQueueNums, writeQueueNums, perm and the filter's type"
         raise FieldError("topicConfigTable", parts[0], rule)
     name, read, write, perm, _ = parts
-    return name, RegisteredTopic(int(read), int(write), int(perm))
+    return name, _checked(name, RegisteredTopic(int(read), int(write), int(perm)))
+
+
+def _checked(name: str, topic: RegisteredTopic) -> RegisteredTopic:
+    """Raises FieldError for a topic that RocketMQ cannot have."""
+    if not 0 < len(name) <= STORED_NAME_BYTES_MAX or not name.isascii():
+        rule = f"names of 1 to {STORED_NAME_BYTES_MAX} ASCII characters"
+        raise FieldError("topicConfigTable", name, rule)
+    for queues in topic[:2]:
+        if not 0 <= queues <= QUEUES_MAX:
+            raise FieldError(f"queues of {name}", queues, f"0 to {QUEUES_MAX}")
+    return topic
 
 
 def _entries(text: str) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
@@ -10,6 +11,7 @@ from rmqlite.wire.remoting.requests.broker import KvTable
 from rmqlite.wire.remoting.requests.groups import DataVersion
 from rmqlite.wire.remoting.requests.request import NAME_SERVER, Body, request
 from rmqlite.wire.remoting.requests.topics import TopicList
+from rmqlite.wire.remoting.shapes import write_body
 
 
 class KvPair(NamedTuple):
@@ -121,6 +123,16 @@ class Route:
     queue_datas: tuple[QueueData, ...]
     filter_server_table: dict[str, tuple[Name, ...]]
     order_topic_conf: Value | None = None
+
+
+def written_route(
+    brokers: Iterable[bytes], queues: Iterable[bytes], order_topic_conf: str | None
+) -> bytes:
+    """A strict Route whose parts are written already."""
+    begin, _, rest = write_body(Route((), (), {}, order_topic_conf)).partition(b"[]")
+    assert rest.endswith(b'"queueDatas":[]}'), "the fields are in order"
+    parts = [begin, b"[", b",".join(brokers), b"]", rest[:-3], b"[", b",".join(queues), b"]}"]
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
