@@ -15,7 +15,6 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator
 
 from rmqlite.access.registering import parse_allowed
-from rmqlite.config_keys.values import NO_REPLICAS
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.visible import did_you_mean

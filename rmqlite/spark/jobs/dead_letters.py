@@ -19,8 +19,10 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
 from rmqlite.requests.dead_letters import failure_kind
+from rmqlite.spark import hadoop
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import spark_schema
+from rmqlite.spark.tables import utc_day
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,7 +100,7 @@ def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFram
     """
     found = log.where(F.col("topic").startswith(DLQ_PREFIX)).select(
         F.substring("topic", len(DLQ_PREFIX) + 1, 127).alias("group"),
-        _utc_day("store_timestamp").alias("day"),
+        utc_day("store_timestamp").alias("day"),
         *[_origin().alias(name) if name == "origin_topic" else F.col(name) for name in COLUMNS],
         kind_of("failure_reason").alias("failure_kind"),
     )
@@ -130,10 +132,7 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
 
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises InvalidValue for names that are not those of an export."""
-    strange = [name for name in names if name[0] not in "._" and not name.startswith("group=")]
-    if strange:
-        rule = f"an export of dead letters, or an empty folder; this one has {strange[0]} in it"
-        raise InvalidValue("export", place, rule)
+    hadoop.check_names(names, place, "export", "group", "an export of dead letters")
 
 
 def export(dead: DataFrame, place: str) -> Exported:
@@ -199,11 +198,6 @@ def _origin() -> Column:
 
 def _property(name: str) -> Column:
     return F.element_at("properties", name)
-
-
-def _utc_day(name: str) -> Column:
-    """The day in UTC, in every time zone of the session."""
-    return F.date_from_unix_date((F.floor(F.unix_millis(name) / 86_400_000)).cast("int"))
 
 
 def _is_export(spark: SparkSession, place: str) -> bool:
