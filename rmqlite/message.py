@@ -18,13 +18,13 @@ from typing import Final
 from rmqlite import compiled
 from rmqlite.declared_types.checks import check_fields
 from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
-from rmqlite.declared_types.message_texts import check_properties, check_texts
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import Delay, delay_text
 from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.names import is_dlq, is_retry
 from rmqlite.property_string import KEY_END as KEY_END
 from rmqlite.property_string import PAIR_END as PAIR_END
+from rmqlite.property_string import check_properties, check_texts
 from rmqlite.property_string import decode_properties as decode_properties
 from rmqlite.property_string import encode_properties as encode_properties
 from rmqlite.property_string import find_property as find_property

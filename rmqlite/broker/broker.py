@@ -16,8 +16,7 @@ from rmqlite.broker.counts import Counts
 from rmqlite.broker.dead_letters.queries import DeadLetterQueries
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
-from rmqlite.broker.finding.finding import find_messages, message_at
-from rmqlite.broker.finding.outcome import record_at
+from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.parts import BrokerParts
@@ -35,11 +34,10 @@ from rmqlite.broker.sending import check_batch, is_large, new_records, send_resu
 from rmqlite.broker.sends.draft_sends import DraftSends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
-from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.membership import Membership, QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
 from rmqlite.broker.transactions.transactions import Transactions
@@ -52,7 +50,7 @@ from rmqlite.names import check_sendable, retry_topic
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
@@ -62,13 +60,15 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
 )
 from rmqlite.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
     PullRequest,
     SendBackRequest,
     SendBackResult,
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Snapshot
@@ -325,10 +325,11 @@ class Broker:
         return self.membership.heartbeat(request)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
-        """Settings, members, and progress in every queue it reads or has read, in steps."""
+        """Settings, members, and progress in every queue that it has to read, in steps."""
         info = self.groups.existing(group)
         readers = self.membership.readers(group)
-        progress = yield from self.offsets.progress(group, readers)
+        retries = self._read_queues(retry_topic(group))
+        progress = yield from self.offsets.progress(group, readers, retries)
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
 from rmqlite.levels import LevelTable

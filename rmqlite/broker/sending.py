@@ -6,8 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rmqlite.broker.admission import TimerRules, check_sent_properties
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room, TimerRules, check_sent_properties
 from rmqlite.broker.routing import hidden
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge

@@ -9,13 +9,24 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, refuse
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    Endpoint,
+    GroupArgument,
+    option,
+    wrong,
+)
 from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import (
+    cell_text,
     note,
+    print_columns,
     print_json,
     print_lines,
     print_table,
+    shortened,
     time_text,
     to_tree,
 )
@@ -38,26 +49,13 @@ _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_
 @app.command("list")
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the consumer groups and their retry settings."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         groups = tuple(admin.list_groups())
     if as_json:
         print_json(groups)
     elif groups:
-        print_table(
-            ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "RETRY POLICY"),
-            [
-                (
-                    each.group,
-                    each.max_reconsume_times,
-                    each.retry_queues,
-                    each.can_consume,
-                    _shortened(each.retry_policy or _ROCKETMQS),
-                )
-                for each in groups
-            ],
-        )
+        policies = [shortened(each.retry_policy or _ROCKETMQS, _POLICY_CHARS) for each in groups]
+        print_columns(_settings(groups) | {"RETRY POLICY": policies})
     else:
         note("no groups yet")
 
@@ -67,9 +65,7 @@ def show_group(
     group: GroupArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
     """Show a group's settings, members, progress and retries."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         status = admin.group(group)
         table = parse_levels(admin.levels().message_delay_level)
     rungs = _rungs(status.info, table)
@@ -77,19 +73,7 @@ def show_group(
         print_json(_tree(status) | _ladder_tree(rungs, table))
         return
     info, figures = status.info, group_figures(group, status)
-    print_table(
-        ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "LAG", "DUE RETRIES"),
-        [
-            (
-                info.group,
-                info.max_reconsume_times,
-                info.retry_queues,
-                info.can_consume,
-                figures.lag,
-                figures.due,
-            )
-        ],
-    )
+    print_columns(_settings([info]) | {"LAG": [figures.lag], "DUE RETRIES": [figures.due]})
     _print_progress(status.progress)
     _print_members(status)
     _print_ladder(info, rungs, table)
@@ -100,37 +84,38 @@ def set_group(
     group: GroupArgument,
     max_reconsume_times: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, max=_INT_MAX, help="Retries before a message is dead; 0 means none."
+        option(
+            "--max-reconsume-times N",
+            "Retries before a message is dead; 0 means none.",
+            min=0,
+            max=_INT_MAX,
         ),
     ] = None,
     retry_policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="When retries come: levels '3 5 7', lengths '10s 1m 10m', "
+        option(
+            "--retry-policy TEXT",
+            "When retries come: levels '3 5 7', lengths '10s 1m 10m', "
             "'exponential(10s, 2, 1h)', or '' for RocketMQ's levels 3, 4, 5 …",
         ),
     ] = None,
     retry_queues: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, max=_INT_MAX, help="Queues of the retry topic; it can only grow."
+        option(
+            "--retry-queues N", "Queues of the retry topic; it can only grow.", min=1, max=_INT_MAX
         ),
     ] = None,
     consume: Annotated[
-        bool | None, typer.Option("--consume/--no-consume", help="May the group consume?")
+        bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    from rmqlite.client import AdminClient
-
     asked = (max_reconsume_times, retry_policy, retry_queues, consume)
     if all(each is None for each in asked):
-        refuse("GROUP", group, "given with a setting: --max-reconsume-times, --retry-policy …")
-    with AdminClient(endpoint) as admin:
+        wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         before = None
         with suppress(GroupUnknown):
             before = admin.group(group).info
@@ -150,6 +135,15 @@ def set_group(
     print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
 
 
+def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:
+    return {
+        "GROUP": [each.group for each in groups],
+        "RETRIES": [each.max_reconsume_times for each in groups],
+        "RETRY QUEUES": [each.retry_queues for each in groups],
+        "MAY CONSUME": [each.can_consume for each in groups],
+    }
+
+
 def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
     """Every setting before and now, and a word if it changed."""
     rows: list[tuple[object, ...]] = []
@@ -159,14 +153,8 @@ def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, .
             for info in (before, after)
         ]
         word = "changed" if before and cells[0] != cells[1] else ""
-        rows.append((name.replace("_", " "), *[_cell(cell) for cell in cells], word))
+        rows.append((name.replace("_", " "), *map(cell_text, cells), word))
     return rows
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
 
 
 def _policy(info: GroupInfo | None) -> str | None:
@@ -183,25 +171,16 @@ def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
 
 
 def _print_ladder(info: GroupInfo, rungs: Sequence[Attempt] | None, table: LevelTable) -> None:
-    has_lengths = any([rung.asked_ms is not None for rung in rungs or ()])
-    columns = ["ATTEMPT", "POLICY SAYS", "LEVEL", "WAITS", "AFTER THE FIRST FAILURE"]
-    rows: list[list[object]] = [
-        [
-            _attempts(rung),
-            "" if rung.asked_ms is None else delay_text(rung.asked_ms),
-            rung.level,
-            table.name(rung.level),
-            delay_text(rung.since_first_failure_ms),
-        ]
-        for rung in rungs or ()
-    ]
-    if not has_lengths:
-        del columns[1]
-        for row in rows:
-            del row[1]
-    title = f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}"
-    if rows:
-        print_table(columns, rows, title=title)
+    if rungs:
+        asked = ["" if rung.asked_ms is None else delay_text(rung.asked_ms) for rung in rungs]
+        columns: dict[str, Sequence[object]] = {
+            "ATTEMPT": [_attempts(rung) for rung in rungs],
+            **({"POLICY SAYS": asked} if any(asked) else {}),
+            "LEVEL": [rung.level for rung in rungs],
+            "WAITS": [table.name(rung.level) for rung in rungs],
+            "AFTER THE FIRST FAILURE": [delay_text(each.since_first_failure_ms) for each in rungs],
+        }
+        print_columns(columns, title=f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}")
     print_lines(_end_lines(info, rungs))
 
 
@@ -225,27 +204,19 @@ def _attempts(rung: Attempt) -> object:
     return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
 
 
-def _shortened(policy: str) -> str:
-    return policy if len(policy) <= _POLICY_CHARS else policy[: _POLICY_CHARS - 1] + "…"
-
-
 def _print_progress(progress: tuple[QueueProgress, ...]) -> None:
     if not progress:
         note("no progress yet")
         return
-    print_table(
-        ("TOPIC", "QUEUE", "COMMITTED", "MAX", "LAG", "READ BY"),
-        [
-            (
-                each.queue.topic,
-                each.queue.queue_id,
-                each.committed_offset,
-                each.max_offset,
-                each.lag,
-                each.client_id or "-",
-            )
-            for each in progress
-        ],
+    print_columns(
+        {
+            "TOPIC": [each.queue.topic for each in progress],
+            "QUEUE": [each.queue.queue_id for each in progress],
+            "COMMITTED": [each.committed_offset for each in progress],
+            "MAX": [each.max_offset for each in progress],
+            "LAG": [each.lag for each in progress],
+            "READ BY": [each.client_id or "-" for each in progress],
+        },
         title="progress",
     )
 
@@ -254,16 +225,12 @@ def _print_members(status: GroupStatus) -> None:
     if not status.members:
         note("no members")
         return
-    print_table(
-        ("CLIENT", "SUBSCRIBES TO", "LAST SEEN"),
-        [
-            (
-                member.client_id,
-                ", ".join(map(str, member.subscriptions)),
-                time_text(member.last_seen_ms),
-            )
-            for member in status.members
-        ],
+    print_columns(
+        {
+            "CLIENT": [each.client_id for each in status.members],
+            "SUBSCRIBES TO": [", ".join(map(str, each.subscriptions)) for each in status.members],
+            "LAST SEEN": [time_text(each.last_seen_ms) for each in status.members],
+        },
         title="members",
     )
 

@@ -9,7 +9,7 @@ from typing import Final
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.terminal import print_json, print_table
-from rmqlite.requests.status import BrokerStatus, LevelStatus, RegisteredBroker
+from rmqlite.requests.figures import BrokerStatus, LevelStatus, RegisteredBroker
 from rmqlite.views.counts import counts_text
 from rmqlite.views.levels import delay_text, level_text
 from rmqlite.views.spans import span_text

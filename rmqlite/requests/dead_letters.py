@@ -2,6 +2,10 @@
 
 A DeadLetter describes either kind: a dead letter, or a retry that its group will get again.
 Times are milliseconds since 1970, on the broker's clock; sizes are bytes.
+
+Five thousand dead letters have few kinds of reasons, which differ only in numbers and ids.  The
+kind is a pure function of the reason, so whoever groups by it and whoever filters by it find the
+same ones: the broker, the command line, the page and Spark's tables.
 """
 
 from __future__ import annotations
@@ -30,6 +34,18 @@ UNREADABLE: Final = "the log has no sound record there"
 LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
 """The body of a dead letter whose record would be too long with the body of the message."""
 _PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
+REASON_CHARS_MAX: Final = 200
+"""A kind is made from this much of a reason's first line."""
+NO_REASON: Final = "(no reason)"
+"""The kind of failures without a reason."""
+_VARYING: Final = re.compile(
+    # These digits are the kind: HTTP 404, HTTP/1.1 503, status=500, error code: 429.
+    r"(\b(?:http(?:/[0-9](?:\.[0-9])?)?|status|code|error)[ :=]{1,3}[0-9]{3}\b)"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
+    r"|\b(?:0x)?(?=[a-f]*[0-9])[0-9a-f]+\b"  # a number, or an id in hex
+    r"|[0-9]+",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 class Place(NamedTuple):
@@ -62,7 +78,7 @@ class DeadLetterFilter:
     since_ms <= time of the last failure < until_ms; None means no end.  ids: any of these, at
     most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the dead letter
     itself, or its place such as billing:0:17.  failure_kind: the kind of the reason
-    that is shown (failure_kinds.py).  job_id: its message was sent by this redrive job.
+    that is shown.  job_id: its message was sent by this redrive job.
     """
 
     topic: str = ""
@@ -155,7 +171,7 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """How many dead letters failed for a reason of this kind (failure_kinds.py)."""
+    """How many dead letters failed for a reason of this kind."""
 
     reason: str
     count: int
@@ -284,3 +300,18 @@ class History:
     message_id: str
     hops: tuple[HistoryEvent, ...]
     is_cut: bool = False
+
+
+def failure_kind(reason: str) -> str:
+    """The reason's first line, at most 200 characters, with # for every number and id.
+
+    Three digits behind HTTP, status, code or error stay.  A kind is its own kind.
+    """
+    line = short_reason(reason)
+    return _VARYING.sub(lambda found: found[1] or "#", line) if line else NO_REASON
+
+
+def short_reason(reason: str) -> str:
+    """The first line of a reason, at most 200 characters."""
+    line = reason.strip().partition("\n")[0].strip()
+    return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from rmqlite import compiled
-from rmqlite.broker.histogram import Durations
+from rmqlite.broker.counts import Durations
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable

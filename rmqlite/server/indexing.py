@@ -16,7 +16,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.errors import StoreUnavailable
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.server.outage import Outage
+from rmqlite.server.loops import Outage
 from rmqlite.server.turns import next_slice
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.views.spans import span_text
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")

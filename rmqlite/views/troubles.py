@@ -12,8 +12,8 @@ from typing import Final
 
 from rmqlite.clock import local_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.redrive import JobState, RedriveJob
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.views.group_figures import GroupFigures
 from rmqlite.views.levels import level_text, levels_text, waiting_text
 from rmqlite.views.spans import size_text, span_text

@@ -17,8 +17,7 @@ from rmqlite.errors import InvalidName, MessageTooLarge
 from rmqlite.levels import LEVELS_MAX
 from rmqlite.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
-from rmqlite.requests.dead_letters import DEAD_LETTER_IDS_MAX
-from rmqlite.requests.failure_kinds import REASON_CHARS_MAX
+from rmqlite.requests.dead_letters import DEAD_LETTER_IDS_MAX, REASON_CHARS_MAX
 from rmqlite.requests.log import TOPICS_MAX
 from rmqlite.requests.redrive import IMPORTED_DEAD_LETTERS_MAX, RedriveOutcome
 from rmqlite.requests.schedule import BOUNDS_MAX, IDS_MAX

@@ -18,14 +18,12 @@ from google.protobuf.message_factory import GetMessageClass
 from rmqlite.requests import (
     bulk,
     dead_letters,
-    finding,
+    figures,
     groups,
-    levels,
     log,
     messages,
     redrive,
     schedule,
-    status,
     topics,
 )
 from rmqlite.wire import native
@@ -112,9 +110,9 @@ LIST_TOPICS = _rpc("Admin", "ListTopics", NoneType, tuple[topics.TopicInfo, ...]
 CREATE_TOPIC = _rpc("Admin", "CreateTopic", topics.TopicInfo, topics.TopicInfo)
 LIST_GROUPS = _rpc("Admin", "ListGroups", NoneType, tuple[groups.GroupInfo, ...])
 DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, groups.GroupStatus)
-GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, status.BrokerStatus)
-QUERY_MESSAGES = _rpc("Admin", "QueryMessages", finding.MessageQuery, finding.FoundMessages)
-GET_MESSAGE = _rpc("Admin", "GetMessage", str, finding.FoundMessage)
+GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, figures.BrokerStatus)
+QUERY_MESSAGES = _rpc("Admin", "QueryMessages", messages.MessageQuery, messages.FoundMessages)
+GET_MESSAGE = _rpc("Admin", "GetMessage", str, messages.FoundMessage)
 LIST_PENDING = _rpc("Admin", "ListPending", schedule.PendingQuery, schedule.PendingPage)
 COUNT_PENDING = _rpc("Admin", "CountPending", NoneType, tuple[schedule.PendingCount, ...])
 GET_TIMELINE = _rpc(
@@ -122,8 +120,8 @@ GET_TIMELINE = _rpc(
 )
 CHANGE_BY_IDS = _rpc("Admin", "ChangeByIds", schedule.ChangeByIds, tuple[schedule.ChangedId, ...])
 CHANGE_BY_FILTER = _rpc("Admin", "ChangeByFilter", schedule.ChangeByFilter, schedule.ChangedPage)
-GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, levels.LevelsInForce)
-CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", levels.LevelsChange, levels.LevelsChanged)
+GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, schedule.LevelsInForce)
+CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", schedule.LevelsChange, schedule.LevelsChanged)
 
 SCHEDULE_BULK = _rpc("Messaging", "ScheduleBulk", bulk.BulkRequest, bulk.BulkAnswer)
 

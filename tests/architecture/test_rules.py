@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import KEYS, BrokerConfig, load_config
-from rmqlite.config_keys.refused import WITHOUT_MEANING
+from rmqlite.config_keys.values import WITHOUT_MEANING
 from tests.architecture.sources import PB, ROOT, is_test, name_of, tree_of, written
 from tests.generate_pb import generate
 

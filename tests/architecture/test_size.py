@@ -27,21 +27,21 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     # +70 and a module for the name server for other brokers: which of them may register.
-    BASE: Size(6_653, 48),
+    BASE: Size(6_605, 41),
     "records": Size(1_379, 11),
-    "store": Size(13_200, 79),
+    "store": Size(12_885, 78),
     # +7 for the name server for other brokers: the order topics that they learn.
-    "broker": Size(13_684, 86),
+    "broker": Size(13_587, 76),
     # +38 for the name server for other brokers: hostile tables, routes of many brokers.
-    "wire": Size(4_486, 31),
+    "wire": Size(4_483, 31),
     "views": Size(337, 6),
-    # +555 and two modules for the name server for other brokers: registry, requests, routes.
-    "server": Size(12_822, 96),
-    "client": Size(4_383, 33),
+    # +556 and two modules for the name server for other brokers: registry, requests, routes.
+    "server": Size(12_694, 84),
+    "client": Size(4_375, 33),
     # +22 for the name server for other brokers: rmqlite status names them.
-    "cli": Size(12_537, 97),
-    "arrow": Size(2_329, 16),
-    "spark": Size(4_316, 35),
+    "cli": Size(12_033, 86),
+    "arrow": Size(2_253, 13),
+    "spark": Size(4_217, 31),
     "compiled": Size(34, 1),
     "C": Size(2_871, 17),
 }

@@ -31,9 +31,8 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import Draft, DraftBatch, derived
 from rmqlite.requests.dead_letters import DeadLetter
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead_letters

@@ -12,8 +12,7 @@ from rmqlite.broker.dead_letters import listing
 from rmqlite.broker.finding import reading
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
 from rmqlite.store.log.property_strings import property_strings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden

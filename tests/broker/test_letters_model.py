@@ -12,8 +12,7 @@ import pytest
 from rmqlite.broker.dead_letters import listing
 from rmqlite.broker.finding import reading
 from rmqlite.names import dlq_topic
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed

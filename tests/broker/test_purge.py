@@ -13,8 +13,13 @@ from rmqlite.broker.finding import reading
 from rmqlite.broker.tables.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.names import dlq_topic
-from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery, Purged, PurgeRequest
-from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.dead_letters import (
+    NO_REASON,
+    DeadLetterFilter,
+    DeadLettersQuery,
+    Purged,
+    PurgeRequest,
+)
 from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
 from tests.broker.conftest import Make

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.broker.redrive.records import At, JobProgress, Step
+from rmqlite.broker.redrive.jobs import At, JobProgress, Step
 from rmqlite.errors import GroupUnknown, PermissionMissing
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_GROUP, retry_topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.redrive import results as module
+from rmqlite.broker.redrive import pages as module
 from rmqlite.errors import JobUnknown
 from rmqlite.message import REDRIVEN_BY, Message, StoredMessage
 from rmqlite.names import retry_topic

@@ -15,6 +15,7 @@ from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
+from rmqlite.views.group_figures import group_figures
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import retries, retry_pages
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
@@ -223,3 +224,14 @@ def test_only_what_is_durable_is_listed(under_test: BrokerUnderTest) -> None:
     assert [each.due_ms > under_test.clock.now_ms() for each in retries(under_test)] == [
         *(False, True),
     ]
+
+
+def test_due_retries_that_nobody_reads_are_in_the_groups_status(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Without a member and a commit they were missing, and LAG and DUE lacked them."""
+    several(under_test)
+    status = done(under_test.broker.group_status(GROUP))
+    assert {each.queue.topic for each in status.progress} == {RETRY}
+    assert {each.committed_offset for each in status.progress} == {None}
+    assert group_figures(GROUP, status).due == group_figures(GROUP, status).lag == 2

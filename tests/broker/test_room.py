@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room
 from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (

@@ -38,7 +38,7 @@ def test_every_letter_is_a_line_of_json(run: Run, broker: FakeBroker) -> None:
     ]
     assert tuple(bodies) == BODIES
     assert [each["body_encoding"] for each in trees] == ["utf-8", "hex", "utf-8", "utf-8", "utf-8"]
-    assert all([tuple(each) == COLUMNS for each in trees])
+    assert all([tuple(each) == tuple(COLUMNS) for each in trees])
     assert result.stdout.isascii()
     assert trees[1]["queue_offset"] == 1
     assert trees[1]["keys"] == ["order-1"]
@@ -53,7 +53,7 @@ def test_csv_is_read_back_as_it_was(run: Run, broker: FakeBroker, tmp_path: Path
     has_letters(broker, *[record(n, body) for n, body in enumerate(BODIES)])
     assert run("dlq", "export", "billing", "-o", str(tmp_path / "x.csv")).exit_code == 0
     rows = rows_of((tmp_path / "x.csv").read_bytes().decode())
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == tuple(COLUMNS)
     bodies = [
         bytes.fromhex(each["body"]) if each["body_encoding"] == "hex" else each["body"].encode()
         for each in rows

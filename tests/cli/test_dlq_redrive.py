@@ -18,7 +18,6 @@ import pytest
 from rmqlite.client.admin.letters import BEFORE_ALL_MS
 from rmqlite.errors import GroupUnknown
 from rmqlite.requests.dead_letters import DeadLetterFilter, Purged, PurgeRequest
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.redrive import (
     DeadLetterOutcome,
     JobState,
@@ -30,6 +29,7 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
     TopicCount,
 )
+from rmqlite.requests.schedule import LevelsInForce
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS

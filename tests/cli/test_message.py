@@ -13,7 +13,7 @@ from rmqlite.clock import local_text
 from rmqlite.errors import MessageNotFound, TopicUnknown
 from rmqlite.message import DELAY, REAL_TOPIC, Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from tests.cli.conftest import Run
 from tests.support.compressed import COMPRESS
 from tests.support.fake_broker import FakeBroker

@@ -47,7 +47,7 @@ def test_a_life_is_told_from_the_first_hop_to_what_comes_next(run: Run, broker: 
         local_text(NOW_MS + ms)[11:] for ms in (0, 10_003, 10_008, 20_008)
     ]
     assert result.stdout.splitlines() == [
-        f"{ID}  3 hops in 10.0s",
+        f"{ID}  3 events in 10.0s",
         local_text(NOW_MS)[:10],
         f"{start}            scheduled at level 3 (10s), due {local_text(NOW_MS + 10_000)[11:]}",
         f"              SCHEDULE_TOPIC_XXXX/0@0  {0:032x}",
@@ -191,7 +191,7 @@ def test_a_life_that_is_cut_says_so(run: Run, broker: FakeBroker) -> None:
     has_life(broker, Record()(EventKind.SENT, 0, "orders"))
     plain = broker.answers["GetLife"](None)
     broker.answers["GetLife"] = lambda _: replace(plain, is_cut=True)
-    assert run("retry", "show", ID).stdout.splitlines()[1] == "older hops are left out"
+    assert run("retry", "show", ID).stdout.splitlines()[1] == "older events are left out"
 
 
 def test_a_life_as_json(run: Run, broker: FakeBroker) -> None:

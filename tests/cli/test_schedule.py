@@ -16,10 +16,10 @@ from rmqlite.cli.main import app
 from rmqlite.cli.output.spans import delay_text, wait_text
 from rmqlite.clock import local_text
 from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
+    LevelsInForce,
     LevelTimeline,
     PendingCount,
     PendingFilter,

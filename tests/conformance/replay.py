@@ -20,7 +20,7 @@ from rmqlite.names import group_of
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.server.checking_back import CheckingBack
+from rmqlite.server.loops import CheckingBack
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.requests.clients import (

@@ -20,7 +20,6 @@ from rmqlite.requests.dead_letters import (
     HistoryQuery,
     PurgeRequest,
 )
-from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.groups import (
     GroupChange,
     GroupInfo,
@@ -30,9 +29,8 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.messages import MessageQuery, PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.redrive import (
     ImportedDeadLetter,
     ImportRequest,
@@ -49,6 +47,7 @@ from rmqlite.requests.schedule import (
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
+    LevelsChange,
     PendingFilter,
     PendingQuery,
     ScheduleAction,

@@ -24,7 +24,7 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.redriving import Redriving
+from rmqlite.server.loops import Redriving
 from rmqlite.server.service.letters import RedriveCalls
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest

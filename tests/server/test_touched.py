@@ -26,9 +26,8 @@ from rmqlite.records.stored import Record, Records
 from rmqlite.requests.dead_letters import HistoryQuery
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.log import LogReadRequest
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.topics import Queue
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.access import CALLER, Caller
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData

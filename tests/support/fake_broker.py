@@ -21,6 +21,7 @@ import grpc
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import RETRY_TOPIC, Message, StoredMessage, message_properties
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
@@ -42,7 +43,6 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc

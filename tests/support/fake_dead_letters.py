@@ -21,8 +21,8 @@ from rmqlite.records.drafts import Draft, fresh
 from rmqlite.records.encoding import encode
 from rmqlite.records.record import read_head, to_message
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterPage, DeadLettersQuery
-from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.log import QueueRead, QueueReadRequest
+from rmqlite.requests.messages import FoundMessage, MessageState
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

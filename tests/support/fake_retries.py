@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.errors import TopicUnknown
 from rmqlite.requests.dead_letters import (
     DeadLetter,
     DeadLetterPage,
@@ -14,9 +13,9 @@ from rmqlite.requests.dead_letters import (
     History,
     HistoryEvent,
 )
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo
+from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.topics import Queue, QueueRange
+from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_schedule import NOW_MS, has_schedule, waiting
 
@@ -74,19 +73,14 @@ def has_retries(
     info = GroupInfo("billing", 16, 1, can_consume)
     has_schedule(broker, [waiting(0, topic=RETRY, deliver_at_ms=e.due_ms) for e in waits[:1]])
 
-    def ranges(topic: str) -> tuple[QueueRange, ...]:
-        if topic != RETRY:
-            raise TopicUnknown(topic)
-        return (QueueRange(Queue(RETRY, 0), 3, 3 + due),)
-
+    progress = QueueProgress(Queue(RETRY, 0), 3, 3 + due, None, "")
     broker.answers |= {
         "ListRetries": answer,
-        "DescribeGroup": lambda _: GroupStatus(info, tuple(members), ()),
+        "DescribeGroup": lambda _: GroupStatus(info, tuple(members), (progress,)),
         "CountPending": lambda _: (
             PendingCount(3, RETRY, len(waits)),
             PendingCount(3, "orders", 1_000_000),
         ),
-        "GetQueueRanges": ranges,
     }
 
 

@@ -15,7 +15,6 @@ from rmqlite.message import Message
 from rmqlite.names import dlq_topic
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.dead_letters import DeadLettersQuery, HistoryQuery, PurgeRequest
-from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -24,9 +23,14 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.messages import (
+    MessageQuery,
+    PullRequest,
+    SendBackRequest,
+    SendRequest,
+    TransactionEnd,
+)
 from rmqlite.requests.redrive import (
     ImportedDeadLetter,
     ImportRequest,
@@ -41,6 +45,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
+    LevelsChange,
     PendingFilter,
     PendingQuery,
     RecallHandle,
@@ -48,7 +53,6 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.service import Service
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request

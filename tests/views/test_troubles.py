@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.names import SCHEDULE_GROUP
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.views.counts import counts_text
 from rmqlite.views.group_figures import GroupFigures
 from rmqlite.views.troubles import JOINING_MS, LATE_MS, Subject, troubles

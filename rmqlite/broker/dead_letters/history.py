@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from rmqlite.broker.finding.finding import offset_in
+from rmqlite.broker.finding.finding import is_entered, offset_in, outline_at
 from rmqlite.broker.finding.matching import (
     has_key,
     has_offset_id,
@@ -22,7 +22,6 @@ from rmqlite.broker.finding.matching import (
     redriven_from,
     unique_key_of,
 )
-from rmqlite.broker.finding.outcome import is_entered, outline_at
 from rmqlite.broker.finding.reading import INT32_MAX
 from rmqlite.broker.redrive.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.broker.steps import Steps

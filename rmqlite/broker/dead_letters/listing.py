@@ -1,8 +1,9 @@
 """The dead letters of every group: counted and listed.
 
 A group's dead letters begin at its purge marker, or at the first one that retention has left.
-Counts are those of the queues.  A page goes on at a physical offset: so it is stable while
-dead letters arrive, and the broker remembers nothing between two pages.  Reading changes nothing.
+Those that were not purged are shown; the open ones were not redriven either.  Counts are those of
+the queues.  A page goes on at a physical offset: so it is stable while dead letters arrive, and the
+broker remembers nothing between two pages.  Reading changes nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress, islice, product, repeat
 from typing import Final
 
-from rmqlite.broker.dead_letters.shown import Shown, count_shown
+from rmqlite.broker.finding.finding import is_entered, named_offsets, outline_at
 from rmqlite.broker.finding.matching import kind_in
-from rmqlite.broker.finding.outcome import is_entered, named_offsets, outline_at
 from rmqlite.broker.finding.reading import (
     Range,
     check_filter,
@@ -28,7 +28,7 @@ from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.purge_markers import dead_letter_queues
+from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.errors import InvalidValue
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.records.record import Head
@@ -391,3 +391,44 @@ def _read_cursor(query: DeadLettersQuery) -> int | None:
         rule = "the cursor of the previous page, in the same direction, or empty"
         raise InvalidValue("cursor", query.cursor, rule)
     return after
+
+
+class Shown:
+    """Looks at both sets of a queue; the caller must not change them."""
+
+    def __init__(self, markers: PurgeMarkers, redriven: Redriven) -> None:
+        self.hidden = markers.hidden
+        self.begin = markers.begin
+        self._markers = markers
+        self._redriven = redriven
+        self._closed: dict[QueueKey, CompletedOffsets] = {}
+        self._closed_at = self.state
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """Changes with every dead letter that is purged, restored or redriven."""
+        return self._markers.version, self._redriven.version
+
+    def closed(self, group: str, queue_id: int) -> CompletedOffsets:
+        """The dead letters of a queue that were purged or redriven."""
+        if self._closed_at != self.state:
+            self._closed_at = self.state
+            self._closed.clear()
+        key = dlq_topic(group), queue_id
+        closed = self._closed.get(key)
+        if closed is None:
+            hidden = self.hidden(group, queue_id)
+            closed = self._closed[key] = self._redriven.of(*key).union(hidden)
+        return closed
+
+    def is_shown(self, head: Head, *, is_open: bool = False) -> bool:
+        """Is a dead letter shown, and, with is_open, also not redriven?"""
+        without = (self.closed if is_open else self.hidden)(
+            group_of(head.topic) or "", head.queue_id
+        )
+        return without.next_open(head.queue_offset) == head.queue_offset
+
+
+def count_shown(without: CompletedOffsets, begin: int, end: int) -> int:
+    """How many dead letters begin <= queue offset < end are not among these."""
+    return max(0, end - begin) - without.count_between(begin, end)

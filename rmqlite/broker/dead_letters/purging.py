@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from rmqlite.broker.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters
-from rmqlite.broker.dead_letters.shown import Shown, count_shown
+from rmqlite.broker.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters, Shown, count_shown
 from rmqlite.broker.finding.reading import check_filter, fits
 from rmqlite.broker.pulling import offset_at
 from rmqlite.broker.redrive.redriven import Redriven

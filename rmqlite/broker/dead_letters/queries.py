@@ -6,10 +6,9 @@ A query in steps is done when its generator returns; other calls may run at ever
 from __future__ import annotations
 
 from rmqlite.broker.dead_letters.history import Histories
-from rmqlite.broker.dead_letters.listing import DeadLetters
+from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
-from rmqlite.broker.dead_letters.shown import Shown
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.schedule.pending import Pending

@@ -38,8 +38,13 @@ from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
-from rmqlite.requests.dead_letters import DEAD_LETTER_IDS_MAX, Place
-from rmqlite.requests.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTER_IDS_MAX,
+    NO_REASON,
+    REASON_CHARS_MAX,
+    Place,
+    failure_kind,
+)
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.admission import Room, TimerRules
+from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.jobs.bulk_rows import (
     QueueOf,
     Row,
@@ -23,7 +23,6 @@ from rmqlite.broker.jobs.bulk_rows import (
     rows_of,
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
-from rmqlite.broker.room import Room
 from rmqlite.broker.sending import is_large
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable

@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from rmqlite.broker.finding.finding import offset_in
+from rmqlite.broker.finding.finding import offset_in, outline_at
 from rmqlite.broker.finding.matching import has_offset_id
-from rmqlite.broker.finding.outcome import outline_at
 from rmqlite.broker.finding.reading import SeenWhole
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.jobs import JobProgress, RedriveJobs, imported_record
 from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged, RedrivenMessages
 from rmqlite.broker.redrive.pages import with_groups
-from rmqlite.broker.redrive.records import JobProgress, imported_record
 from rmqlite.broker.redrive.redriven import IMPORTED
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rmqlite.broker.admission import Room
+from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.finding.reading import SeenWhole, fits
-from rmqlite.broker.finding.sent_before import SentBefore
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.redrive.records import JobProgress, OutcomeRun, message_id_of
+from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.tables.topics import WRITE

@@ -16,11 +16,9 @@ from typing import Any, Final, NamedTuple
 from rmqlite.broker.finding.reading import check_filter, whole_slices
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.imports import Imports
-from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step, counted
 from rmqlite.broker.redrive.judge import Judge, Judged, RedrivenMessages, is_own, runs_of
-from rmqlite.broker.redrive.pages import page_of, preview, read_cursor
-from rmqlite.broker.redrive.records import At, JobProgress, QueuePart, Step, counted
-from rmqlite.broker.redrive.results import Results
+from rmqlite.broker.redrive.pages import Results, page_of, preview, read_cursor
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.clock import local_text

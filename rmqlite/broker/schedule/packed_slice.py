@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.waits.wait_queue import WaitQueue

@@ -13,8 +13,8 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from rmqlite.broker.finding.finding import named_offsets, outlines
 from rmqlite.broker.finding.matching import check_wanted, has_all, has_any_id
-from rmqlite.broker.finding.outcome import named_offsets, outlines
 from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue

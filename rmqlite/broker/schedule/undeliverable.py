@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.retry import FAILURE_PROPERTIES, without_longest
-from rmqlite.broker.room import Room
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.limits import PROPERTIES_BYTES_MAX

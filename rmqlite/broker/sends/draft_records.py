@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.broker.admission import (
+    Room,
     TimerRules,
     check_draft,
     has_timer,
@@ -13,12 +14,10 @@ from rmqlite.broker.admission import (
     without_timer,
 )
 from rmqlite.broker.counts import Counts
-from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.sends.failed_drafts import LOOK_WORK, FailedDrafts
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.transactions.halves import half_record, is_half
 from rmqlite.clock import Clock

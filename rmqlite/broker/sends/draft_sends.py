@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR, TimerRules, check_draft, has_timer
+from rmqlite.broker.admission import DELAY_PAIR, Room, TimerRules, check_draft, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, route_timer
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
@@ -29,8 +28,7 @@ from rmqlite.broker.sends.draft_records import (
 )
 from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_places
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.compiled import ROW, SPAN

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
-from rmqlite.broker.admission import TimerRules
+from rmqlite.broker.admission import Room, TimerRules
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import Routing, route
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX
+from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.export_rows import letter_in, row_in
-from rmqlite.cli.job.redrive_jobs import counts_text, print_topics
-from rmqlite.cli.letter_options import Rate, ToTopic
+from rmqlite.cli.dlq.redrive import Rate, ToTopic
+from rmqlite.cli.job.redrive_jobs import counts_text, place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
@@ -70,7 +70,7 @@ class _Import:
         """Send all letters, or ask what would become of them.  Raises the client's errors."""
         began_s = elapsed_s()
         done = 0
-        with counting("looking" if self._dry_run else "sent") as tell:
+        with counting("looking" if self._dry_run else "sent") as report:
             for group, letters in self._calls():
                 if self._rate:
                     pause_s(max(0.0, began_s + done / self._rate - elapsed_s()))
@@ -79,15 +79,15 @@ class _Import:
                 )
                 self._take(group, admin.redrives.import_letters(request))
                 done += len(letters)
-                tell(self.sent)
+                report(self.sent)
 
-    def tell(self, *, as_json: bool) -> None:
+    def report(self, *, as_json: bool) -> None:
         """Print the counts, and the reasons of refused letters."""
         reasons = list(self._reasons.values())
         if as_json:
             counts = {"sent": self.sent, "already": self.already, "refused": self.refused}
-            told = {"dry_run": self._dry_run, "topics": [to_tree(each) for each in self._topics]}
-            print_json(counts | told | {"reasons": reasons})
+            about = {"dry_run": self._dry_run, "topics": [to_tree(each) for each in self._topics]}
+            print_json(counts | about | {"reasons": reasons})
             return
         if self._dry_run:
             print_topics(self._topics)
@@ -137,7 +137,7 @@ class _Import:
             elif each.outcome is RedriveOutcome.ALREADY:
                 self.already += 1
             else:
-                self._refuse(f"{group}:{each.queue_id}:{each.queue_offset}", each.why)
+                self._refuse(place_of(group, each), each.why)
         self._topics = summed([*self._topics, *answer.topics])
 
     def _refuse(self, example: str, why: str) -> None:
@@ -168,19 +168,17 @@ def import_letters(
     count as redriven. Also for letters that it no longer has. Without new bodies use dlq redrive.
     Letters that were redriven before are left out. Exit code 1: one was refused, or none sent.
     """
-    from rmqlite.client import AdminClient
-
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")
     how.check_can_ask()
-    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(how.endpoint) as admin:
         # A file without a letter asks nothing: fail anyway if the broker is away.
         admin.broker_status()
         if how.dry_run or not how.yes:
             would = _Import(file, to_topic or "", rate, dry_run=True)
             would.run(admin)
             if how.dry_run or not how.as_json:
-                would.tell(as_json=how.as_json)
+                would.report(as_json=how.as_json)
             if how.dry_run or not _confirmed(would.sent, how.endpoint):
                 is_all_well = how.dry_run and would.sent and not would.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
@@ -190,7 +188,7 @@ def import_letters(
         except (RmqliteError, KeyboardInterrupt):
             note(f"{letters_text(done.sent)} sent; the same command sends the rest")
             raise
-    done.tell(as_json=how.as_json)
+    done.report(as_json=how.as_json)
     if done.refused or not done.sent:
         raise typer.Exit(NOT_ALL)
 

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX
+from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.records import message_at
-from rmqlite.cli.letter_options import checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.filters import checked_group
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    Endpoint,
+    option,
+    wrong,
+)
 from rmqlite.cli.output.bodies import shown
 from rmqlite.cli.output.letter_text import letter_tree, place_text, redriven_text
 from rmqlite.cli.output.message_text import aligned
@@ -43,14 +50,10 @@ def peek(
             metavar="ID", help="A message id, an offset message id, or GROUP:QUEUE:OFFSET."
         ),
     ],
-    group: Annotated[
-        str, typer.Option("--group", "-g", metavar="NAME", help="Only of this consumer group.")
-    ] = "",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Only the body's bytes, to a file or a pipe.")
-    ] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="The body as a hex dump.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All of a long body.")] = False,
+    group: Annotated[str, option("--group -g NAME", "Only of this consumer group.")] = "",
+    raw: Annotated[bool, option("--raw", "Only the body's bytes, to a file or a pipe.")] = False,
+    as_hex: Annotated[bool, option("--hex", "The body as a hex dump.")] = False,
+    full: Annotated[bool, option("--full", "All of a long body.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
@@ -58,15 +61,12 @@ def peek(
 
     Nothing is consumed.  Exit code 1 if there is no such letter, or more than one.
     """
-    from rmqlite.client import AdminClient
-
     if raw and sys.stdout.isatty():
-        note("error: --raw is for a file or a pipe: a terminal would interpret the bytes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
+        wrong("--raw is for a file or a pipe: a terminal would interpret the bytes")
     if raw + as_hex + as_json > 1:
         raise typer.BadParameter("give one of --raw, --hex and --json")
     wanted_group = checked_group(group) if group else ""
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         now_ms = admin.broker_status().now_ms
         letter, message = _found(admin, endpoint, name, wanted_group)
     message, why = readable_message(message)
@@ -155,9 +155,9 @@ def _page(
     yield from [f"  {printable(line)}" for line in reason.splitlines() or ["none given"]]
     yield ""
     yield "properties"
-    told = {FAILURE_REASON}
+    shown_above = {FAILURE_REASON}
     pairs = sorted(message.properties.items())
-    yield from aligned([(f"  {name}", value) for name, value in pairs if name not in told])
+    yield from aligned([(f"  {name}", value) for name, value in pairs if name not in shown_above])
     yield ""
     kind, lines = shown(message.body, as_hex=as_hex, full=full)
     kinds = ", ".join([*[about_body] * bool(about_body), kind])

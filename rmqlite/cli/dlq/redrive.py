@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
+from rmqlite.cli.broker_view import BrokerView, connected, level_number
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.job.redrive_jobs import (
     counts_text,
     follow,
@@ -26,8 +27,7 @@ from rmqlite.cli.job.redrive_jobs import (
     print_samples,
     print_topics,
 )
-from rmqlite.cli.letter_options import Group, LetterOptions, Rate, ToTopic, checked_group
-from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
@@ -44,40 +44,32 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 
+ToTopic = Annotated[
+    str | None,
+    option(
+        "--to-topic NAME",
+        "Publish to this topic, for every group that reads it.",
+        completion.users_topics,
+    ),
+]
+Rate = Annotated[int, option("--rate N", "Messages per second; 0 means unlimited.", min=0)]
 Delay = Annotated[
     str | None,
-    typer.Option(
-        "--delay",
-        metavar="LENGTH",
-        help="Delay the letters by this, such as 10m.",
-        autocompletion=completion.delays,
-    ),
+    option("--delay LENGTH", "Delay the letters by this, such as 10m.", completion.delays),
 ]
 Level = Annotated[
-    str | None,
-    typer.Option(
-        "--level",
-        "-l",
-        metavar="N",
-        help="Delay the letters at this level.",
-        autocompletion=completion.level_numbers,
-    ),
+    str | None, option("--level -l N", "Delay the letters at this level.", completion.level_numbers)
 ]
-Again = Annotated[
-    bool, typer.Option("--again", help="Also send letters that were redriven before.")
-]
-Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the job and do not follow it.")]
-JobId = Annotated[
-    str,
-    typer.Option("--job-id", metavar="ID", help="The job's id; a repeated start stays one job."),
-]
+Again = Annotated[bool, option("--again", "Also send letters that were redriven before.")]
+Detach = Annotated[bool, option("--detach -d", "Start the job and do not follow it.")]
+JobId = Annotated[str, option("--job-id ID", "The job's id; a repeated start stays one job.")]
 
 
 @with_options
 def redrive(
     *,
     group: Group,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     to_topic: ToTopic = None,
     delay: Delay = None,
     level: Level = None,
@@ -93,22 +85,20 @@ def redrive(
     as a job: Ctrl-C leaves it running.  Letters that were redriven before are left out.  Exit
     code 1: one was refused, or none sent.
     """
-    from rmqlite.client import AdminClient
-
     if delay is not None and level is not None:
         raise typer.BadParameter("--delay and --level: give one of them")
     if "" in (to_topic, delay, level):
         raise typer.BadParameter("an option is empty")
     group = checked_group(group)
     how.check_can_ask()
-    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(how.endpoint) as admin:
         broker = BrokerView(admin)
         waits = ("--delay", delay) if delay is not None else ("--level", level)
         number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0
         spec = RedriveSpec(group, options.filter(broker), to_topic or "", number, rate, again)
         if how.dry_run or not how.yes:
             preview = _preview(broker, spec)
-            _tell(spec, preview, as_json=how.as_json, dry_run=how.dry_run)
+            _report(spec, preview, as_json=how.as_json, dry_run=how.dry_run)
             if how.dry_run or not _confirmed(spec, preview, broker):
                 is_all_well = how.dry_run and preview.sent and not preview.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
@@ -119,11 +109,11 @@ def redrive(
 
 
 def _preview(broker: BrokerView, spec: RedriveSpec) -> RedrivePreview:
-    with counting("looking") as tell:
-        return broker.admin.redrives.preview(spec, progress=lambda done, _: tell(done))
+    with counting("looking") as report:
+        return broker.admin.redrives.preview(spec, progress=lambda done, _: report(done))
 
 
-def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
+def _report(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         # The question goes to the terminal; the document is the result of the job.
         if dry_run:

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rmqlite.cli.letter_options import filter_text
+from rmqlite.cli.filters import filter_text
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import note, print_two_line_table, printable, to_tree
@@ -134,7 +134,7 @@ def counts_text(done: Any, sent: str = "sent") -> str:
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
-def fates_texts(fates: RedriveResults) -> Iterator[str]:
+def became_texts(fates: RedriveResults) -> Iterator[str]:
     """What became of a job's messages in the group that failed, if the broker was asked."""
     if fates.is_counted:
         yield (
@@ -148,10 +148,14 @@ def fates_texts(fates: RedriveResults) -> Iterator[str]:
 def print_over(job: RedriveJob) -> None:
     """Print the result of a job, and the first refused letters."""
     took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
-    after = f" after {took}" if took else ""
-    state = f"{job.state.name.lower()}{after}"
-    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
+    print_state(job, f" after {took}" if took else "")
     print_samples(job.spec.group, job.samples, job.refused)
+
+
+def print_state(job: RedriveJob, more: str) -> None:
+    """Print the state of a job, with some more words, and its counts."""
+    state = printable(f"job {job.job_id}: {job.state.name.lower()}{more}")
+    sys.stdout.write(f"{state}\n{counts_text(job)}\n")
 
 
 def print_topics(topics: Sequence[TopicCount]) -> None:
@@ -179,10 +183,13 @@ def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int
         return
     if len(shown) < refused:
         note(f"the first {len(shown):,} of {refused:,} refused letters")
-    rows = [
-        ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
-    ]
+    rows = [((place_of(group, each),), printable(each.why)) for each in shown]
     print_two_line_table(("REFUSED",), rows)
+
+
+def place_of(group: str, letter: DeadLetterOutcome) -> str:
+    """GROUP:QUEUE:OFFSET of a dead letter."""
+    return f"{group}:{letter.queue_id}:{letter.queue_offset}"
 
 
 def job_tree(job: RedriveJob) -> dict[str, Any]:
@@ -197,5 +204,4 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
 def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
-    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
-    return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}
+    return {"place": place_of(group, letter)} | tree | {"outcome": letter.outcome.name.lower()}

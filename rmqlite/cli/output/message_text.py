@@ -22,8 +22,8 @@ _HEX_CHARS: Final = 64
 """The width of a line of a body in hex."""
 
 
-def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
-    """Time, place, id, and the beginning of the body, all escaped."""
+def about_of(message: StoredMessage, waiting: Waiting | None = None) -> list[str]:
+    """Time, place and id, and whatever else the message has."""
     about = [
         time_text(message.store_timestamp_ms),
         where_text(message),
@@ -34,7 +34,12 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
         about.append(f"to={message.properties.get(REAL_TOPIC, '?')}")
     about += [f"tags={message.tags}"] * bool(message.tags)
     about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
-    about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+    return about + [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+
+
+def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
+    """Time, place, id, and the beginning of the body, all escaped."""
+    about = about_of(message, waiting)
     shown, _ = readable_message(message)
     encoding, text = body_text(shown.body)
     cut = text[:BODY_CHARS_SHOWN]

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from rmqlite.cli.output.terminal import progress_console
 from rmqlite.requests.dead_letters import (
@@ -52,6 +59,15 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     with progress_bar(BarColumn(), text_column("{task.completed:,}" + of_total)) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def reading(what: str, *, is_hidden: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal; yields a function for how much was read, and of how much."""
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bar(*columns, is_hidden=is_hidden) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
 
 
 def listed(

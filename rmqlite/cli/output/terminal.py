@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -66,7 +66,7 @@ def message_tree(message: StoredMessage) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """Print one document, ASCII only: no byte of a message reaches the terminal unescaped."""
-    sys.stdout.write(json.dumps(to_tree(value), indent=2) + "\n")
+    sys.stdout.write(json.dumps(to_tree(value), indent=2, default=str) + "\n")
 
 
 def print_json_line(value: Any) -> None:
@@ -98,6 +98,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         console.print()
         console.print(Text(printable(title), style="bold"))
     console.print(table)
+
+
+def print_columns(columns: Mapping[str, Sequence[object]], title: str = "") -> None:
+    """The same for columns by their names, each with a value for every row."""
+    print_table(tuple(columns), zip(*columns.values(), strict=True), title)
 
 
 def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:

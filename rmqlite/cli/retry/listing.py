@@ -1,4 +1,4 @@
-"""rmqlite retry list: the retries of a group, with due times and reasons.
+"""rmqlite retry list and show: the retries of a group, and the history of one message.
 
 A due retry is in the group's retry topic and waits for a consumer; any other waits in the
 schedule.  Both are listed, the due ones first.
@@ -10,12 +10,15 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import LetterOptions, checked_group
+import typer
+
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import DeadLetterOptions, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
+    NOT_ALL,
     AsJson,
     Count,
     Cursor,
@@ -26,11 +29,22 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.errors import TopicUnknown
+from rmqlite.cli.retry.life_text import Around, print_history
+from rmqlite.errors import GroupUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
-from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLettersQuery,
+    EventKind,
+    History,
+    HistoryEvent,
+)
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
+from rmqlite.views.group_figures import group_figures
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
@@ -59,7 +73,7 @@ class Outlook:
 def list_retries(
     *,
     group: GroupArgument,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     count: Count = ROWS_DEFAULT,
     cursor: Cursor = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -69,10 +83,8 @@ def list_retries(
 
     Due retries come first, then waiting ones in due order.
     """
-    from rmqlite.client import AdminClient
-
     group = checked_group(group.removeprefix(RETRY_PREFIX))
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
         query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
@@ -86,7 +98,7 @@ def list_retries(
         sys.stdout.write(f"{printable(line)}\n")
     if found:
         print_tall_table(_COLUMNS, [(_row(each, outlook), [_second_line(each)]) for each in found])
-    elif options != LetterOptions() and (outlook.waiting or outlook.due):
+    elif options != DeadLetterOptions() and (outlook.waiting or outlook.due):
         note("no retry matches")
     if more:
         note(f"more: --cursor {more}")
@@ -105,7 +117,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
         broker.now_ms,
         status.info.max_reconsume_times + 1,
         waiting,
-        _unconsumed(broker, status, topic),
+        group_figures(status.info.group, status).due or 0,
         next_due_ms,
         len(status.members),
         status.info.can_consume,
@@ -149,16 +161,6 @@ def _readers(outlook: Outlook) -> str:
     return f"{outlook.group} has {members} now"
 
 
-def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
-    try:
-        ranges = broker.admin.ranges(topic)
-    except TopicUnknown:
-        return 0
-    committed = {each.queue: each.committed_offset for each in status.progress}
-    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
-    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
-
-
 def _is_due(letter: DeadLetter, now_ms: int) -> bool:
     return letter.due_ms <= now_ms
 
@@ -199,3 +201,48 @@ def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
         "attempts_max": _attempts_max(letter, outlook),
         "is_due": _is_due(letter, outlook.now_ms),
     }
+
+
+def show(
+    message_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The message id, or the offset message id of any of its records."
+        ),
+    ],
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the whole history of a message, event by event, and what happens to it next.
+
+    Exit code 1 if there is no such message.
+    """
+    if not message_id.strip():
+        raise typer.BadParameter("a message id is empty")
+    with connected(endpoint) as admin:
+        history = admin.letters.life(message_id)
+        around = _around(admin, history) if history.hops else Around(0)
+    if as_json:
+        hops = [_event_tree(each) for each in history.hops]
+        tree: dict[str, Any] = {"message_id": history.message_id, "now_ms": around.now_ms}
+        print_json(tree | {"hops": hops, "is_cut": history.is_cut})
+    elif history.hops:
+        print_history(history, around)
+    if not history.hops:
+        note(f"no message with the id {message_id}")
+        raise typer.Exit(NOT_ALL)
+
+
+def _around(admin: AdminClient, history: History) -> Around:
+    """The broker's clock, and the status of the groups in the history."""
+    groups = {}
+    for name in {each.group for each in history.hops if each.group}:
+        try:
+            groups[name] = admin.group(name)
+        except GroupUnknown:
+            continue
+    return Around(admin.broker_status().now_ms, groups)
+
+
+def _event_tree(event: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(event) | {"kind": EventKind(event.kind).name.lower()}

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import Levels, PendingOptions
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refuse
 from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.spans import delay_text, instant_text
 from rmqlite.cli.output.terminal import print_json
-from rmqlite.cli.schedule.pending_options import Levels, PendingOptions
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
@@ -58,28 +58,21 @@ class Bucket:
 
 
 def timeline(
-    over: Annotated[
-        str,
-        typer.Option("--over", metavar="SPAN", help="The span, in buckets of one size: 1h, 2d."),
-    ] = "",
+    over: Annotated[str, option("--over SPAN", "The span, in buckets of one size: 1h, 2d.")] = "",
     buckets: Annotated[
         int | None,
-        typer.Option(
-            "--buckets", "-n", min=1, max=_BUCKETS_MAX, help="With --over: how many buckets."
-        ),
+        option("--buckets -n", "With --over: how many buckets.", min=1, max=_BUCKETS_MAX),
     ] = None,
     level: Levels = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Draw the counts of pending messages by due time."""
-    from rmqlite.client import AdminClient
-
     if buckets and not over:
         raise typer.BadParameter("--buckets divides a span: --over is missing")
     offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
     wanted = PendingOptions(level)
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         levels = wanted.filter(broker).levels
         now_ms = broker.now_ms

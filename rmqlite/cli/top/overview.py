@@ -13,8 +13,8 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row,
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.rates import chart, rate_text
 from rmqlite.cli.top.troubles import connection_trouble, troubles
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.redrive import JobState, RedriveJob
-from rmqlite.requests.status import LevelStatus
 from rmqlite.views.counts import COUNTED, counts_text
 from rmqlite.views.group_figures import GroupFigures
 from rmqlite.views.levels import delay_text, level_text

@@ -16,9 +16,9 @@ from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.dead_letters import DeadLetterGroup
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.requests.redrive import RedriveJob
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.views.group_figures import GroupFigures, group_figures, waiting_by_topic
 
 T = TypeVar("T")

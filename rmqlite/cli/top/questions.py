@@ -14,10 +14,10 @@ from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, Unavailable
 from rmqlite.requests.dead_letters import DeadLetterGroup
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.requests.redrive import RedriveJob
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.status import BrokerStatus
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.views.counts import COUNTED
 
 HISTORY_MAX: Final = 240

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.admin import Asking
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.dead_letters import (
     EVERY_DEAD_LETTER,
@@ -32,16 +32,12 @@ BEFORE_ALL_MS: Final = 1
 
 
 @check_public_arguments()
-class LetterAdmin:
+class LetterAdmin(Asking):
     """Asks the broker behind a connection about retries and dead letters.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
     call may work later.
     """
-
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
 
     def groups(self) -> tuple[DeadLetterGroup, ...]:
         """Every group that has dead letters, purged ones included; sorted by name."""
@@ -99,6 +95,3 @@ class LetterAdmin:
     ) -> Iterator[DeadLetter]:
         for page in pages(partial(self._ask, rpc), query):
             yield from page.letters
-
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
-        return self._connection.call(rpc, value, self._timeout_s)

@@ -20,7 +20,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import ConfigInvalid, InvalidValue
 from rmqlite.message import host_text
-from rmqlite.requests.status import NameServerStatus
+from rmqlite.requests.figures import NameServerStatus
 from rmqlite.server.cluster.addresses import check_reachable, host_and_port, other_name_servers
 from rmqlite.server.cluster.link import Connecting, Link, Refused
 from rmqlite.server.cluster.table import Encoded, RegisteredTable

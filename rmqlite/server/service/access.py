@@ -7,20 +7,25 @@ error when its class is made.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.access.accounts import Account, Accounts, Right
 from rmqlite.access.decision import Need, why_not
+from rmqlite.access.reading import files_of, load_accounts
 from rmqlite.errors import AccessDenied, RmqliteError
 from rmqlite.server.gate import audit
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]
 """The needs of a call with these arguments, behind the broker that is asked.
 
 They are looked at one by one: what comes behind a right that is missing is not even asked."""
+log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"
@@ -221,6 +226,35 @@ class Access:
         who = caller or _NOBODY
         what = call, _target(args), outcome
         audit.changed(audit.Event("changes", who.protocol, who.access_key, who.address, *what))
+
+
+class AccountsFile(WatchedFiles[Accounts]):
+    """The accounts of one broker; access gets them."""
+
+    name = "accounts"
+
+    def __init__(self, path: Path, access: Access) -> None:
+        super().__init__()
+        self._path = path
+        self._access = access
+
+    def _files(self) -> Iterable[Path]:
+        accounts = self._access.accounts
+        return [*files_of(self._path), *(accounts.files if accounts else ())]
+
+    def _read(self) -> Accounts:
+        return load_accounts(self._path)
+
+    def _take(self, found: Accounts) -> Iterable[str]:
+        if found != self._access.accounts:
+            self._access.accounts = found
+            log.info("accounts in force file=%s accounts=%d", self._path, len(found.accounts))
+        return found.warnings
+
+    async def look(self) -> None:
+        # A flood that has ended brings no refusal that would tell its length.
+        self._access.refusals.tell()
+        await super().look()
 
 
 def _name(call: object) -> str:

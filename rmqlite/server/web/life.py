@@ -18,7 +18,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.dead_letters import EventKind, HistoryEvent, HistoryQuery
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.schedule import level_table
 from rmqlite.server.web.site import ROWS, Visit

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.dead_letters import DeadLetterGroup
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit

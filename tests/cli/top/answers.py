@@ -8,9 +8,9 @@ from typing import Any
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.questions import Round
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterGroup, ReasonCount
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue
 
 NOW_MS = 1_700_000_100_000

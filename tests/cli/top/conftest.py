@@ -17,8 +17,8 @@ from rmqlite.requests.dead_letters import (
     HistoryEvent,
     HistoryQuery,
 )
-from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.groups import GroupStatus
+from rmqlite.requests.messages import FoundMessage, MessageState
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
 from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
 from tests.support.fake_broker import FakeBroker

@@ -9,9 +9,9 @@ from rmqlite.cli.top.grid import Table, lines_of, text_of
 from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.records.wait_queues import TIMERS
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests.status import LevelStatus
 from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told, waiting
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.message import Message
 from rmqlite.requests.dead_letters import HistoryQuery
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.requests.schedule import (
     ChangeByIds,
     ChangeOutcome,

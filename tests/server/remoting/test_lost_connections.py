@@ -20,7 +20,7 @@ import pytest
 from rmqlite.access.accounts import Role
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.protocols.metrics.http_port import HttpPort, Page
+from rmqlite.server.protocols.metrics.server import HttpPort, Page
 from rmqlite.server.protocols.remoting.connection import Connection, NotAnswered
 from rmqlite.server.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from rmqlite.wire.remoting.frame import encode

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.message import encode_properties
 from rmqlite.records.record import read_head
-from rmqlite.server.checking_back import CheckingBack
+from rmqlite.server.loops import CheckingBack
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
 from rmqlite.wire.remoting.requests.messages import END_TRANSACTION, EndTransaction

@@ -18,8 +18,8 @@ from rmqlite.requests.dead_letters import (
     DeadLetterGroup,
     DeadLetterPage,
     DeadLettersQuery,
+    failure_kind,
 )
-from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.groups import GroupStatus
 
 PAGE_LETTERS: Final = 100

@@ -8,7 +8,7 @@ from typing import Final
 from rmqlite.cli.output.message_text import times_text, where_text
 from rmqlite.cli.output.spans import instant_text
 from rmqlite.cli.output.terminal import printable, time_text
-from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
+from rmqlite.cli.retry.life_text import Around, Events, outcome, place_text
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
 from rmqlite.cli.top.screens.body_view import body_lines
 from rmqlite.compression import readable_message
@@ -37,16 +37,16 @@ def hops_table(life: History | None, why_not: str, now_ms: int) -> Table:
         return Table("life", _HOPS, (), why_not)
     count = "1 hop" if len(life.hops) == 1 else f"{len(life.hops):,} hops"
     cut = ", older ones are left out" if life.is_cut else ""
-    told = Told(life)
-    rows = [each for n, hop in enumerate(life.hops) for each in _hop_rows(n, hop, told, now_ms)]
+    events = Events(life)
+    rows = [each for n, hop in enumerate(life.hops) for each in _hop_rows(n, hop, events, now_ms)]
     empty = "no record of this message is kept"
     return Table(f"life: {count}{cut}", _HOPS, tuple(rows), empty)
 
 
-def _hop_rows(number: int, hop: HistoryEvent, told: Told, now_ms: int) -> list[Row]:
+def _hop_rows(number: int, hop: HistoryEvent, events: Events, now_ms: int) -> list[Row]:
     """A row for each sentence about a hop; hop_of() finds the hop of any of them."""
     tone = _TONES.get(hop.kind, "")
-    first, *more = told.sentences(hop)
+    first, *more = events.sentences(hop)
     about = [instant_text(hop.at_ms, now_ms), cell(first, tone), cell(place_text(hop), "dim")]
     rows = [row(str(number), *about)]
     for n, sentence in enumerate(more, 1):

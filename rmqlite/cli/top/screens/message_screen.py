@@ -18,7 +18,7 @@ from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.requests.dead_letters import DeadLetter, History
-from rmqlite.requests.finding import FoundMessage
+from rmqlite.requests.messages import FoundMessage
 
 
 class MessageScreen(Frame):

@@ -23,15 +23,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.requests.status import BrokerStatus, LevelStatus
-from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.protocols.metrics.timers import TimerMetrics
 from rmqlite.server.service.access import Access
+from rmqlite.server.upkeep import ClockWatch
 from rmqlite.views.levels import delay_text, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

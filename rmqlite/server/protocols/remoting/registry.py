@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.broker.tables.topics import READ, WRITE
 from rmqlite.errors import Overloaded
-from rmqlite.requests.status import RegisteredBroker
+from rmqlite.requests.figures import RegisteredBroker
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.registration import RegisteredTopic, Registration
 from rmqlite.wire.remoting.requests.groups import DataVersion

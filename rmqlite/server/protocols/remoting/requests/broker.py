@@ -7,11 +7,10 @@ from bisect import bisect_left
 from struct import Struct
 from typing import Final
 
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.config import BrokerConfig
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS
-from rmqlite.requests.figures import Rate, Rates, Traffic
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.figures import BrokerStatus, LevelStatus, Rate, Rates, Traffic
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.large_bodies import large_body
 from rmqlite.server.service.service import Service

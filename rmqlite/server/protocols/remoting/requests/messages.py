@@ -10,11 +10,16 @@ from rmqlite.broker.pulling import Pulled
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.records.record import COMMITTED, ROLLBACK
-from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.groups import OffsetsCommit, Subscription
-from rmqlite.requests.messages import PullRequest, PullStatus, SendBackRequest
+from rmqlite.requests.messages import (
+    MessageQuery,
+    PullRequest,
+    PullStatus,
+    SendBackRequest,
+    TransactionEnd,
+    TransactionQuestion,
+)
 from rmqlite.requests.topics import Queue
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
 from rmqlite.server.protocols.remoting.calls import AtOnce, Call, Refusal, answers
 from rmqlite.server.protocols.remoting.connection import Connection
 from rmqlite.server.protocols.remoting.requests.clients import Clients, Producer, filter_of
