@@ -46,6 +46,8 @@ from rmqlite.config_keys.values import (
     Port,
     Queues,
     Switch,
+    addresses,
+    allowed_brokers,
     ip_address,
     level_string,
     master_id,
@@ -104,6 +106,7 @@ class BrokerConfig(BaseModel):
     grpc_tls_port: Port = _key("grpcTlsPort", 0)
     listen_port: Port = _key("listenPort", 10911)
     name_server_port: Port = _key("nameServerPort", 9876)
+    brokers_allowed: Annotated[str, BeforeValidator(allowed_brokers)] = _key("brokersAllowed", "")
     grpc_port: Port = _key("grpcPort", 8081)
     metrics_port: Port = _key("metricsPort", 0)
     metrics_token_file: PlaceOrNone = _key("metricsTokenFile", "")
@@ -120,6 +123,15 @@ class BrokerConfig(BaseModel):
     broker_name: Name = _key("brokerName", "broker-a")
     cluster_name: Name = _key("brokerClusterName", "DefaultCluster")
     broker_id: Annotated[int, BeforeValidator(master_id)] = _key("brokerId", 0)
+    name_servers: Annotated[str, BeforeValidator(addresses)] = _key("namesrvAddr", "")
+    register_period_ms: Annotated[int, whole("milliseconds", 10_000, 60_000)] = _key(
+        "registerNameServerPeriod", 30_000
+    )
+    compressed_register: Switch = _key("compressedRegister", False)
+    name_server_tls: Switch = _key("namesrvTlsEnable", False)
+    name_server_account: Annotated[
+        str, matching("[a-zA-Z0-9_.-]{0,128}", "an access key of aclFile")
+    ] = _key("namesrvAccount", "")
     broker_role: Annotated[Literal["ASYNC_MASTER"], one_of("ASYNC_MASTER", why=NO_REPLICAS)] = _key(
         "brokerRole", "ASYNC_MASTER"
     )
@@ -214,6 +226,16 @@ class BrokerConfig(BaseModel):
     def levels(self) -> LevelTable:
         """messageDelayLevel as a table."""
         return parse_levels(self.message_delay_level)
+
+    @property
+    def name_server_addresses(self) -> tuple[str, ...]:
+        """namesrvAddr as addresses."""
+        return tuple(self.name_servers.split(";")) if self.name_servers else ()
+
+    @property
+    def is_in_cluster(self) -> bool:
+        """Do other brokers serve the same topics and groups?"""
+        return bool(self.name_servers)
 
     @property
     def delete_hours(self) -> tuple[int, ...]:

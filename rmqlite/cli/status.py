@@ -24,6 +24,7 @@ from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.requests.redrive import RedriveJob
+from rmqlite.views.cluster import cluster_tables
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.levels import levels_table
@@ -85,7 +86,8 @@ def print_picture(picture: Picture) -> None:
         sys.stdout.write(line + "\n")
     counts = textwrap.fill(counts_text(answer), _LINE_CHARS, subsequent_indent="  ")
     sys.stdout.write(counts + "\n")
-    print_view(levels_table(answer))
+    for each in (levels_table(answer), *cluster_tables(answer)):
+        print_view(each)
 
 
 class Asked(enum.Enum):

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
+from rmqlite.access.registering import parse_allowed
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.limits import INT32_MAX
@@ -21,14 +22,14 @@ from rmqlite.visible import did_you_mean
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
+ADDRESSES_MAX: Final = 16
 _ENTRY_BYTES: Final = 20
-NO_REPLICAS: Final = "this broker is one process: there are no slaves"
+NO_REPLICAS: Final = "there are no slaves: each broker has its own messages"
 _ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
 _ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
 _ALWAYS: Final = "that is always on here"
 
 WITHOUT_MEANING: Final[Mapping[str, str]] = {
-    "namesrvAddr": "there is no name server: clients connect to the broker itself",
     "brokerIP2": NO_REPLICAS,
     "haListenPort": NO_REPLICAS,
     "haMasterAddress": NO_REPLICAS,
@@ -155,6 +156,28 @@ def ip_address(value: object) -> str:
     except ValueError:
         pass
     raise ValueError("an IP address, such as 10.0.0.7: it is stored in every message")
+
+
+def allowed_brokers(value: object) -> str:
+    parse_allowed(str(value))
+    return str(value)
+
+
+def addresses(value: object) -> str:
+    """Reads host:port, or several of them with ; between two; no duplicates."""
+    rule = f"host:port, ; between two, at most {ADDRESSES_MAX} different ones"
+    if isinstance(value, str):
+        value = value.removesuffix(";")
+    parts = value.split(";") if isinstance(value, str) and value else []
+    if not isinstance(value, str) or len(parts) > ADDRESSES_MAX or len({*parts}) < len(parts):
+        raise ValueError(rule)
+    for part in parts:
+        host, _, port = part.rpartition(":")
+        if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]", host, re.ASCII):
+            raise ValueError(rule)
+        if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or not 0 < int(port) < 1 << 16:
+            raise ValueError(rule)
+    return value
 
 
 def level_string(value: object) -> str:

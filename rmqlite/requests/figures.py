@@ -129,6 +129,37 @@ class LevelStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class NameServerStatus:
+    """A name server of namesrvAddr, at which the broker registers.
+
+    since_ms: when the present state began.  registered_at_ms: of the last registration, and topics
+    the number of topics in it; both 0 before the first one.  reason: why it is not registered.
+    """
+
+    address: str
+    is_registered: bool = False
+    since_ms: int = 0
+    registered_at_ms: int = 0
+    topics: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBroker:
+    """Another broker that has registered at the name server of this one.
+
+    broker_id: 0 for a master.  topics: of all addresses of the name.
+    """
+
+    broker_name: str
+    broker_id: int
+    address: str
+    cluster: str
+    topics: int
+    registered_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """Counts are since the broker started; offsets are physical offsets of the log.
 
@@ -163,3 +194,5 @@ class BrokerStatus:
     rescheduled: int = 0
     undeliverable: int = 0
     warnings: tuple[str, ...] = ()
+    name_servers: tuple[NameServerStatus, ...] = ()
+    registered: tuple[RegisteredBroker, ...] = ()

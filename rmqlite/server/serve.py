@@ -22,6 +22,9 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable, Unavailable
+from rmqlite.server.cluster.addresses import with_own_address
+from rmqlite.server.cluster.link import Connecting
+from rmqlite.server.cluster.registration import Registering, check_cluster
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.gate.exposure import check_exposure
 from rmqlite.server.gate.limits import connections_max, limits_of
@@ -81,6 +84,7 @@ def serve(
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     check_exposure(config)
+    config = with_own_address(config)
     connections = connections_max(config)
     access = Access()
     keys = load_keys(config)
@@ -88,13 +92,14 @@ def serve(
     if config.acl_enabled:
         watched.append(AccountsFile(config.acl_file, access))
         watched[-1].load()
+    connecting = Connecting(config, access)
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     _give_memory_back()
     loop, name = event_loop()
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, keys, watched, connections)
+        server = _Server(config, reload, access, keys, watched, connections, connecting)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))
 
 
@@ -109,9 +114,11 @@ class _Server:
         keys: Keys | None,
         watched: Sequence[WatchedFiles[Any]],
         connections: int,
+        connecting: Connecting,
     ) -> None:
-        """connections: how many of them each protocol accepts."""
+        """connections: how many of them each protocol accepts.  connecting: to name servers."""
         self._config = config
+        self._connecting = connecting
         self._access = access
         self._watched = watched
         self._load = reload
@@ -147,7 +154,12 @@ class _Server:
             # If a port is taken, the store is not even opened.
             for protocol in self._protocols:
                 await protocol.bind()
-            config = self._config.model_copy(update={"listen_port": self._remoting.port})
+            ports = {
+                "listen_port": self._remoting.port,
+                "name_server_port": self._remoting.name_server_port,
+            }
+            config = self._config.model_copy(update=ports)
+            await check_cluster(config, self._connecting)
             store = _opened_store(config, self._clock)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
@@ -172,10 +184,11 @@ class _Server:
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
         self._indexing = Indexing(broker, self._indexer, self.due_sooner)
-        upkeep = Upkeep(config, broker, self._persister, watch)
+        registering = Registering(config, broker, self._clock, self._connecting)
+        upkeep = Upkeep(config, broker, self._persister, watch, registering.changed)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
-        service = Service(self._service_parts(config, broker))
+        service = Service(self._service_parts(config, broker, registering))
         async with asyncio.TaskGroup() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -199,21 +212,29 @@ class _Server:
                 await protocol.open(
                     Running(service, tasks, broker, self._commit, watch, self._native.port)
                 )
+            registering.begin(tasks)
             # Objects that exist now live as long as the broker; reference counts free those of
             # a call at its end: a search for cycles would nearly always find none.
             gc.freeze()
             gc.set_threshold(GC_OBJECTS, 20, 100)
             on_ready(self._endpoints())
             await stop.wait()
-            log.info("draining parked_calls=%d", service.parked)
-            service.close()
-            await asyncio.gather(*[protocol.drain() for protocol in self._protocols])
-            self._delivery.close()
-            for task in running:
-                task.cancel()
+            # Clients go to the cluster's other brokers while the calls here end.
+            await registering.close()
+            await self._drain(service, running)
         return broker
 
-    def _service_parts(self, config: BrokerConfig, broker: Broker) -> ServiceParts:
+    async def _drain(self, service: Service, running: Sequence[asyncio.Task[None]]) -> None:
+        log.info("draining parked_calls=%d", service.parked)
+        service.close()
+        await asyncio.gather(*[protocol.drain() for protocol in self._protocols])
+        self._delivery.close()
+        for task in running:
+            task.cancel()
+
+    def _service_parts(
+        self, config: BrokerConfig, broker: Broker, registering: Registering
+    ) -> ServiceParts:
         return ServiceParts(
             config=config,
             broker=broker,
@@ -224,6 +245,7 @@ class _Server:
             access=self._access,
             limits=limits_of(config),
             watched=self._watched,
+            name_servers=registering.statuses,
         )
 
     def _endpoints(self) -> Endpoints:

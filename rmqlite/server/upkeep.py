@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -52,8 +53,11 @@ class Upkeep:
         broker: Broker,
         persister: ThreadPoolExecutor,
         watch: ClockWatch,
+        on_full: Callable[[], None],
     ) -> None:
+        """on_full: called when the disk is full, and when it is no longer."""
         self._config = config
+        self._on_full = on_full
         self._broker = broker
         self._watch = watch
         self._persister = persister
@@ -181,7 +185,9 @@ class Upkeep:
             )
         elif self._logged_full and not retention.is_disk_full:
             log.warning("sends are accepted again used_ratio=%.3f", retention.used_ratio)
-        self._logged_full = retention.is_disk_full
+        if self._logged_full != retention.is_disk_full:
+            self._logged_full = retention.is_disk_full
+            self._on_full()
 
     def _warn_of_pin(self) -> None:
         pin = self._broker.retention.pin

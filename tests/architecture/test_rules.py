@@ -110,6 +110,8 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         if "\n# [ours]" in "\n" + each:
             marked |= set(re.findall(r"^(\w+)=", each, re.MULTILINE))
     assert marked == {
+        "namesrvTlsEnable",
+        "namesrvAccount",
         "aclFile",
         "auditLogFormat",
         "maxAccountRequestsPerSecond",
@@ -127,6 +129,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "grpcTlsPort",
         "metricsTokenFile",
         "nameServerPort",
+        "brokersAllowed",
         "grpcPort",
         "metricsPort",
         "webPort",

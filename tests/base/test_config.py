@@ -111,6 +111,14 @@ def test_a_key_given_twice_is_refused() -> None:
     assert error.rule == "line 1 has this key already"
 
 
+def test_name_servers_are_read_as_rocketmq_reads_them() -> None:
+    """Also the form that ends with a separator."""
+    config = parse_config("namesrvAddr=a.example.com:9876;[2001:db8::1]:9877;")
+    assert config.name_server_addresses == ("a.example.com:9876", "[2001:db8::1]:9877")
+    assert config.is_in_cluster
+    assert not BrokerConfig().is_in_cluster
+
+
 def test_a_line_without_a_value_is_refused() -> None:
     """Java would take it for a key with an empty value."""
     error = refusal("\nlistenPort 10911")
@@ -175,6 +183,17 @@ def test_a_number_with_a_unit_is_refused_with_the_keys_unit(line: str, unit: str
         "deleteWhen=24",
         "deleteWhen=04;",
         "deleteWhen=04,16",
+        "namesrvAddr=9876",
+        "namesrvAddr=a:b",
+        "namesrvAddr=a:0",
+        "namesrvAddr=a:65536",
+        "namesrvAddr=a:1;a:1",
+        "namesrvAddr=a:1,b:2",
+        "namesrvAddr=::1:9876",
+        "namesrvAddr=" + ";".join([f"a:{port}" for port in range(1, 18)]),
+        "registerNameServerPeriod=9999",
+        "registerNameServerPeriod=60001",
+        "namesrvAccount=no such key",
         "brokerIP1=localhost",
         "brokerIP1=256.0.0.1",
         "brokerIP1=fe80::1%eth0",

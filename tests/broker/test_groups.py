@@ -241,6 +241,27 @@ def test_groups_do_not_share_with_each_other(under_test: BrokerUnderTest) -> Non
     assert shares(under_test, "a") == [[0, 1]]
 
 
+def test_a_group_of_a_cluster_has_one_kind_of_clients(make: Make) -> None:
+    """RocketMQ's clients share out the queues of all brokers, ours those of this one: with both in
+    a group, some queues would be read twice and others by nobody."""
+
+    def beat_as(client_id: str, wait_ms: int) -> None:
+        request = HeartbeatRequest(GROUP, client_id, (Subscription(TOPIC),), 0, wait_ms)
+        member.broker.heartbeat(request)
+
+    member = make(name_servers="127.0.0.1:9876")
+    for first, other in ((0, 1_000), (1_000, 0)):
+        beat_as("first", first)
+        with pytest.raises(InvalidValue, match="one kind of clients"):
+            beat_as("later", other)
+        beat_as("same kind", first)
+        beat_as("first", first)
+        for client_id in ("first", "same kind"):
+            member.broker.membership.leave(GROUP, client_id)
+    beat_as("first", 0)
+    beat_as("first", 1_000)
+
+
 def test_a_group_has_a_limit_of_members(make: Make) -> None:
     """Every table has a named limit; who is a member already stays one."""
     broker = make(group_members_max=2)

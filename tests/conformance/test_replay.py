@@ -21,7 +21,7 @@ from tests.support.remoting import ProtocolUnderTest, served_protocol
 CAPTURED_MS: Final = 1_795_300_000_000
 """A little before the captures were taken: messages are looked for by time."""
 ELSEWHERE: Final = {
-    "broker-start": "no other broker registers here",
+    "broker-start": "it has the name of the broker here; test_registering.py has others",
 }
 NOT_YET: Final[dict[int, str]] = {}
 """Codes that are still refused with 3, and why."""

@@ -21,3 +21,16 @@ def test_the_demo_accounts_for_every_order() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "every order is accounted for exactly once" in ran.stdout
     assert "\x1b" not in ran.stdout
+
+
+def test_a_cluster_of_three_goes_on_without_one() -> None:
+    """The example of several brokers: it checks that no acknowledged message is missing."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "import cluster, sys; sys.exit(cluster.main())"],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "160 acknowledged, 160 consumed" in ran.stdout

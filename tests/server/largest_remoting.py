@@ -16,9 +16,20 @@ from rmqlite.message import offset_message_id
 from rmqlite.requests.schedule import RecallHandle
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.limits import GROUPS_MAX, LOCK_QUEUES_MAX, SETTINGS_MAX
+from rmqlite.wire.remoting.registration import (
+    TOPICS_MAX,
+    RegisteredTopic,
+    Registration,
+    compressed,
+    encode_packed,
+    encode_plain,
+)
+from rmqlite.wire.remoting.requests.groups import DataVersion
 from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
+from rmqlite.wire.remoting.shapes import write_body
 from tests.server.largest_calls import GROUP, KEY, READERS, TOPIC, WIDE
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 Ext = dict[str, Any]
 BROKER: Final = "broker-a"
@@ -94,6 +105,30 @@ def levels(at: At) -> tuple[Ext, bytes]:
 
 def sent(topic: str, **more: Any) -> Ext:
     return dict(SEND_MESSAGE.fields.write(SendMessage(topic, "senders", queue_id=0, **more)))
+
+
+def registrant(at: At) -> Ext:
+    return {
+        "brokerName": at.name,
+        "brokerAddr": f"{at.name}:10911",
+        "clusterName": "C",
+        "brokerId": 0,
+        "haServerAddr": f"{at.name}:10912",
+    }
+
+
+def registration(at: At) -> tuple[Ext, bytes]:
+    """With a table in one of its two forms."""
+    name = f"topic-{'x' * 80}-{at.name}"
+    names = [f"{name}-{number}" for number in range(at.share(TOPICS_MAX))]
+    table = Registration(DataVersion(1, 1), dict.fromkeys(names, RegisteredTopic(4, 4, 6)))
+    if at.serial % 2:
+        return registrant(at), done(encode_plain(table))
+    return registrant(at) | {"compressed": "true"}, compressed(done(encode_packed(table)))
+
+
+def version(at: At) -> tuple[Ext, bytes]:
+    return registrant(at), write_body(DataVersion(1, 1))
 
 
 def message(at: At) -> tuple[Ext, bytes]:
@@ -206,6 +241,8 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     100: only(namespace="n", key=name, value=lambda at: "v" * at.share(60_000)),
     101: only(namespace="n", key=name),
     102: only(namespace="n", key=name),
+    103: registration,
+    104: lambda at: (registrant(at), b""),
     105: only(topic=WIDE),
     106: only(),
     200: group_settings,
@@ -239,6 +276,7 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     319: only(),
     320: v2(batch),
     321: only(topic=TOPIC, queueId=0, index=0, count=100_000, consumerGroup=GROUP),
+    322: version,
     324: message,
     325: v2(message),
     327: only(brokerName=BROKER),

@@ -119,6 +119,7 @@ def slowness() -> float:
 def near_its_limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerUnderTest]:
     defaults = BrokerConfig()
     sizes = {name: getattr(defaults, name) for name in SIZES}
+    sizes["brokers_allowed"] = "127.0.0.1"
     broker = BrokerUnderTest(tmp_path_factory.mktemp("store"), files=QuickFiles(), **sizes)
     filled(broker)
     gc.collect()

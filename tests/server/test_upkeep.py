@@ -86,7 +86,7 @@ def run(
     """Run a scenario beside both loops, on a loop whose time is the fake clock."""
 
     async def main() -> None:
-        upkeep = Upkeep(broker.config, broker.broker, persister(1), watch_of(broker))
+        upkeep = Upkeep(broker.config, broker.broker, persister(1), watch_of(broker), lambda: None)
         tasks = [asyncio.create_task(upkeep.persist()), asyncio.create_task(upkeep.look())]
         work = asyncio.ensure_future(scenario(upkeep))
         try:

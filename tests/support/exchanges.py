@@ -1,7 +1,8 @@
 """What real clients and a real RocketMQ said to each other, frame by frame.
 
 An archive holds one file for each scenario: of 4.9.8 a Java, Go or C++ client, or one mqadmin
-command; of 5.3.2 its Java client, with timers, recall, lite pull and POP.
+command; of 5.3.2 its Java client, with timers, recall, lite pull and POP.  That of a cluster has
+brokers of 4.9 that register at name servers, with further rows that only have an event.
 A row is one frame: conn, dir (client->server or server->client), request_code or response_code
 with answers_request_code, header as it was decoded, body_json, body_text or body_hex, and for
 most rows frame_hex, the bytes.  The rows of raw-probes are frames made by hand: probe, to,
@@ -22,6 +23,7 @@ from rmqlite.wire.remoting.frame import FrameDecoder
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
 ROCKETMQ_4: Final = "4.9.8"
 ROCKETMQ_5: Final = "5.3.2"
+CLUSTER: Final = "cluster-4.9.8"
 PROBES: Final = "raw-probes"
 _CUT: Final = "…cut…"
 Row = dict[str, Any]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.clock import elapsed_s, pause_s
+from tests.support import toolchains
 from tests.support.broker_processes import free_port
 
 START_S_MAX: Final = 120.0
@@ -68,6 +69,22 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+NAME_SERVER: Final = (
+    toolchains.ROOT / "tests" / "benchmarks" / "remoting" / "name_server" / "pom.xml"
+)
+
+
+@contextmanager
+def name_server(folder: Path) -> Iterator[str]:
+    """RocketMQ 4.9's own name server; its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    paths = toolchains.classpath(NAME_SERVER)
+    command = server_command(folder, paths, "namesrv", {"listenPort": port}, "-Xmx128m")
+    with running(command, folder, folder / "namesrv.log", port):
+        yield f"127.0.0.1:{port}"
 
 
 def port_with_vip() -> int:

@@ -36,6 +36,8 @@ class KeyValues:
         self._values: dict[str, dict[str, str]] = {}
         self._pairs = self._chars = 0
         for namespace, of in table.config_table.items():
+            if namespace == _ORDERS:
+                self._values[namespace] = {}
             for key, value in of.items():
                 self._put(namespace, key, value)
 
@@ -72,6 +74,11 @@ class KeyValues:
         """The order configuration that a topic's route tells; None: there is none."""
         return self.of(_ORDERS).get(topic) if self.has_order else None
 
+    @property
+    def orders(self) -> Mapping[str, str] | None:
+        """The order configurations of all topics; None: there has never been one."""
+        return self._values.get(_ORDERS)
+
     def _change(self, namespace: str, key: str, value: str | None) -> None:
         """Put a value, or remove it if it is None; written with the next sync."""
         undo = partial(self._put, namespace, key, self.of(namespace).get(key))
@@ -85,7 +92,7 @@ class KeyValues:
             values[key] = value
         elif before is not None:
             del values[key]
-        if not values:
+        if not values and namespace != _ORDERS:
             del self._values[namespace]
         self._pairs += (value is not None) - (before is not None)
         self._chars += _chars(namespace, key, value) - _chars(namespace, key, before)

@@ -131,6 +131,8 @@ class _Member:
     given: tuple[Subscription, ...]
     """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
+    polls: bool
+    """Does it wait for its queues?  Members of RocketMQ's clients share them out themselves."""
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
@@ -284,6 +286,7 @@ class Membership:
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
         like = next(iter(group.members.values()), None)
+        self._check_kind(request, group)
         if like is not None and like.given == request.subscriptions:
             # Nearly all members of a group have the same subscriptions: share one object.
             given, subscriptions = like.given, like.subscriptions
@@ -298,7 +301,7 @@ class Membership:
         if member is not None:
             self._remove(name, client_id)
         self._groups[name] = group
-        group.members[client_id] = joined = _Member(given, subscriptions)
+        group.members[client_id] = joined = _Member(given, subscriptions, bool(request.wait_ms))
         self._count += 1
         self._bytes += _size_bytes(subscriptions)
         for subscription in subscriptions:
@@ -306,6 +309,20 @@ class Membership:
             self._groups_of.setdefault(subscription.topic, set()).add(name)
         self._changed([name])
         return joined
+
+    def _check_kind(self, request: HeartbeatRequest, group: _Group) -> None:
+        """In a cluster, refuse a member of another kind than those that the group has.
+
+        A member of RocketMQ's clients shares out the queues of all brokers among the members that
+        one broker names; members of rmqlite's own clients know this broker only.
+        """
+        if not self._config.is_in_cluster:
+            return
+        others = (member for name, member in group.members.items() if name != request.client_id)
+        other = next(others, None)
+        if other is not None and other.polls != bool(request.wait_ms):
+            rule = "a group with one kind of clients, RocketMQ's or rmqlite's own, in a cluster"
+            raise InvalidValue("group", request.group, rule)
 
     def _check_room(
         self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]

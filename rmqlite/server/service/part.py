@@ -20,6 +20,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.requests.figures import NameServerStatus
 from rmqlite.server.gate.limits import Limits
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
@@ -32,7 +33,10 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What the service works with.  pulls, heartbeats: the calls that wait."""
+    """What the service works with.  pulls, heartbeats: the calls that wait.
+
+    name_servers: the state of each name server at which the broker registers.
+    """
 
     config: BrokerConfig
     broker: Broker
@@ -43,6 +47,7 @@ class ServiceParts:
     access: Access
     limits: Limits | None
     watched: Sequence[WatchedFiles[Any]] = ()
+    name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -8,13 +8,13 @@ for an assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rmqlite.broker.counts import Histogram
 from rmqlite.broker.settings import Settings
 from rmqlite.broker.tables.key_values import KeyValues
-from rmqlite.requests.figures import BrokerStatus, Rate, Rates, Traffic
+from rmqlite.requests.figures import BrokerStatus, Rate, Rates, RegisteredBroker, Traffic
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.service.access import admin, anyone, view
 from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
@@ -36,6 +36,9 @@ class Service(Part):
         self.open_ports = open_ports(parts.config)
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = parts.watched
+        self.name_servers = parts.name_servers
+        self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
+        """The other brokers that have registered at the name server of this one."""
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
@@ -53,7 +56,15 @@ class Service(Part):
         """Counts since the start, the pending messages of every level, and the last disk use."""
         of_files = [sentence for files in self.watched for sentence in files.warnings]
         status = self._broker.status(self._pulls.count)
-        return replace(status, warnings=(*self.open_ports, *of_files, *status.warnings))
+        servers = tuple(self.name_servers())
+        away = [
+            f"this broker is not registered at the name server {each.address}: {each.reason}"
+            for each in servers
+            if each.reason
+        ]
+        warnings = (*self.open_ports, *of_files, *away, *status.warnings)
+        others = self.registered()
+        return replace(status, warnings=warnings, name_servers=servers, registered=others)
 
     @property
     def parked(self) -> int:
@@ -177,3 +188,9 @@ class KeyValueCalls(Part):
     async def order_of(self, topic: str) -> str | None:
         """The order configuration that a topic's route names; None: there is none."""
         return self._values.order_of(topic)
+
+    @anyone
+    async def orders(self) -> Mapping[str, str] | None:
+        """The order configurations of all topics; None: there has never been one."""
+        orders = self._values.orders
+        return None if orders is None else dict(orders)

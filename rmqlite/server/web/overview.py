@@ -9,6 +9,7 @@ from starlette.responses import Response
 from rmqlite.server.web import plots
 from rmqlite.server.web.groups import figures_of
 from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.views.cluster import cluster_tables
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import group_figures, groups_table
 from rmqlite.views.jobs import redrives_table
@@ -39,6 +40,7 @@ async def overview(visit: Visit) -> Response:
         newest_dead_ms=max([each.newest_ms for each in dead if each.open], default=0),
         counts=counts_text(status),
         pending=sum([level.pending for level in status.levels]),
+        cluster=cluster_tables(status),
         levels=levels_table(status),
         empty_levels=[
             each for each in status.levels if each.level > 0 and each.delay and not each.is_used

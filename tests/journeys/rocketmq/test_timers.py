@@ -19,10 +19,10 @@ from rmqlite.store.check import check
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.moving import handover
 from rmqlite.store.moving.handover import hand_over
-from tests.journeys.rocketmq.brokers import POM, TOPIC, delivered, log_end, rocketmq
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
+from tests.support.rocketmq import POM, TOPIC, delivered, log_end, rocketmq
 from tests.support.stores import new_record
 from tests.support.toolchains import classpath
 

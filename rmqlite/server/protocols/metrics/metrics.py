@@ -150,6 +150,11 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: now.status.parked_polls,
     ),
     (
+        "registered_brokers",
+        "Other brokers that have registered at the name server of this one.",
+        lambda now: len(now.status.registered),
+    ),
+    (
         "broken_files",
         "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
         lambda now: sum(files.is_broken for files in now.files),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rmqlite.errors import AccessDenied, Overloaded, RmqliteError
@@ -120,8 +120,9 @@ class Calls:
         at_once: Mapping[int, AtOnce],
         guard: Guard,
         limits: Limits | None,
-        gone: Callable[[Connection], None],
+        gone: Sequence[Callable[[Connection], None]],
     ) -> None:
+        """gone: called with each connection that has ended."""
         self._handlers = handlers
         self._gathered = gathered
         self._at_once = at_once
@@ -170,7 +171,8 @@ class Calls:
     def gone(self, connection: Connection) -> None:
         if self._limits is not None:
             self._limits.ended(connection)
-        self._gone(connection)
+        for each in self._gone:
+            each(connection)
 
     def _limited(
         self, limits: Limits, connection: Connection, command: Command, size: int

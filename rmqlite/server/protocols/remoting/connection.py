@@ -55,19 +55,22 @@ class Asked:
         return len(self._waiting)
 
     def request(self, code: int, ext: dict[str, str], body: bytes, *, is_one_way: bool) -> Command:
-        """The next request to this client."""
+        """The next request."""
         self._opaque += 1
         return server_request(code, self._opaque, ext, body, is_one_way=is_one_way)
 
-    async def answer_to(self, request: Command, client: str, seconds: float) -> Command:
-        """The client's answer to a request that is being sent.  Raises NotAnswered."""
+    async def answer_to(self, request: Command, peer: str, seconds: float) -> Command:
+        """The answer to a request that is being sent.  Raises NotAnswered.
+
+        peer: who was asked, for errors, such as "the client 10.0.0.7:4711".
+        """
         waiting: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._waiting[request.opaque] = waiting
         try:
             async with asyncio.timeout(seconds):
                 return await waiting
         except TimeoutError:
-            sentence = f"the client {client} did not answer within {seconds:g} s"
+            sentence = f"{peer} did not answer within {seconds:g} s"
             raise NotAnswered(sentence) from None
         finally:
             self._waiting.pop(request.opaque, None)
@@ -80,11 +83,11 @@ class Asked:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def end(self, client: str) -> None:
-        """The client is gone."""
+    def end(self, peer: str) -> None:
+        """Whoever was asked is gone."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(NotAnswered(f"the client {client} is gone"))
+                waiting.set_exception(NotAnswered(f"{peer} is gone"))
         self._waiting.clear()
 
 
@@ -284,7 +287,7 @@ class Connection(asyncio.Protocol):
         self.trust.end()
         for task in self._parked:
             task.cancel()
-        self._asked.end(self.address)
+        self._asked.end(f"the client {self.address}")
         self._all.handling.gone(self)
 
     # ---- the protocol's side
@@ -333,12 +336,13 @@ class Connection(asyncio.Protocol):
         self, row: Request[Q, Any], fields: Q, body: bytes = b"", *, seconds: float
     ) -> Command:
         """Send a request and return the client's answer.  Raises NotAnswered."""
+        client = f"the client {self.address}"
         if not self.is_open or len(self._asked) >= ASKED_MAX:
-            raise NotAnswered(f"the client {self.address} does not answer")
+            raise NotAnswered(f"{client} does not answer")
         ext = row.fields.write(fields)
         request = self._asked.request(row.code, ext, body, is_one_way=False)
         self.write(encode(request))
-        return await self._asked.answer_to(request, self.address, seconds)
+        return await self._asked.answer_to(request, client, seconds)
 
     @property
     def is_read(self) -> bool:

@@ -25,8 +25,12 @@ _OF_CLIENTS: Final = frozenset(
     | {310, 320, 324, 325, 361, 370}
 )
 """What producers and consumers ask for: the service knows the topic and the group."""
+_OF_BROKERS: Final = frozenset({103, 104, 106, 322})
+"""What other brokers ask for: brokersAllowed says which account may register; who else has the name
+and which addresses there are, every account may know."""
+_LATER: Final = _OF_CLIENTS | _OF_BROKERS
 _LOOKING: Final = frozenset(
-    {21, 26, 28, 43, 45, 60, 61, 101, 106, 201, 202, 203, 204, 206, 208, 219, 223, 224}
+    {21, 26, 28, 43, 45, 60, 61, 101, 201, 202, 203, 204, 206, 208, 219, 223, 224}
     | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328}
 )
 """What tools ask for and changes nothing.  Every other code needs an admin."""
@@ -62,7 +66,7 @@ class Guard:
             connection.trust.wrong(connection.go_on)
             raise
         connection.trust.right()
-        if command.code not in _OF_CLIENTS:
+        if command.code not in _LATER:
             right = Right.VIEW if command.code in _LOOKING else Right.ADMIN
             need = Need(right, "", f"request code={command.code}")
             self._access.check(caller, (need,), command.code)

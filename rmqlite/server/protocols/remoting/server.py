@@ -17,12 +17,14 @@ from rmqlite.server.gate.tls import Keys, Listening, listen
 from rmqlite.server.protocols.remoting.calls import Calls, handlers_of
 from rmqlite.server.protocols.remoting.connection import Connections
 from rmqlite.server.protocols.remoting.guard import Guard
+from rmqlite.server.protocols.remoting.registry import MASTER, Registrant, Registry
 from rmqlite.server.protocols.remoting.requests.broker import Figures, Settings
 from rmqlite.server.protocols.remoting.requests.clients import Clients
 from rmqlite.server.protocols.remoting.requests.groups import Groups, Offsets
 from rmqlite.server.protocols.remoting.requests.messages import Messages, Transactions
 from rmqlite.server.protocols.remoting.requests.name_server import KeyValues, NameServer
 from rmqlite.server.protocols.remoting.requests.queues import Queues
+from rmqlite.server.protocols.remoting.requests.registering import Registering
 from rmqlite.server.protocols.remoting.requests.relays import ConnectionLists, Relays
 from rmqlite.server.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
 from rmqlite.server.protocols.remoting.requests.topics import Topics
@@ -48,6 +50,7 @@ class RemotingServer:
         self._connections: Connections | None = None
         self._calls: Calls | None = None
         self._sends: Sends | None = None
+        self._registry: Registry | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
         """The broker's port that bind() took; the system chooses it if listenPort is 0."""
@@ -75,6 +78,10 @@ class RemotingServer:
         config = self._config.model_copy(update={"listen_port": self.port})
         service, name = running.service, config.broker_name
         clients = Clients(service)
+        address = host_text(config.broker_ip, config.listen_port)
+        own = Registrant(name, config.cluster_name, MASTER, address)
+        registry = self._registry = Registry(own, service.clock.now_ms)
+        service.registered = registry.rows
         self._sends = Sends(config, service)
         messages = Messages(config, service, clients)
         handlers = handlers_of(
@@ -84,20 +91,20 @@ class RemotingServer:
             Recalls(service),
             Transactions(service, clients),
             Replies(config, service, clients, self._sends),
-            NameServer(config, service),
+            NameServer(config, service, own, registry),
             KeyValues(service),
+            Registering(config, service, registry),
             Topics(name, service, clients),
             Groups(service),
             ConnectionLists(service, clients),
-            Offsets(name, host_text(config.broker_ip, config.listen_port), service),
+            Offsets(name, address, service),
             Figures(config, service),
             Settings(service),
             Relays(name, service, clients),
         )
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
-        self._calls = Calls(
-            handlers, sends, messages.at_once(), guard, service.limits, clients.gone
-        )
+        gone = clients.gone, registry.ended
+        self._calls = Calls(handlers, sends, messages.at_once(), guard, service.limits, gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,
@@ -143,6 +150,8 @@ class RemotingServer:
         while True:
             await asyncio.sleep(LOOK_S)
             assert self._connections is not None
+            assert self._registry is not None
+            self._registry.expire()
             for connection in tuple(self._connections.open):
                 if loop.time() - connection.last_seen_s > IDLE_S:
                     log.info("an idle connection is closed client=%s", connection.address)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from rmqlite.wire.remoting.names import I32, Name, Topic, Value, Wire
+from rmqlite.wire.remoting.names import I32, I64, Name, Topic, Value, Wire
 from rmqlite.wire.remoting.requests.broker import KvTable
+from rmqlite.wire.remoting.requests.groups import DataVersion
 from rmqlite.wire.remoting.requests.request import NAME_SERVER, Body, request
 from rmqlite.wire.remoting.requests.topics import TopicList
+from rmqlite.wire.remoting.shapes import write_body
 
 
 class KvPair(NamedTuple):
@@ -54,6 +57,38 @@ class TopicDelete(NamedTuple):
     cluster_name: Name = ""
 
 
+class BrokerAtName(NamedTuple):
+    """A broker and its address, which others connect to.  broker_id: 0 is the master's."""
+
+    broker_name: Name
+    broker_addr: Name
+    cluster_name: Name
+    broker_id: I64
+
+
+class RegisteredBroker(NamedTuple):
+    """body_crc32: registration.crc_of() of the body as it is sent; 0: nobody checks it."""
+
+    broker_name: Name
+    broker_addr: Name
+    cluster_name: Name
+    ha_server_addr: Name
+    broker_id: I64
+    compressed: bool = False
+    body_crc32: I32 = 0
+
+
+class RegisteredAnswer(NamedTuple):
+    """Both only for a broker that is no master, while its master lives."""
+
+    ha_server_addr: Name | None = None
+    master_addr: Name | None = None
+
+
+class VersionAnswer(NamedTuple):
+    changed: bool
+
+
 class OfCluster(NamedTuple):
     cluster: Name
 
@@ -90,6 +125,16 @@ class Route:
     order_topic_conf: Value | None = None
 
 
+def written_route(
+    brokers: Iterable[bytes], queues: Iterable[bytes], order_topic_conf: str | None
+) -> bytes:
+    """A strict Route whose parts are written already."""
+    begin, _, rest = write_body(Route((), (), {}, order_topic_conf)).partition(b"[]")
+    assert rest.endswith(b'"queueDatas":[]}'), "the fields are in order"
+    parts = [begin, b"[", b",".join(brokers), b"]", rest[:-3], b"[", b",".join(queues), b"]}"]
+    return b"".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
     """Answer to 106: brokers by name, and names of brokers by cluster."""
@@ -101,6 +146,15 @@ class ClusterInfo:
 PUT_KV_CONFIG: Final = request(100, KvPair, asked=NAME_SERVER)
 GET_KV_CONFIG: Final = request(101, KvKey, ValueAnswer, asked=NAME_SERVER)
 DELETE_KV_CONFIG: Final = request(102, KvKey, asked=NAME_SERVER)
+REGISTER_BROKER: Final = request(
+    103,
+    RegisteredBroker,
+    RegisteredAnswer,
+    body=Body.REGISTRATION,
+    answer_body=KvTable,
+    asked=NAME_SERVER,
+)
+UNREGISTER_BROKER: Final = request(104, BrokerAtName, asked=NAME_SERVER)
 GET_ROUTEINFO_BY_TOPIC: Final = request(105, RouteQuery, answer_body=Route, asked=NAME_SERVER)
 GET_BROKER_CLUSTER_INFO: Final = request(106, answer_body=ClusterInfo, asked=NAME_SERVER)
 WIPE_WRITE_PERM_OF_BROKER: Final = request(205, OfBroker, WipedAnswer, asked=NAME_SERVER)
@@ -111,4 +165,12 @@ GET_TOPICS_BY_CLUSTER: Final = request(224, OfCluster, answer_body=TopicList, as
 GET_SYSTEM_TOPIC_LIST_FROM_NS: Final = request(304, answer_body=TopicList, asked=NAME_SERVER)
 UPDATE_NAMESRV_CONFIG: Final = request(318, body=Body.SETTINGS, asked=NAME_SERVER)
 GET_NAMESRV_CONFIG: Final = request(319, answer_body=Body.SETTINGS, asked=NAME_SERVER)
+QUERY_DATA_VERSION: Final = request(
+    322,
+    BrokerAtName,
+    VersionAnswer,
+    body=DataVersion,
+    answer_body=DataVersion,
+    asked=NAME_SERVER,
+)
 ADD_WRITE_PERM_OF_BROKER: Final = request(327, OfBroker, AddedAnswer, asked=NAME_SERVER)

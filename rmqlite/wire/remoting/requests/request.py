@@ -42,6 +42,7 @@ class Body(Enum):
     SETTINGS = "lines of key=value"
     LONGS = "numbers of 64 bits"
     RELAYED = "JSON that is passed on as it came"
+    REGISTRATION = "a broker's table of topics, see registration.py"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ ANSWERED: Final[Mapping[int, Request[Any, Any]]] = {
 NAMES: Final[Mapping[int, str]] = {code: _NAMED[code][0] for code in ANSWERED}
 """RocketMQ's names of the requests that are answered."""
 
-_REPLICAS: Final = "one broker is the whole cluster"
 _ACCESS: Final = "access rules are no part of this protocol here"
 _POP: Final = "POP consumers are not served; use a push or a pull consumer"
 _UNUSED: Final = "no client and no command of mqadmin sends it"
@@ -53,8 +52,6 @@ REFUSED: Final[Mapping[int, Refused]] = {
         (52, "GET_BROKER_CLUSTER_ACL_INFO", _ACCESS),
         (53, "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG", _ACCESS),
         (54, "GET_BROKER_CLUSTER_ACL_CONFIG", _ACCESS),
-        (103, "REGISTER_BROKER", _REPLICAS),
-        (104, "UNREGISTER_BROKER", _REPLICAS),
         (209, "SUSPEND_CONSUMER", _UNUSED),
         (210, "RESUME_CONSUMER", _UNUSED),
         (211, "RESET_CONSUMER_OFFSET_IN_CONSUMER", _UNUSED),
@@ -67,7 +64,6 @@ REFUSED: Final[Mapping[int, Refused]] = {
         (311, "GET_UNIT_TOPIC_LIST", "units are not kept"),
         (312, "GET_HAS_UNIT_SUB_TOPIC_LIST", "units are not kept"),
         (313, "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", "units are not kept"),
-        (322, "QUERY_DATA_VERSION", _REPLICAS),
         (323, "RESUME_CHECK_HALF_MESSAGE", "only RocketMQ's web console sends it"),
         (400, "QUERY_ASSIGNMENT", "each client shares out the queues of its group itself"),
         (401, "SET_MESSAGE_REQUEST_MODE", _POP),

@@ -9,4 +9,5 @@ groups       settings of consumer groups, and how far they have read
 topics       settings, queues, who reads them
 broker       traffic, disk, log, timers, and the broker's configuration
 name_server  routes, clusters, values of tools, the switch that keeps producers away
+registering  other brokers register at this name server
 """

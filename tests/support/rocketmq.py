@@ -18,7 +18,7 @@ from tests.support.broker_processes import free_port
 from tests.support.java_server import port_with_vip, running, server_command
 from tests.support.remoting import RawClient
 
-POM: Final = Path(__file__).with_name("pom.xml")
+POM: Final = toolchains.ROOT / "tests" / "journeys" / "rocketmq" / "pom.xml"
 TOPIC: Final = "orders"
 ROLL_WINDOW_S: Final = 3
 LOG_FILE_BYTES: Final = 1 << 20
