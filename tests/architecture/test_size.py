@@ -28,7 +28,7 @@ class Size(NamedTuple):
 SIZES: Final = {
     BASE: Size(6_521, 47),
     "records": Size(1_379, 11),
-    "store": Size(12_885, 78),
+    "store": Size(12_719, 70),
     "broker": Size(13_615, 86),
     "wire": Size(4_371, 33),
     "views": Size(337, 6),

@@ -14,7 +14,7 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.failure_kinds import NO_REASON
 from rmqlite.requests.letters import LetterFilter
-from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.raw_records import property_strings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

@@ -13,7 +13,9 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import (
+    BORN_HOST_V6,
     MAGIC,
+    STORE_HOST_V6,
     has_sound_body,
     is_indexed,
     layout_of_fields,
@@ -30,6 +32,8 @@ READ_GAP_BYTES_MAX: Final = 16 << 10
 _PLACE: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag")
 
 _Row = TypeVar("_Row", bound=tuple[int, ...])
+_FIXED: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag", "body_size")
+_ODD_TYPES: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def neighbours(
@@ -135,3 +139,35 @@ def _is_repaired_place(data: bytes, at: int) -> bool:
         return False
     head = read_head(data, at)
     return head is not None and is_repaired(head)
+
+
+def property_strings(
+    entries: Sequence[Entry], read: Callable[[int, int], bytes]
+) -> Iterator[bytes | None]:
+    """The property string of each entry's record, in order; None for an unusual record.
+
+    read(physical offset, size) returns bytes of the log; neighbours are read together.
+    """
+    for base, upto, near in neighbours(entries):
+        data = read(base, upto - base)
+        for offset, size, _ in near:
+            yield _properties(data, offset - base, offset, size)
+
+
+def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes | None:
+    end = at + size
+    if len(data) < end or size < _FIXED.size:
+        return None
+    own_size, magic, own_offset, sys_flag, body_length = _FIXED.unpack_from(data, at)
+    if own_size != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
+        return None
+    # IPv6 headers are longer; a rolled-back record may be a repaired place.
+    if sys_flag & _ODD_TYPES or not is_indexed(sys_flag):
+        return None
+    topic = at + _FIXED.size + body_length
+    if topic >= end:
+        return None
+    begin = topic + 3 + data[topic]
+    if begin > end or begin + (data[begin - 2] << 8 | data[begin - 1]) != end:
+        return None
+    return data[begin:end]
