@@ -17,19 +17,18 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.records.wait_queues import queue_of, wait_queue_name, wait_queue_of
-from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
 from rmqlite.store.checking.folders import look_at_folder, look_at_root, queue_name
 from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.index_files import last_indexed
-from rmqlite.store.checking.log import LogCheck
+from rmqlite.store.checking.log import LogCheck, Moment
 from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.deleted_topics import DeletedTopics
-from rmqlite.store.disk.files import Files, ReadOnlyFiles
+from rmqlite.store.disk.files import ReadOnlyFiles
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.opening.file_sizes import Sizes, sizes_of
@@ -168,7 +167,7 @@ class StoreCheck:
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
             self.levels = validated(LevelsTable, tree).history()
-        begin = _LogBegin(self.files, log)
+        begin = log.begin_now
         queues = QueueChecks(
             self.files,
             self._root,
@@ -205,7 +204,8 @@ class StoreCheck:
         self.log_begin, self.log_end = log.min_offset, walk.end
         self.bytes_without_checksum = sums.bytes_without
         for key in queue_keys(self.files, self._root):
-            yield from queues.opened(key)[1]
+            queues.opened(key)
+        yield from queues.take_found()
         yield from queues.findings(walk.end)
         changed = [(span.first.position, span.claim.position) for span, _ in walk.changed]
         yield from index.finish(walk.end, changed)
@@ -305,33 +305,16 @@ class StoreCheck:
     def _check_reach(
         self, path: Path, queues: QueueChecks, key: QueueKey, high: int, does: str
     ) -> Iterator[Finding]:
-        queue = queues.get(key)
-        if queue is None and queues.is_unreadable(key):
+        queue = queues.queues.get(key)
+        if key in queues.unreadable:
             return
-        end = queue.next if queue else 0
+        end = queue.max_offset if queue else 0
         if queue and (queue.first is None or self.is_live):
             # A broker goes on writing queues, and its tables count the new entries.
             end = max(end, queue.files.recovered_end(1 << 62))
         if high > end:
             said = f"says {queue_name(key)} {does} {high}, it ends at {end}"
             yield Finding(path, 0, AHEAD, said)
-
-
-class _LogBegin:
-    """The start of the oldest log file that still exists."""
-
-    def __init__(self, files: Files, log: CommitLog) -> None:
-        self._files = files
-        self._log = log
-        self._first = 0
-
-    def __call__(self) -> int:
-        starts = self._log.segment_starts
-        while self._first < len(starts) - 1:
-            if self._files.kind(self._log.path_at(starts[self._first])):
-                break
-            self._first += 1
-        return starts[self._first] if starts else 0
 
 
 def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:

@@ -30,9 +30,8 @@ from rmqlite.store.log.checksums import (
     record_bytes_max,
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
+from rmqlite.store.log.log_walk import WINDOW_BYTES, LogWalk
 
-WALK_BYTES: Final = 1 << 20
-"""Bytes per read of a walk."""
 CHECKSUMS: Final = "checksums"
 """The folder of the checksums, beside the log's."""
 
@@ -72,6 +71,10 @@ class CommitLog:
     def min_offset(self) -> int:
         """The physical offset at which the oldest file begins."""
         return self._segments.first_position
+
+    def begin_now(self) -> int:
+        """min_offset, if another process removes files; see Segments.begin_now."""
+        return self._segments.begin_now()
 
     @property
     def segment_starts(self) -> tuple[int, ...]:
@@ -226,30 +229,25 @@ class CommitLog:
         along and is the log's true end afterwards.  Raises StoreDamaged for damage before
         the log's end.
         """
-        position, data, base = physical_offset, b"", physical_offset
-        while to_end or position < self.end:
-            data, base = self._window(position, data, base, to_end=to_end)
-            head = record.read_head(data, position - base)
-            if head is not None and head.physical_offset == position:
-                if record.has_sound_body(head, data) and not (
-                    to_end and self.log_end.is_torn(head)
-                ):
-                    position += head.size
-                    if to_end:
-                        self.end = position
-                        self.newest_timestamp_ms = max(
-                            self.newest_timestamp_ms, head.store_timestamp_ms
-                        )
-                    yield Record(head, data)
-                    continue
-            elif self._is_blank(data, position - base, position):
-                # `end` does not move yet: a torn batch may have written only this blank.
-                position += self.segment_bytes - position % self.segment_bytes
-                continue
-            if not to_end:
-                raise self.damage(position, "a record")
-            self.log_end.check(position, self.newest_timestamp_ms, self.persisted_end)
-            return
+        upto = self._segments.end_position if to_end else self.end
+        walk = LogWalk(self._segments, physical_offset, upto, check_bodies=True)
+        for head, data in ((head, window.data) for window in walk for head in window.heads):
+            if to_end:
+                if self.log_end.is_torn(head):
+                    self._check_end(head.physical_offset)
+                    return
+                # A blank does not move the end: a torn batch may have written only that.
+                self.end = head.physical_offset + head.size
+                newest_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
+                self.newest_timestamp_ms = newest_ms
+            yield Record(head, data)
+        if to_end:
+            self._check_end(walk.position)
+        elif walk.is_stuck:
+            raise self.damage(walk.position, "a record")
+
+    def _check_end(self, position: int) -> None:
+        self.log_end.check(position, self.newest_timestamp_ms, self.persisted_end)
 
     def has_bytes_from(self, position: int) -> bool:
         """Are there bytes other than zeros and marks at or behind a position?"""
@@ -315,7 +313,7 @@ class CommitLog:
         """
         while begin < self.end:
             room = self.segment_bytes - begin % self.segment_bytes
-            data = self._segments.read(begin, min(WALK_BYTES, room, self.end - begin))
+            data = self._segments.read(begin, min(WINDOW_BYTES, room, self.end - begin))
             self._segments.write(begin, data)
             begin += len(data)
 
@@ -354,25 +352,3 @@ class CommitLog:
 
     def path_at(self, physical_offset: int) -> Path:
         return self._segments.path_at(physical_offset)
-
-    def _window(self, position: int, data: bytes, base: int, *, to_end: bool) -> tuple[bytes, int]:
-        """Bytes with the whole record at a position, if there is one, and where they begin."""
-        left = len(data) - (position - base)
-        room = self.segment_bytes - position % self.segment_bytes
-        limit = room if to_end else min(room, self.end - position)
-        if left < min(BLANK_BYTES, limit):
-            data, base = self._segments.read(position, min(WALK_BYTES, limit)), position
-            left = len(data)
-        if left >= BLANK_BYTES:
-            size, magic = record.BLANK.unpack_from(data, position - base)
-            if magic == record.MAGIC and left < size <= limit:
-                wanted = max(size, min(WALK_BYTES, limit))
-                data, base = self._segments.read(position, wanted), position
-        return data, base
-
-    def _is_blank(self, data: bytes, at: int, position: int) -> bool:
-        if len(data) - at < BLANK_BYTES:
-            return False
-        size, magic = record.BLANK.unpack_from(data, at)
-        room = self.segment_bytes - position % self.segment_bytes
-        return bool(magic == record.BLANK_MAGIC and size == room)

@@ -8,20 +8,20 @@ complete these again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
 from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.records import record
-from rmqlite.records.completion import completed_queue, topic_ahead, waited_for
+from rmqlite.records.completion import topic_ahead
 from rmqlite.records.packed import PackedRun
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
-from rmqlite.records.record import Head, NewRecord
+from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.records.record import NewRecord
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import (
     TIMERS,
@@ -38,7 +38,6 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
 from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.index.key_index import KeyIndex
-from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
 
 _BUFFERED_MAX: Final = 4096
@@ -207,205 +206,6 @@ class Dispatch:
         for key, data in entries.items():
             queue = self.queues[key]
             queue.advance(queue.max_offset + len(data) // ENTRY_BYTES)
-
-
-class RedoQueue(Protocol):
-    """What a walk needs of a queue: the files of one, or a reader's memory."""
-
-    @property
-    def max_offset(self) -> int: ...
-    def entry(self, queue_offset: int) -> Entry | None: ...
-    def read_beyond(self, queue_offset: int) -> Entry | None: ...
-    def first_with(self, physical_offset: int) -> int: ...
-    def begin_at(self, queue_offset: int) -> None: ...
-    def write(self, queue_offset: int, entries: bytes) -> None: ...
-    def advance(self, max_offset: int) -> None: ...
-
-
-class RedoState(Protocol):
-    """What a walk changes: a store's Dispatch, or what a reader knows of a store."""
-
-    levels: LevelHistory
-    progress: ScheduleProgress
-    deleted: DeletedTopics
-
-    @property
-    def queues(self) -> Mapping[QueueKey, RedoQueue]: ...
-    def queue(self, topic: str, queue_id: int) -> RedoQueue: ...
-
-
-class LogPlaces(Protocol):
-    """The files of a log, for error sentences."""
-
-    @property
-    def segment_bytes(self) -> int: ...
-    def path_at(self, position: int, /) -> Path: ...
-
-
-class Redo:
-    """Dispatches an existing log: the walk of an opening, and of a reader."""
-
-    def __init__(
-        self,
-        dispatch: RedoState,
-        log: LogPlaces,
-        kept_before_ms: int,
-        see: Callable[[Record], None] | None = None,
-    ) -> None:
-        """kept_before_ms: records stored before this time keep their existing deliver times.
-
-        see: is called with each record that has been dispatched.
-        """
-        self._see = see
-        self._dispatch = dispatch
-        self._log = log
-        self._kept_before_ms = kept_before_ms
-        self.started = set(dispatch.queues)
-        """Queues whose maximum offset is right."""
-        self.entered: set[QueueKey] = set()
-        """Queues that got entries."""
-        self._buffers: dict[QueueKey, list[bytes]] = {}
-        self._place: RepairedPlace | None = None
-        """The last anonymous repaired place."""
-
-    def run(self, walk: Iterable[Record]) -> int:
-        """Dispatch every record of a walk; returns their number."""
-        count = 0
-        for walked in walk:
-            count += 1
-            self.enter(walked)
-        self.write()
-        return count
-
-    def enter(self, walked: Record, *, is_forced: bool = False) -> None:
-        """Dispatch the next record; write() makes its entry visible.
-
-        Raises StoreDamaged if records of its queue are missing before it; is_forced: only if
-        the log before it has no room for them.  Then nothing has changed.
-        """
-        head = walked.head
-        if record.has_entry(head.sys_flag):
-            self._enter(walked, is_forced)
-            wait_queue = wait_queue_of(head.topic, head.queue_id)
-            if wait_queue:
-                self._dispatch.progress.scheduled(wait_queue, topic_ahead(walked.properties))
-            if head.completes:
-                self._complete(walked)
-            if self._see is not None:
-                self._see(walked)
-        elif is_anonymous(head):
-            self._place = _place_of(head)
-        elif is_repaired(head):
-            self._enter(walked, is_forced)
-            self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
-
-    def write(self) -> None:
-        """Write the entries of all records so far into their queues."""
-        for key in list(self._buffers):
-            self._write(key)
-
-    def _enter(self, walked: Record, is_forced: bool) -> None:
-        head = walked.head
-        key = (head.topic, head.queue_id)
-        if self._dispatch.deleted.is_dead(*key, head.queue_offset, head.physical_offset):
-            return
-        queue = self._dispatch.queue(*key)
-        self.entered.add(key)
-        buffer = self._buffers.setdefault(key, [])
-        expected = queue.max_offset + len(buffer)
-        if head.queue_offset >= 0 and (key not in self.started or head.queue_offset < expected):
-            # First of its queue in this log, or the topic was deleted and made again.
-            self._write(key)
-            self.started.add(key)
-            queue.begin_at(head.queue_offset)
-            buffer = self._buffers.setdefault(key, [])
-        elif head.queue_offset != expected:
-            self._write(key)
-            self._enter_lost(queue, head, is_forced)
-            buffer = self._buffers.setdefault(key, [])
-        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, walked)))
-        if len(buffer) >= _BUFFERED_MAX:
-            self._write(key)
-
-    def _enter_lost(self, queue: RedoQueue, head: Head, is_forced: bool) -> None:
-        """Enter lost records that a repaired place explains; raises StoreDamaged otherwise."""
-        expected, place = queue.max_offset, self._place
-        missing = head.queue_offset - expected
-        last = queue.entry(expected - 1)
-        last_offset = last.physical_offset if last else -1
-        if not explains_gap(place, last_offset=last_offset, head=head, missing=missing):
-            place = _place_of(head)
-            if not (is_forced and explains_gap(place, last_offset=-1, head=head, missing=missing)):
-                raise StoreDamaged(
-                    str(self._log.path_at(head.physical_offset)),
-                    head.physical_offset % self._log.segment_bytes,
-                    f"queue offset {expected} of {head.topic} queue {head.queue_id}",
-                    f"{head.queue_offset}",
-                )
-        assert place is not None
-        levels, stored_ms = self._dispatch.levels, place.store_timestamp_ms
-        code = when_due_ms(levels, head.topic, head.queue_id, stored_ms, b"")
-        queue.write(expected, ENTRY.pack(place.physical_offset, place.size, code) * missing)
-        queue.advance(head.queue_offset)
-        self._complete_lost(head.topic, head.queue_id, expected, missing)
-
-    def _complete_lost(self, topic: str, queue_id: int, queue_offset: int, count: int) -> None:
-        """Complete the lost records of a wait queue, so that nobody waits for them."""
-        wait_queue = wait_queue_of(topic, queue_id)
-        if wait_queue:
-            completed = self._dispatch.progress.of(wait_queue)
-            completed.add(queue_offset, queue_offset + count)
-
-    def _code(self, queue: RedoQueue, walked: Record) -> int:
-        head, stored_ms = walked.head, walked.head.store_timestamp_ms
-        wait_queue = wait_queue_of(head.topic, head.queue_id)
-        if not wait_queue:
-            return record.tags_code(head.properties)
-        levels, encoded = self._dispatch.levels, walked.properties.encoded
-        due_ms = when_due_ms(levels, head.topic, head.queue_id, stored_ms, encoded)
-        if wait_queue == TIMERS or stored_ms >= self._kept_before_ms:
-            return due_ms
-        # RocketMQ set this time by a table of levels that we may not have: keep it.  But its
-        # abnormal recovery writes a hash (reference §4.4), and a torn time is no whole delay.
-        there = queue.read_beyond(head.queue_offset)
-        if (
-            there is not None
-            and there.physical_offset == head.physical_offset
-            and there.size == head.size
-            and there.tags_code > stored_ms
-            and (there.tags_code - stored_ms) % _DELAY_MS == 0
-        ):
-            return there.tags_code
-        return due_ms
-
-    def _write(self, key: QueueKey) -> None:
-        buffer = self._buffers.pop(key, None)
-        if not buffer:
-            return
-        queue = self._dispatch.queue(*key)
-        # Write existing entries again, too: they may not be on disk.
-        queue.write(queue.max_offset, b"".join(buffer))
-        queue.advance(queue.max_offset + len(buffer))
-
-    def _complete(self, walked: Record) -> None:
-        head = walked.head
-        left = completed_queue(head, walked.properties)
-        if not left:
-            return
-        key = queue_of(left)
-        self._write(key)
-        queue = self._dispatch.queue(*key)
-        progress = self._dispatch.progress
-        completed = progress.of(left)
-        for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
-            entry = queue.entry(queue_offset)
-            if entry is not None and entry.physical_offset + entry.size == head.completes:
-                progress.complete_one(left, queue_offset, waited_for(head.topic, walked.properties))
-                return
-
-
-def _place_of(head: Head) -> RepairedPlace:
-    return RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
 
 
 def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:

@@ -23,10 +23,11 @@ from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.consume_queue import first_stored_at
 from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.log.log_walk import LogWalk
 from rmqlite.store.log.raw_records import messages_in
 from rmqlite.store.opening.file_sizes import sizes_of
 from rmqlite.store.opening.recovery import PROGRESS_TABLE
-from rmqlite.store.reading.log_view import LiveFiles, LogWalk
+from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
 from rmqlite.store.reading.overview import (
     DiskUse,
@@ -41,8 +42,7 @@ from rmqlite.store.reading.overview import (
     Waiting,
 )
 from rmqlite.store.reading.search import Search
-from rmqlite.store.reading.snapshot import Snapshot
-from rmqlite.store.reading.timers import Told
+from rmqlite.store.reading.snapshot import Snapshot, Told
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import TopicsTable
 
@@ -182,7 +182,7 @@ class StoreReader:
             filed = range(queue.min_offset, max(queue.min_offset, queue.filed))
             timestamp_of = snapshot.log.timestamp_at
             found[key] = first_stored_at(filed, queue.entry, timestamp_of, timestamp_ms)
-        walk = LogWalk(snapshot.log, snapshot.known_end, snapshot.end)
+        walk = LogWalk(snapshot.log.segments, snapshot.known_end, snapshot.end)
         for head in chain.from_iterable(window.heads for window in walk):
             if head.store_timestamp_ms >= timestamp_ms:
                 break

@@ -28,7 +28,7 @@ class Size(NamedTuple):
 SIZES: Final = {
     BASE: Size(6_594, 40),  # DeadLetter and History instead of Letter and Life
     "records": Size(1_392, 11),
-    "store": Size(12_940, 78),
+    "store": Size(12_774, 70),
     "broker": Size(13_414, 73),  # the same
     "wire": Size(4_421, 30),  # the same
     "views": Size(1_575, 13),

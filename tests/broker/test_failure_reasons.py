@@ -13,7 +13,7 @@ from rmqlite.broker.finding import reading
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
-from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.raw_records import property_strings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

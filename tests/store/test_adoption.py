@@ -20,7 +20,7 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.opening import recovery
 from rmqlite.store.reader import MessageFilter, StoreReader
 from rmqlite.store.reading import snapshot
-from rmqlite.store.reading.timers import complete_timers
+from rmqlite.store.reading.snapshot import complete_timers
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -11,7 +11,7 @@ from rmqlite.message import pack_host
 from rmqlite.records.encoding import encode
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import NewRecord, read_head
-from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.raw_records import property_strings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.stores import new_record

@@ -20,10 +20,11 @@ from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
 from rmqlite.records.queue_entry import ENTRY, Entry
 from rmqlite.records.record import NewRecord
 from rmqlite.records.written import Written
+from rmqlite.store.disk.segments import Segments
+from rmqlite.store.log.log_walk import LogWalk, Window
 from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
-from rmqlite.store.reading.log_view import LogView, LogWalk, Window
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
@@ -490,7 +491,7 @@ def test_the_key_index_spares_the_walk(
     walked: list[int] = []
 
     class Watched(LogWalk):
-        def __init__(self, log: LogView, begin: int, end: int, **options: Any) -> None:
+        def __init__(self, log: Segments, begin: int, end: int, **options: Any) -> None:
             walked.append(begin)
             super().__init__(log, begin, end, **options)
 

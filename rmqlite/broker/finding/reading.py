@@ -48,7 +48,7 @@ from rmqlite.records.record import Head, read_outline
 from rmqlite.records.stored import Record
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.raw_records import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 

@@ -7,7 +7,6 @@ computed again on the way: each entry names the one before it in its slot.
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from rmqlite.store.checking.finding import Finding
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.index.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
+from rmqlite.store.index.key_index import recorded
 
 CHAIN: Final = "index-chain"
 HEAD: Final = "index-header"
@@ -27,7 +27,6 @@ AHEAD: Final = "index-ahead"
 BLOCK_ENTRIES: Final = 8192
 _SLOTS_AT_ONCE: Final = 1 << 18
 _COUNT_AT: Final = 36
-_FILE_BYTES_MAX: Final = 2**31 - 1
 _WORD: Final = "I"
 _ENTRY_WORDS: Final = ENTRY.size // SLOT.size
 """Words of an entry: hash, two of the physical offset, seconds, previous entry."""
@@ -171,7 +170,7 @@ class ToldIndex:
         """Findings about whole files; opening rebuilds the index then."""
         self.files: list[ToldFile] = []
         self._files = files
-        told = _told(state)
+        told = recorded(state)
         if told is None:
             return
         shape, headers = told
@@ -249,22 +248,3 @@ def _big_endian(numbers: array[int]) -> bytes:
 
 def _finding(path: Path, position: int, what: str, said: str, expected: str, found: str) -> Finding:
     return Finding(path, position, what, said, expected, found, opening_mends=True)
-
-
-def _told(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | None:
-    """Shape and headers of a state; None if opening would not accept it either."""
-    try:
-        if state is None:
-            return None
-        shape = Shape(int(state["slots"]), int(state["entries"]))
-        headers = {str(name): Header(*map(int, numbers)) for name, *numbers in state["files"]}
-        for header in headers.values():
-            HEADER.pack(*header)
-    except (KeyError, TypeError, ValueError, struct.error):
-        return None
-    counts = [each.next_number for each in headers.values()]
-    is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
-    # RocketMQ maps a whole file, so no file is larger.
-    is_sound = is_sound and shape.file_bytes <= _FILE_BYTES_MAX
-    is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
-    return (shape, headers) if is_sound else None

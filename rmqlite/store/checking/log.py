@@ -7,46 +7,34 @@ should have goes to its queue.
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.records import record
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.records.completion import completion_of, wait_queue_left, waited_for
 from rmqlite.records.record import BLANK_BYTES, Head
-from rmqlite.records.wait_queues import when_due_ms
-from rmqlite.store.checking.damage import Damage, Gap, what_is_wrong
-from rmqlite.store.checking.deliveries import DeliveryCheck, Moment
-from rmqlite.store.checking.finding import Finding
+from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import queue_of, wait_queue_name, wait_queue_of
+from rmqlite.store.checking.finding import Damage, Finding, Gap, what_is_wrong
 from rmqlite.store.checking.index import IndexCheck
-from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
+from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.index.key_hashes import Keyed
-from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.log.repaired_place import is_anonymous, is_repaired
+from rmqlite.store.walk import Completing, Redo
 
 READ_BYTES: Final = 1 << 20
 RECORD: Final = "damaged-record"
 LOST_TAIL: Final = "lost-tail"
 UNSYNCED_TAIL: Final = "unsynced-tail"
 SEQUENCE: Final = "queue-offset"
-_NOT_PLAIN: Final = record.TRANSACTION_TYPE | record.BORN_HOST_V6 | record.STORE_HOST_V6
-_HEAD: Final = record.layout_of_fields(
-    "size",
-    "magic",
-    "body_crc",
-    "queue_id",
-    "queue_offset",
-    "physical_offset",
-    "sys_flag",
-    "store_timestamp",
-    "prepared_transaction_offset",
-    "body_size",
-)
-_ENTRIES_AT_ONCE: Final = 8192 * ENTRY_BYTES
+POINTER: Final = "wrong-delivery"
+EARLY: Final = "delivered-early"
+AGAIN: Final = "delivered-again"
 
 
 class LogCheck:
@@ -89,19 +77,14 @@ class LogCheck:
         self._sums = sums
         self._queues = queues
         self._index = index
-        self._deliveries = DeliveryCheck(log, queues, log_begin)
+        self._redo = CheckedRedo(log, queues, log_begin)
         self.trusted_end = trusted_end
         self._persisted_end = persisted_end
         self._is_live = is_live
         self._progress = progress
         self._position = log.min_offset
         self._is_over = False
-        self._place: RepairedPlace | None = None
-        """The last anonymous repaired place."""
-        self._found: list[Finding] = []
-        self._found_elsewhere: list[Finding] = []
-        self._known: dict[tuple[bytes, int], QueueCheck] = {}
-        """The opened queues, by length byte and topic, and queue id."""
+        self._found = self._redo.found
 
     def run(self) -> Iterator[Finding]:
         """All findings, file by file."""
@@ -110,7 +93,7 @@ class LogCheck:
             yield from self._told()
         if self.end == self._persisted_end and self.at_persisted is None:
             self._note_persisted()
-        self._queues.compare_all()
+        self._redo.write()
 
     def _check_file(self, start: int) -> None:
         log, sums = self._log, self._sums
@@ -162,8 +145,8 @@ class LogCheck:
             first, last = span.first.position, span.claim.position
             if not any(begin < last and first < end for begin, end in extents):
                 yield span_finding(log, span)
-        yield from self._found_elsewhere
-        self._found, self._found_elsewhere = [], []
+        yield from self._queues.take_found()
+        self._found.clear()
         self._sums.wrong, self._sums.spans = [], []
 
     # ---- records
@@ -172,7 +155,7 @@ class LogCheck:
         """Take every record in data, which lies at base; is_whole: data ends with the file."""
         file_end = base - base % self._log.segment_bytes + self._log.segment_bytes
         while self._wants(file_end):
-            at = self._plain(data, self._position - base, base)
+            at = self._take_plain(data, self._position - base, base)
             position = self._position = base + at
             if position == self._persisted_end and self.at_persisted is None:
                 self._note_persisted()
@@ -186,7 +169,7 @@ class LogCheck:
             head = record.read_head(data, at)
             if head is not None and head.physical_offset == position and self._is_sound(head, data):
                 self._position = self.end = position + head.size
-                self._check_record(head)
+                self._check_record(Record(head, data))
             elif magic == record.BLANK_MAGIC and size == file_end - position:
                 self._position = file_end
             else:
@@ -197,141 +180,65 @@ class LogCheck:
             return False
         return head.physical_offset < self.trusted_end or not self._log.log_end.is_torn(head)
 
-    def _plain(self, data: bytes, at: int, base: int) -> int:
-        """Take ordinary records; returns where the first other one begins.
-
-        This takes a fifth of the time that read_head and _check_record take for each.
-        """
-        known, queues = self._known, self._queues
-        keyed: list[Keyed] = []
-        upto, newest_ms = len(data), self.newest_timestamp_ms
+    def _take_plain(self, data: bytes, at: int, base: int) -> int:
+        """Take ordinary records; returns where the first other one begins."""
+        upto = len(data)
         if base + at < self._persisted_end < base + upto:
             upto = self._persisted_end - base
-        while upto - at >= record.OVERHEAD_BYTES:
-            size, magic, crc, queue_id, queue_offset, place, flags, stored_ms, completes, length = (
-                _HEAD.unpack_from(data, at)
-            )
-            end = at + size
-            body = at + _HEAD.size
-            topic = body + length
-            if (
-                magic != record.MAGIC
-                or place != base + at
-                or flags & _NOT_PLAIN
-                or end > upto
-                or not body <= topic <= end - 3
-            ):
-                break
-            names = topic + 1 + data[topic]
-            queue = known.get((data[topic:names], queue_id))
-            if (
-                queue is None
-                or queue.next != queue_offset
-                or names + 2 > end
-                or (data[names] << 8 | data[names + 1]) != end - names - 2
-                or zlib.crc32(data[body:topic]) & 0x7FFFFFFF != crc
-                or b"\0" in (properties := data[names + 2 : end])
-            ):
-                break
-            if queue.wait_queue:
-                code = when_due_ms(queues.levels, *queue.key, stored_ms, properties)
-                self._deliveries.scheduled(queue.wait_queue, properties)
-            else:
-                code = record.tags_code(properties)
-            if completes:
-                told = self._deliveries.check(place, queue.key[0], completes, properties, stored_ms)
-                self._found += told
-            keyed.append((queue.prefix, properties, place, stored_ms))
-            queue.wanted += ENTRY.pack(place, size, code)
-            queue.next += 1
-            queue.last_offset = place
-            if len(queue.wanted) > _ENTRIES_AT_ONCE:
-                queue.compare()
-            if stored_ms > newest_ms:
-                newest_ms = stored_ms
-            at = end
-        if keyed:
-            self.newest_timestamp_ms = newest_ms
-            self.end = base + at
-            self._count(len(keyed))
-            self._index.want(keyed)
-        return at
+        plain = self._redo.plain(data, at, base, upto)
+        if plain.keyed:
+            self.newest_timestamp_ms = max(self.newest_timestamp_ms, plain.newest_timestamp_ms)
+            self.end = base + plain.at
+            self.records += len(plain.keyed)
+            self._index.want(plain.keyed)
+        return plain.at
 
-    def _count(self, records: int) -> None:
-        self.records += records
-        self._queues.waiting += records
-        if self._queues.waiting > WAITING_ENTRIES_MAX:
-            self._queues.compare_all()
-
-    def _check_record(self, head: Head) -> None:
-        self._count(1)
+    def _check_record(self, walked: Record) -> None:
+        head, queues = walked.head, self._queues
+        self.records += 1
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
-        if is_anonymous(head):
-            self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
-            return
-        self._index.want_head(head)
-        if not record.has_entry(head.sys_flag) and not is_repaired(head):
-            self.starts.append(head)
-            return
-        key = (head.topic, head.queue_id)
-        is_dead = self._queues.deleted.is_dead(*key, head.queue_offset, head.physical_offset)
-        queue = None if is_dead else self._queue(head)
-        if head.completes:
-            self._found += self._deliveries.check_head(head)
-        if queue is not None:
-            self._check_place(queue, head)
-            if queue.wait_queue and not is_repaired(head):
-                self._deliveries.scheduled(queue.wait_queue, head.properties)
+        if not is_anonymous(head):
+            self._index.want_head(head)
+            if not record.has_entry(head.sys_flag) and not is_repaired(head):
+                self.starts.append(head)
+                return
+            key = (head.topic, head.queue_id)
+            is_dead = queues.deleted.is_dead(*key, head.queue_offset, head.physical_offset)
+            if not is_dead and queues.opened(key) is None:
+                self._redo.complete(walked)
+                return
+            if not is_dead and self._redo.begins(head):
+                self.starts.append(head)
+                if wait_queue := wait_queue_of(*key):
+                    queues.progress.of(wait_queue).add(0, head.queue_offset)
+        try:
+            self._redo.enter(walked)
+        except StoreDamaged:
+            self._skip_gap(head)
+            if head.queue_offset < 0:
+                self._redo.complete(walked)
+            else:
+                expected = queues.queue(*key).max_offset
+                self._redo.enter(Record(head._replace(queue_offset=expected), walked.buffer))
 
-    def _queue(self, head: Head) -> QueueCheck | None:
-        key = (head.topic, head.queue_id)
-        queue, found = self._queues.opened(key)
-        self._found_elsewhere += found
-        if queue is not None:
-            name = head.topic.encode()
-            self._known[bytes([len(name)]) + name, head.queue_id] = queue
-        return queue
-
-    def _check_place(self, queue: QueueCheck, head: Head) -> None:
-        if head.queue_offset < 0:
-            self._check_gap(queue, head)
-            return
-        if queue.first is None or head.queue_offset < queue.next:
-            self.starts.append(head)
-            queue.begin_at(head.queue_offset)
-            if queue.wait_queue:
-                self._deliveries.completed.of(queue.wait_queue).add(0, head.queue_offset)
-        elif head.queue_offset != queue.next:
-            self._check_gap(queue, head)
-        levels, own = self._queues.levels, head.properties
-        code = when_due_ms(levels, *queue.key, head.store_timestamp_ms, own)
-        queue.want(Entry(head.physical_offset, head.size, code or record.tags_code(own)))
-        queue.last_offset = head.physical_offset
-
-    def _check_gap(self, queue: QueueCheck, head: Head) -> None:
-        missing = head.queue_offset - queue.next
-        place = self._place
-        if explains_gap(place, last_offset=queue.last_offset, head=head, missing=missing):
-            assert place is not None
-            code = when_due_ms(self._queues.levels, *queue.key, place.store_timestamp_ms, b"")
-            for _ in range(missing):
-                queue.want(Entry(place.physical_offset, place.size, code))
-            return
-        self.gaps.append(Gap(head, queue.next, queue.last_offset))
-        said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.next - 1}"
+    def _skip_gap(self, head: Head) -> None:
+        queue = self._queues.queue(head.topic, head.queue_id)
+        self.gaps.append(Gap(head, queue.max_offset, queue.last_offset))
+        said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.max_offset - 1}"
         self._tell(
             head.physical_offset,
             SEQUENCE,
             said,
             head.size,
-            expected=str(queue.next),
+            expected=str(queue.max_offset),
             found=str(head.queue_offset),
         )
-        if head.queue_offset >= queue.next:
-            queue.skip_to(head.queue_offset)
+        if head.queue_offset >= queue.max_offset:
+            self._redo.skip_to(queue.key, head.queue_offset)
 
     def _note_persisted(self) -> None:
-        progress = self._deliveries.completed
+        self._redo.write()
+        progress = self._queues.progress
         self.at_persisted = Moment(self._queues.ranges(), progress.ranges(), progress.pending_now())
 
     # ---- damage
@@ -405,3 +312,66 @@ class LogCheck:
         path = self._log.path_at(physical_offset)
         told = Finding(path, position, what, said, expected, found, size, opening_mends)
         self._found.append(replace(told, is_leftover=what == UNSYNCED_TAIL))
+
+
+class Moment(NamedTuple):
+    """The state of a walk at one point.
+
+    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
+    pending: by level and topic, the number of waiting messages.
+    """
+
+    queues: dict[QueueKey, tuple[int, int]]
+    completed: dict[int, list[tuple[int, int]]]
+    pending: dict[int, dict[str, int]]
+
+
+class CheckedRedo(Redo):
+    """A walk that checks every record which completes a scheduled one."""
+
+    def __init__(self, log: CommitLog, queues: QueueChecks, log_begin: Callable[[], int]) -> None:
+        """log_begin: the log's minimum now."""
+        super().__init__(queues, log)
+        self.found: list[Finding] = []
+        """The findings since the walk last took them."""
+        self._checked_log = log
+        self._queues = queues
+        self._log_begin = log_begin
+
+    def _complete_lost(self, topic: str, queue_id: int, queue_offset: int, count: int) -> None:
+        """A lost record may have been delivered before it was lost."""
+
+    def _complete(self, completing: Completing) -> None:
+        physical_offset, topic, completes, stored_ms, properties = completing
+        wait_queue = wait_queue_left(topic, properties)
+        key = queue_of(wait_queue)
+        scheduled = self._queues.queues.get(key)
+        if completes <= self._checked_log.min_offset or key in self._queues.unreadable:
+            return
+        if scheduled is not None and not scheduled.is_settled:
+            return
+        entry = None
+        if scheduled is not None:
+            queue_offset = self._completed_by(wait_queue, completes)
+            entry = self.entry(key, queue_offset) if queue_offset is not None else None
+        if entry is None:
+            # No finding if retention has just removed the scheduled record.
+            if completes > self._log_begin():
+                said = (
+                    f"completes {completes}, where no record of {wait_queue_name(wait_queue)} ends"
+                )
+                self._add(physical_offset, POINTER, said)
+            return
+        if stored_ms < entry.tags_code and not completion_of(topic, properties).may_be_early:
+            said = f"delivered {entry.tags_code - stored_ms} ms early"
+            self._add(physical_offset, EARLY, said)
+        assert queue_offset is not None
+        destination = waited_for(topic, properties)
+        if not self._queues.progress.complete_one(wait_queue, queue_offset, destination):
+            said = f"completes queue offset {queue_offset} of {wait_queue_name(wait_queue)} again"
+            self._add(physical_offset, AGAIN, said)
+
+    def _add(self, physical_offset: int, what: str, said: str) -> None:
+        log = self._checked_log
+        position = physical_offset % log.segment_bytes
+        self.found.append(Finding(log.path_at(physical_offset), position, what, said))

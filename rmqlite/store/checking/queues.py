@@ -1,30 +1,23 @@
 """Compares the entries that records should have with the queues' files, in blocks.
 
-The walk hands over the entry that each record should have.  The bytes are compared block by
-block, and single entries only where a block differs.  Findings wait for the log's end,
-because a topic that was deleted and made again begins anew.
+The walk writes the entries that the records should have, as to the files of an opening.  Their
+bytes are compared block by block, and single entries only where a block differs.  Findings wait
+for the log's end, because a topic that was deleted and made again begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
-from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.store.checking.entry_runs import (
-    NO_ENTRY,
-    STRAY_ENTRY,
-    WRONG_ENTRY,
-    EntryRun,
-    add_run,
-    has_hash,
-    missing_tail,
-)
+from rmqlite.records.wait_queues import HASH_END, TIMERS, wait_queue_of
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, from_error
 from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
@@ -32,27 +25,26 @@ from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.segments import is_zeros
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.index.key_hashes import topic_prefix
+from rmqlite.store.progress import ScheduleProgress
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128
 """Cached blocks of a queue: a million entries, 20 MB."""
-WAITING_ENTRIES_MAX: Final = 1 << 20
-"""All queues are compared when they have more waiting entries than this together."""
 CORRECTED_MAX: Final = 100_000
 """The most wrong entries of a queue whose right values stay in memory."""
 NO_FILES: Final = "missing-queue"
 UNREADABLE: Final = "unreadable-queue"
+NO_ENTRY: Final = "missing-entry"
+WRONG_ENTRY: Final = "wrong-entry"
+STRAY_ENTRY: Final = "entry-without-record"
+WRONG_ENTRIES: Final = (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY)
 
 
 class QueueCheck:
-    """One queue; `next` is the queue offset that the log's next record of it should have."""
+    """One queue; `max_offset` is the queue offset that the log's next record of it should have.
 
-    __slots__ = (
-        *("_compared", "_corrected", "_dead_end", "_is_live", "_log_begin", "_blocks"),
-        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "name"),
-        *("next", "persisted_end", "prefix", "wait_queue", "wanted"),
-    )
+    A walk writes entries to it as to a ConsumeQueue; they are compared with the files.
+    """
 
     def __init__(
         self,
@@ -70,17 +62,13 @@ class QueueCheck:
         """
         self.key = key
         self.name = queue_name(key)
-        self.prefix = topic_prefix(key[0])
-        """The hash of the topic's prefix, for the keys of its messages."""
         self.files = files
         self.wait_queue = wait_queue_of(*key)
         self.first: int | None = None
         """The first queue offset in the log; None: the log has no record of this queue."""
-        self.next = files.files_begin
+        self.max_offset = files.files_begin
         self.last_offset = -1
-        """Physical offset of the last record."""
-        self.wanted = bytearray()
-        """The entries that wait to be compared; they end at `next`."""
+        """Physical offset of the last record that was compared."""
         self.persisted_end = persisted_end
         self.is_settled = True
         """False: too many entries are wrong for a look-up."""
@@ -89,55 +77,37 @@ class QueueCheck:
         self._is_live = is_live
         self._wrong: list[EntryRun] = []
         self._corrected: dict[int, Entry] = {}
-        self._compared = self.next
         self._blocks: dict[int, bytes] = {}
 
     def begin_at(self, queue_offset: int) -> None:
         """Begin anew at a queue offset, and forget everything before."""
-        self.wanted.clear()
         self._wrong.clear()
         self._corrected.clear()
         self._blocks.clear()
         self.is_settled = True
-        self.first = self.next = self._compared = queue_offset
+        self.first = self.max_offset = queue_offset
         self.files.begin_at(queue_offset)
 
-    def want(self, entry: Entry) -> None:
-        """Take the entry that the log's next record of this queue should have."""
-        self.wanted += ENTRY.pack(*entry)
-        self.next += 1
+    def advance(self, max_offset: int) -> None:
+        self.max_offset = max_offset
+        self.files.advance(max_offset)
 
-    def skip_to(self, queue_offset: int) -> None:
-        """Skip queue offsets that the log lacks; their entries cannot be judged."""
-        self.compare()
-        self.next = self._compared = queue_offset
-        self.files.advance(queue_offset)
-
-    def compare(self) -> None:
-        """Compare all waiting entries with the files."""
-        wanted, begin = bytes(self.wanted), self._compared
-        self.wanted.clear()
-        self._compared = self.next
-        if not wanted:
+    def write(self, queue_offset: int, entries: bytes) -> None:
+        """Compare the entries that the log's next records should have with the files."""
+        there = self._there(queue_offset, len(entries) // ENTRY_BYTES)
+        self.last_offset = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)[0]
+        if there == entries:
             return
-        count = len(wanted) // ENTRY_BYTES
-        there = self._there(begin, count)
-        self.files.advance(self.next)
-        if there == wanted:
-            return
-        there = there.ljust(len(wanted), b"\0")
-        pairs = zip(ENTRY.iter_unpack(there), ENTRY.iter_unpack(wanted), strict=True)
-        for queue_offset, (found, right) in enumerate(pairs, begin):
+        there = there.ljust(len(entries), b"\0")
+        pairs = zip(ENTRY.iter_unpack(there), ENTRY.iter_unpack(entries), strict=True)
+        for at, (found, right) in enumerate(pairs, queue_offset):
             if found != right:
-                self._compare(queue_offset, Entry(*found), Entry(*right))
+                self._compare(at, Entry(*found), Entry(*right))
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """The right entry by the log; None outside of the walked range."""
-        if not (self.first or 0) <= queue_offset < self.next:
+        """The right entry by the log; None outside of the compared range."""
+        if not (self.first or 0) <= queue_offset < self.max_offset:
             return None
-        if queue_offset >= self._compared:
-            at = (queue_offset - self._compared) * ENTRY_BYTES
-            return Entry(*ENTRY.unpack_from(self.wanted, at))
         corrected = self._corrected.get(queue_offset)
         if corrected is not None:
             return corrected
@@ -146,42 +116,29 @@ class QueueCheck:
         if len(block) < (at + 1) * ENTRY_BYTES:
             if len(self._blocks) >= BLOCKS_MAX:
                 self._blocks.clear()
-            block = self._blocks[number] = self._block(number)
-        return Entry(*ENTRY.unpack_from(block, at * ENTRY_BYTES)) if block else None
+            start = number * BLOCK_ENTRIES
+            count = min(BLOCK_ENTRIES, self.max_offset - start)
+            block = self._blocks[number] = self._there(start, count).ljust(
+                count * ENTRY_BYTES, b"\0"
+            )
+        return Entry(*ENTRY.unpack_from(block, at * ENTRY_BYTES))
 
-    def _block(self, number: int) -> bytes:
-        """A block of entries from the files; entries before the first file read as zeros."""
-        start = number * BLOCK_ENTRIES
-        before = max(0, self.files.files_begin - start)
-        count = min(BLOCK_ENTRIES, self._compared - start) - before
-        data = self.files.bytes_at(start + before, count)
-        return bytes(before * ENTRY_BYTES) + data.ljust(count * ENTRY_BYTES, b"\0")
+    def read_beyond(self, queue_offset: int) -> Entry | None:
+        """The entry in the files at a place."""
+        return self.files.read_beyond(queue_offset)
 
-    def ending_at(self, physical_offset: int, near: int) -> int | None:
-        """The queue offset of the record that ends there; the search begins at `near`."""
-        low, high, step = max(self.first or 0, near), self.next, 1
-        if low >= high or self._end_of(low) > physical_offset:
-            low, high = self.first or 0, min(low, high)
-        while low + step < high and self._end_of(low + step) < physical_offset:
-            low, step = low + step, 2 * step
-        high = min(high, low + step + 1)
-        while low < high:
-            middle = (low + high) // 2
-            if self._end_of(middle) < physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low if self._end_of(low) == physical_offset else None
+    def first_with(self, physical_offset: int) -> int:
+        """The first queue offset whose record begins there or later; max_offset if none."""
+        offsets = range(self.first or 0, self.max_offset)
+        return offsets.start + bisect_left(offsets, physical_offset, key=self._begin_of)
 
-    def _end_of(self, queue_offset: int) -> int:
-        """Where an entry's record ends; -1 if there is none."""
+    def _begin_of(self, queue_offset: int) -> int:
         entry = self.entry(queue_offset)
-        return entry.physical_offset + entry.size if entry else -1
+        return entry.physical_offset if entry else -1
 
     def finish(self, log_end: int) -> None:
-        """Compare the remaining entries of log and files, at the log's end."""
-        self.compare()
-        end = self.next
+        """Look at the other entries of the files, at the log's end."""
+        end = self.max_offset
         if self.first is None:
             end = self.files.recovered_end(log_end)
         begin = end if self.first is None else self.first
@@ -206,7 +163,7 @@ class QueueCheck:
     @property
     def last_entered(self) -> int:
         """Physical offset of the last record before the missing entries at the end; -1: none."""
-        tail = missing_tail(self._wrong, self.next)
+        tail = missing_tail(self._wrong, self.max_offset)
         if not tail:
             return self.last_offset
         entry = self.entry(tail[-1].begin - 1)
@@ -214,7 +171,7 @@ class QueueCheck:
 
     def findings(self, log_end: int, last_entered: int) -> Iterator[Finding]:
         """All findings, after finish(); last_entered: the highest one of all queues."""
-        tail = missing_tail(self._wrong, self.next)
+        tail = missing_tail(self._wrong, self.max_offset)
         cut_off = tail if tail and tail[-1].record > last_entered else []
         without_files: list[tuple[EntryRun, bool]] = []
         for run in self._wrong:
@@ -306,7 +263,7 @@ class QueueCheck:
 
 
 class QueueChecks:
-    """All queues in the log or in the folders."""
+    """All queues in the log or in the folders, and the progress of the schedule by the log."""
 
     def __init__(
         self,
@@ -323,29 +280,38 @@ class QueueChecks:
         """persisted_ends: as of the last persist; None: opening rebuilds all queues."""
         self.levels = levels
         self.deleted = deleted
-        self.waiting = 0
-        """About the number of entries that wait to be compared."""
+        self.progress = ScheduleProgress()
+        self.queues: dict[QueueKey, QueueCheck] = {}
+        """The opened queues."""
+        self.unreadable: set[QueueKey] = set()
+        self._found: list[Finding] = []
         self._files = files
         self._root = root
         self._file_bytes = file_bytes
         self._log_begin = log_begin
         self._persisted_ends = persisted_ends
         self._is_live = is_live
-        self._queues: dict[QueueKey, QueueCheck | None] = {}
 
-    def opened(self, key: QueueKey) -> tuple[QueueCheck | None, list[Finding]]:
-        """A queue, or None if it cannot be opened; the first call returns its findings, too."""
-        if key in self._queues:
-            return self._queues[key], []
+    def queue(self, topic: str, queue_id: int) -> QueueCheck:
+        """A queue that can be opened."""
+        queue = self.opened((topic, queue_id))
+        assert queue is not None
+        return queue
+
+    def opened(self, key: QueueKey) -> QueueCheck | None:
+        """A queue, or None if it cannot be opened; take_found() has its findings then."""
+        if key in self.queues or key in self.unreadable:
+            return self.queues.get(key)
         folder = queue_folder(self._root, key)
-        found = look_at_folder(self._files, folder, self._file_bytes, is_live=self._is_live)
+        self._found += look_at_folder(self._files, folder, self._file_bytes, is_live=self._is_live)
         try:
             files = self._open(key)
         except StoreDamaged as error:
-            self._queues[key] = None
-            return None, [*found, from_error(error, UNREADABLE)]
+            self.unreadable.add(key)
+            self._found.append(from_error(error, UNREADABLE))
+            return None
         ends = self._persisted_ends
-        queue = QueueCheck(
+        queue = self.queues[key] = QueueCheck(
             key,
             files,
             log_begin=self._log_begin,
@@ -353,38 +319,29 @@ class QueueChecks:
             dead_end=self.deleted.end_of(key),
             is_live=self._is_live,
         )
-        self._queues[key] = queue
-        return queue, found
+        return queue
 
-    def get(self, key: QueueKey) -> QueueCheck | None:
-        return self._queues.get(key)
-
-    def is_unreadable(self, key: QueueKey) -> bool:
-        return key in self._queues and self._queues[key] is None
+    def take_found(self) -> list[Finding]:
+        """The findings about files of the queues that were opened since the last call."""
+        found, self._found = self._found, []
+        return found
 
     def ranges(self) -> dict[QueueKey, tuple[int, int]]:
         """First and next queue offset of every queue with a record in the log."""
         return {
-            key: (queue.first, queue.next)
-            for key, queue in self._queues.items()
-            if queue is not None and queue.first is not None
+            key: (queue.first, queue.max_offset)
+            for key, queue in self.queues.items()
+            if queue.first is not None
         }
 
     @property
     def last_record(self) -> int:
         """Physical offset of the last record that belongs to a queue; -1: none."""
-        return max((each.last_offset for each in self._queues.values() if each), default=-1)
-
-    def compare_all(self) -> None:
-        """Compare all waiting entries of every queue, which frees their memory."""
-        self.waiting = 0
-        for queue in self._queues.values():
-            if queue is not None:
-                queue.compare()
+        return max((each.last_offset for each in self.queues.values()), default=-1)
 
     def findings(self, log_end: int) -> Iterator[Finding]:
         """The findings of every queue that was opened."""
-        queues = [queue for queue in self._queues.values() if queue is not None]
+        queues = list(self.queues.values())
         for queue in queues:
             queue.finish(log_end)
             if self._is_live and queue.lacks_entries:
@@ -396,3 +353,79 @@ class QueueChecks:
 
     def _open(self, key: QueueKey) -> ConsumeQueue:
         return ConsumeQueue(self._files, queue_folder(self._root, key), self._file_bytes)
+
+
+@dataclass(slots=True)
+class EntryRun:
+    """begin: queue offset of the first entry.  record: physical offset of its record."""
+
+    path: Path
+    position: int
+    what: str
+    begin: int
+    record: int
+    said: str
+    expected: str
+    found: str
+    is_kept: bool
+    """Opening the store keeps the entry and does not mend it."""
+    count: int = 1
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.count
+
+    def goes_on(self, after: EntryRun) -> bool:
+        """Is this run of the same kind as `after`, and right behind it?"""
+        mine = (self.path, self.what, self.is_kept, self.begin)
+        return mine == (after.path, after.what, after.is_kept, after.end)
+
+    def drop_first(self) -> None:
+        """Remove the first entry, which is not wrong any more."""
+        self.begin += 1
+        self.position += ENTRY_BYTES
+        self.count -= 1
+
+    def finding(self, name: str, *, is_mended: bool, is_leftover: bool) -> Finding:
+        """name: the queue's."""
+        said = f"{name}, queue offset {self.begin}: {self.said}"
+        if self.count > 1:
+            said += f"; the same up to queue offset {self.end - 1}"
+        return Finding(
+            self.path,
+            self.position,
+            self.what,
+            said,
+            self.expected,
+            self.found,
+            size=self.count * ENTRY_BYTES,
+            opening_mends=is_mended,
+            count=self.count,
+            is_leftover=is_leftover,
+        )
+
+
+def add_run(runs: list[EntryRun], run: EntryRun) -> None:
+    """Add a run, or extend the last one if it continues there."""
+    if runs and run.goes_on(runs[-1]):
+        runs[-1].count += run.count
+    else:
+        runs.append(run)
+
+
+def missing_tail(runs: Sequence[EntryRun], end: int) -> list[EntryRun]:
+    """The runs of missing entries up to the end of their queue, the last one first."""
+    tail: list[EntryRun] = []
+    for run in reversed(runs):
+        if run.what == NO_ENTRY:
+            if run.end != end:
+                break
+            tail.append(run)
+            end = run.begin
+    return tail
+
+
+def has_hash(wait_queue: int, found: Entry, wanted: Entry) -> bool:
+    """Is it a timer's entry as RocketMQ writes it: right, but for a hash in place of the time?"""
+    is_timer = wait_queue == TIMERS and found[:2] == wanted[:2]
+    return is_timer and found.tags_code < HASH_END

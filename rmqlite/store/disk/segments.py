@@ -55,6 +55,8 @@ class Segments:
         self._starts = [self._checked_start(name) for name in files.names(folder)]
         self._paths = {start: self._path(start) for start in self._starts}
         self._unsynced: set[int] = set()
+        self._gone = 0
+        """The number of listed files that begin_now() has found removed."""
         self._names_later = names_later
         # A killed process may have made the file without a sync of its name.
         self._has_unsynced_name = names_later and bool(self._starts)
@@ -91,6 +93,12 @@ class Segments:
     def is_there(self, position: int) -> bool:
         """Does the file of a position exist now, whether or not it was listed?"""
         return bool(self._files.kind(self.path_at(position)))
+
+    def begin_now(self) -> int:
+        """The position of the oldest file that still exists, if its writer removes files."""
+        while self._gone < len(self._starts) - 1 and not self.is_there(self._starts[self._gone]):
+            self._gone += 1
+        return self._starts[self._gone] if self._starts else 0
 
     def write(self, position: int, data: bytes) -> None:
         """Write all of data, making files as needed.  Raises StoreUnavailable."""

@@ -8,6 +8,7 @@ rebuilt: all that it contains comes from the log.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import is_numbered
 from rmqlite.store.index.index_file import (
+    HEADER,
     INDEX_NAME_DIGITS,
     Header,
     IndexEntry,
@@ -32,6 +34,7 @@ from rmqlite.store.index.index_file import (
 from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 
 _PREFIXES_MAX: Final = 4096
+_FILE_BYTES_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,19 +269,10 @@ class KeyIndex:
 
     def _headers_in(self, state: Mapping[str, Any] | None) -> dict[Path, Header] | None:
         """The headers in a state; None if it does not belong to an index of this shape."""
-        try:
-            if state is None or Shape(state["slots"], state["entries"]) != self._shape:
-                return None
-            headers = {
-                self._folder / str(name): Header(*map(int, numbers))
-                for name, *numbers in state["files"]
-            }
-        except (KeyError, TypeError, ValueError):
+        found = recorded(state)
+        if found is None or found[0] != self._shape:
             return None
-        is_sound = list(headers) == sorted(headers) and all(
-            1 < header.next_number <= self._shape.entries for header in headers.values()
-        )
-        return headers if is_sound else None
+        return {self._folder / name: header for name, header in found[1].items()}
 
     def _found(self, headers: Mapping[Path, Header]) -> dict[Path, Header] | None:
         """The headers on disk; None if the files cannot have grown from the given ones."""
@@ -307,3 +301,22 @@ class KeyIndex:
 def _suffix(key: str) -> Suffix:
     """A key that is looked for in many topics; a long one takes up to 10 ms."""
     return Suffix.of(key.encode("utf-8", "replace").decode())
+
+
+def recorded(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | None:
+    """Shape and headers, by name, of KeyIndex.state(); None if it cannot be one."""
+    try:
+        if state is None:
+            return None
+        shape = Shape(int(state["slots"]), int(state["entries"]))
+        headers = {str(name): Header(*map(int, numbers)) for name, *numbers in state["files"]}
+        for header in headers.values():
+            HEADER.pack(*header)
+    except (KeyError, TypeError, ValueError, struct.error):
+        return None
+    counts = [each.next_number for each in headers.values()]
+    is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
+    # RocketMQ maps a whole file, so no file is larger.
+    is_sound = is_sound and shape.file_bytes <= _FILE_BYTES_MAX
+    is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
+    return (shape, headers) if is_sound else None

@@ -16,7 +16,15 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.records import record
 from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.store.disk.segments import Segments, is_zeros
-from rmqlite.store.log.checksums import MARK_BYTES, SECTOR_BYTES, Mark, decode_mark, mark_position
+from rmqlite.store.log.checksums import (
+    MARK_BYTES,
+    SECTOR_BYTES,
+    Checksums,
+    Mark,
+    Point,
+    decode_mark,
+    mark_position,
+)
 
 SCAN_BYTES: Final = 1 << 20
 """Bytes per read while searching for the beginning of a record."""
@@ -43,6 +51,28 @@ class LogEnd:
             if mark is not None:
                 return mark
         return None
+
+    def known_points(
+        self,
+        sums: Checksums,
+        start: int,
+        first: Point,
+        persisted: Point | None,
+        trusted_end: int,
+    ) -> list[Point]:
+        """The chains that one file must have, at ascending positions behind first.
+
+        start: where the file begins.  trusted_end: chains behind it are left out, because a
+        power cut may have taken their bytes.
+        """
+        mark = self.mark_of(start)
+        points = [persisted] if persisted else []
+        points += [Point(*mark[1:])] if mark and mark.is_sure else []
+        limit = min(trusted_end, start + self._segment_bytes)
+        points = [each for each in points if first.position < each.position <= limit]
+        if points:
+            points += sums.points(first.position, max(each.position for each in points))
+        return sorted(set(points))
 
     def check(self, position: int, newest_timestamp_ms: int, persisted_end: int) -> None:
         """Raises StoreDamaged if the log does not end at a position without a sound record.

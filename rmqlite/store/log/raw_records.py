@@ -13,7 +13,9 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import (
+    BORN_HOST_V6,
     MAGIC,
+    STORE_HOST_V6,
     has_sound_body,
     is_indexed,
     layout_of_fields,
@@ -32,6 +34,8 @@ _PLACE: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag")
 ReadEach = Callable[[Sequence[tuple[int, int]]], Iterator[bytes]]
 """Returns bytes of the log for each of several physical offsets and sizes."""
 _Row = TypeVar("_Row", bound=tuple[int, ...])
+_FIXED: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag", "body_size")
+_ODD_TYPES: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def neighbours(
@@ -145,3 +149,29 @@ def _is_repaired_place(data: bytes, at: int) -> bool:
         return False
     head = read_head(data, at)
     return head is not None and is_repaired(head)
+
+
+def property_strings(entries: Sequence[Entry], read_each: ReadEach) -> Iterator[bytes | None]:
+    """The property string of each entry's record, in order; None for an unusual record."""
+    for base, data, near in parts_of_log(entries, read_each):
+        for offset, size, _ in near:
+            yield _properties(data, offset - base, offset, size)
+
+
+def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes | None:
+    end = at + size
+    if len(data) < end or size < _FIXED.size:
+        return None
+    own_size, magic, own_offset, sys_flag, body_length = _FIXED.unpack_from(data, at)
+    if own_size != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
+        return None
+    # IPv6 headers are longer; a rolled-back record may be a repaired place.
+    if sys_flag & _ODD_TYPES or not is_indexed(sys_flag):
+        return None
+    topic = at + _FIXED.size + body_length
+    if topic >= end:
+        return None
+    begin = topic + 3 + data[topic]
+    if begin > end or begin + (data[begin - 2] << 8 | data[begin - 1]) != end:
+        return None
+    return data[begin:end]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,19 +18,20 @@ from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
 from rmqlite.levels import LevelHistory
+from rmqlite.records.completion import topic_ahead
 from rmqlite.records.stored import Record
-from rmqlite.records.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_of
+from rmqlite.records.wait_queues import HASH_END, TIMERS, queue_of, wait_queue_name, wait_queue_of
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
-from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
+from rmqlite.store.dispatch import Dispatch, QueueKey, queue_keys
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.opening.adoption import TimerAdoption
-from rmqlite.store.opening.pending_counts import count_pending, open_records
-from rmqlite.store.opening.verification import verify
-from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.progress import CompletedOffsets, ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
+from rmqlite.store.walk import Redo
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
@@ -38,9 +40,12 @@ WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
 """The most bytes at the end of the log that a recovery writes again."""
 TOLD_BYTES: Final = 4 << 30
 """How many bytes a walk reads before it says how far it is."""
-_SCAN_ENTRIES: Final = 8192
 CHECKPOINT: Final = struct.Struct(">qqq4072x")
 _EVER_MS: Final = 1 << 62
+
+LOOK_BACK_BYTES: Final = 16 << 20
+"""Bytes before the persisted end that every opening compares."""
+_ENTRIES_AT_ONCE: Final = 8192
 
 logger = logging.getLogger(__name__)
 
@@ -275,8 +280,8 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     queue = dispatch.queue(*key)
     begin = max(queue.min_offset, progress.of(wait_queue).below)
     return any(
-        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < HASH_END
-        for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
+        min(queue.tags_codes(offset, _ENTRIES_AT_ONCE), default=0) < HASH_END
+        for offset in range(begin, queue.max_offset, _ENTRIES_AT_ONCE)
     )
 
 
@@ -304,3 +309,75 @@ def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
         if wait_queue := wait_queue_of(*key):
             # Records that retention removed can no longer be delivered.
             dispatch.progress.of(wait_queue).add(0, queue.min_offset)
+
+
+def verify(log: CommitLog, persisted: Point, look_back_bytes: int = LOOK_BACK_BYTES) -> bool:
+    """Compare from look_back_bytes before the persisted end up to the synced mark.
+
+    False: the log ends earlier, because its tail was cut off.  Raises StoreDamaged; it names
+    the broken record if that record's CRC or lengths are wrong.
+    """
+    newest = log.log_end.mark_over(log.min_offset)
+    trusted_end = max(persisted.position, newest.synced_end if newest else 0)
+    begin = max(log.min_offset, persisted.position - look_back_bytes)
+    for start in log.segment_starts:
+        if start + log.segment_bytes <= begin:
+            continue
+        point = log.sums.known_before(max(begin, start))
+        for known in log.log_end.known_points(log.sums, start, point, persisted, trusted_end):
+            chain = log.sums.chain_at(point, known.position)
+            if chain != known.chain:
+                _check_broken(log, start, point, known, chain)
+                return False
+            point = known
+    return True
+
+
+def _check_broken(log: CommitLog, start: int, begin: Point, known: Point, chain: int) -> None:
+    """Raises StoreDamaged for changed bytes between two points, unless the log ends there."""
+    log.end, position = start + log.segment_bytes, start
+    try:
+        for walked in log.walk(start):
+            position = walked.head.physical_offset + walked.head.size
+            if position >= known.position:
+                break
+    except StoreDamaged:
+        log.log_end.check(position, 0, known.position)
+        return
+    raise StoreDamaged(
+        str(log.path_at(begin.position)),
+        begin.position % log.segment_bytes,
+        f"the checksum {known.chain:#010x} of all bytes before {known.position - start}",
+        f"{chain:#010x}: a header or properties have changed since they were written",
+    )
+
+
+def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
+    """Count levels anew whose counts do not add up to their pending records."""
+    pending = dispatch.progress.pending
+    for (topic, queue_id), queue in dispatch.queues.items():
+        level = wait_queue_of(topic, queue_id)
+        if not level:
+            continue
+        completed = dispatch.progress.of(level)
+        waiting = queue.max_offset - completed.below - completed.count_above
+        if sum(pending.get(level, {}).values()) != waiting:
+            name = wait_queue_name(level)
+            logger.info("pending messages of %s are counted anew pending=%d", name, waiting)
+            pending[level] = _counted(log, queue, completed)
+
+
+def open_records(
+    log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets
+) -> Iterator[tuple[int, Record | None]]:
+    """The queue offset and the record of all that waits; None if the record cannot be read."""
+    for start in range(completed.below, queue.max_offset, _ENTRIES_AT_ONCE):
+        entries = queue.read(start, _ENTRIES_AT_ONCE)
+        for queue_offset in completed.open_between(start, start + len(entries)):
+            entry = entries[queue_offset - start]
+            yield queue_offset, log.read_head(entry.physical_offset, entry.size)
+
+
+def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
+    found = (record for _, record in open_records(log, queue, completed))
+    return Counter(topic_ahead(each.properties) if each else "" for each in found)

@@ -8,9 +8,10 @@ damage.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.records import record
@@ -18,14 +19,13 @@ from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.records.stored import Record
 from rmqlite.store.disk.files import ReadOnlyFiles
 from rmqlite.store.disk.segments import Segments
+from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.log.log_end import LogEnd, damage_at
+from rmqlite.store.log.log_walk import WINDOW_BYTES, LogWalk, Window
 
-WINDOW_BYTES: Final = 1 << 20
-"""Bytes per read of a walk."""
 HEAD_BYTES: Final = 1024
 """Bytes read first for one record; a longer record is read again."""
 _LISTINGS_MAX: Final = 5
-_SIZE_AND_PLACE: Final = record.layout_of_fields("size", "magic", "physical_offset")
 
 _T = TypeVar("_T")
 
@@ -93,13 +93,6 @@ def listed(make: Callable[[], _T]) -> _T:
     return make()
 
 
-class Window(NamedTuple):
-    """Successive records; the positions in their heads are those of data."""
-
-    heads: list[Head]
-    data: bytes
-
-
 class LogView:
     """The files of a log, listed once."""
 
@@ -107,17 +100,11 @@ class LogView:
         self.segments = listed(lambda: Segments(files, folder, segment_bytes))
         self.segment_bytes = segment_bytes
         self.log_end = LogEnd(self.segments)
-        self._first = 0
 
     @property
     def begin(self) -> int:
         """The physical offset at which the oldest existing file begins."""
-        starts = self.segments.starts
-        while self._first < len(starts) - 1:
-            if self.segments.is_there(starts[self._first]):
-                break
-            self._first += 1
-        return starts[self._first] if starts else 0
+        return self.segments.begin_now()
 
     @property
     def end_of_files(self) -> int:
@@ -187,90 +174,82 @@ def windows(
     """
     position: int | None = begin
     while position is not None and position < end:
-        walk = LogWalk(log, position, end, needle=needle, check_bodies=True)
+        walk = LogWalk(log.segments, position, end, needle=needle, check_bodies=True)
         for window in walk:
             yield walk.position, window
         position = log.log_end.next_sound(walk.position, 0) if walk.is_stuck else None
 
 
-class LogWalk:
-    """The records between two positions, a window at a time; `position` moves along.
+class _File:
+    """The points of one file, and a flag for each stretch between them that was compared."""
 
-    The walk ends at `end`, or at bytes that are neither a record nor a blank: then is_stuck
-    is True.  With a needle it yields only records that contain these bytes; it skips the
-    others at a tenth of the cost.
-    """
+    def __init__(self, points: list[Point]) -> None:
+        self.points = points
+        self.ends = [point.position for point in points]
+        self.is_compared = bytearray(len(points))
 
-    def __init__(
-        self,
-        log: LogView,
-        begin: int,
-        end: int,
-        *,
-        needle: bytes = b"",
-        check_bodies: bool = False,
-    ) -> None:
-        self.position = begin
-        self.end = end
-        self.is_stuck = False
-        self.gone_before = 0
-        """Files before this physical offset were removed before the walk could read them."""
+
+class ChainView:
+    """Compares a log with its checksums, stretch by stretch."""
+
+    def __init__(self, log: LogView, sums: Checksums, persisted: Point | None) -> None:
+        """persisted: end and chain of the last persist."""
         self._log = log
-        self._needle = needle
-        self._check_bodies = check_bodies
+        self._sums = sums
+        self._persisted = persisted
+        mark = log.log_end.mark_over(log.begin)
+        self._trusted_end = max(
+            persisted.position if persisted else 0, mark.synced_end if mark else 0
+        )
+        self._files: dict[int, _File] = {}
 
-    def __iter__(self) -> Iterator[Window]:
-        log = self._log
-        while self.position < self.end:
-            room = log.segment_bytes - self.position % log.segment_bytes
-            limit = min(room, self.end - self.position)
-            data = log.segments.read(self.position, min(WINDOW_BYTES, limit))
-            heads, size = self._records(data)
-            if not size:
-                wanted, magic = record.BLANK.unpack_from(data.ljust(BLANK_BYTES, b"\0"))
-                if magic == record.BLANK_MAGIC and wanted == room:
-                    self.position += room
-                    continue
-                if magic == record.MAGIC and len(data) < wanted <= limit:
-                    data = log.segments.read(self.position, wanted)
-                    heads, size = self._records(data)
-            if size:
-                self.position += size
-                yield Window(heads, data)
-            elif log.is_gone(self.position):
-                self.position += room
-                self.gone_before = self.position
-            else:
-                self.is_stuck = True
-                return
+    def damage_in(self, begin: int, end: int) -> StoreDamaged | None:
+        """The error for the first changed stretch with bytes begin <= n < end; None if none.
 
-    def _records(self, data: bytes) -> tuple[list[Head], int]:
-        """The wanted ones of the whole records at the beginning of data, and the length of all."""
-        if self._needle:
-            return self._with_needle(data)
-        heads = []
-        at, position = 0, self.position
-        while (head := record.read_head(data, at)) and head.physical_offset == position + at:
-            if self._check_bodies and not record.has_sound_body(head, data):
-                break
-            heads.append(head)
-            at += head.size
-        return heads, at
+        The bytes lie in one file.  Each stretch is reported once.
+        """
+        start = begin - begin % self._log.segment_bytes
+        file = self._files.get(start)
+        if file is None:
+            file = self._files[start] = _File(self._points(start))
+        first = max(1, bisect_right(file.ends, begin))
+        last = min(len(file.ends) - 1, bisect_left(file.ends, end))
+        for number in range(first, last + 1):
+            if file.is_compared[number]:
+                continue
+            file.is_compared[number] = 1
+            before, known = file.points[number - 1], file.points[number]
+            chain = self._sums.chain_at(before, known.position)
+            if chain == known.chain or self._log.is_gone(start):
+                continue
+            if not self._has_broken_record(before.position, known.position):
+                upto = known.position - start
+                return StoreDamaged(
+                    str(self._log.segments.path_at(start)),
+                    before.position - start,
+                    f"the checksum {known.chain:#010x} of all bytes before {upto}",
+                    f"{chain:#010x}: a header or properties have changed since they were written",
+                )
+        return None
 
-    def _with_needle(self, data: bytes) -> tuple[list[Head], int]:
-        heads = []
-        at, position = 0, self.position
-        hit = data.find(self._needle)
-        while len(data) - at >= record.RECORD_BYTES_MIN:
-            size, magic, place = _SIZE_AND_PLACE.unpack_from(data, at)
-            is_whole = record.RECORD_BYTES_MIN <= size <= len(data) - at
-            if magic != record.MAGIC or place != position + at or not is_whole:
-                break
-            if 0 <= hit < at + size:
-                head = record.read_head(data, at)
-                if head is None:
-                    break
-                heads.append(head)
-                hit = data.find(self._needle, at + size)
-            at += size
-        return heads, at
+    def _has_broken_record(self, begin: int, end: int) -> bool:
+        """Is there a broken record, which the reader itself will report?"""
+        start = begin - begin % self._log.segment_bytes
+        file_end = start + self._log.segment_bytes
+        position: int | None = start
+        while position is not None and position < end:
+            walk = LogWalk(self._log.segments, position, file_end, check_bodies=True)
+            if any(walk.position >= end for _ in walk) or not walk.is_stuck:
+                return False
+            position = self._log.log_end.next_sound(walk.position, 0)
+            if walk.position < end and (position is None or position > begin):
+                return True
+        return False
+
+    def _points(self, start: int) -> list[Point]:
+        """The points of the file that begins at start, ascending; the first is its beginning."""
+        first = Point(start, 0)
+        persisted, trusted_end = self._persisted, self._trusted_end
+        log_end = self._log.log_end
+        known = log_end.known_points(self._sums, start, first, persisted, trusted_end)
+        return [first, *known]

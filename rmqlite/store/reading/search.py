@@ -21,9 +21,9 @@ from rmqlite.records import record
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.records.record import Head
 from rmqlite.store.index.key_index import KeyIndex
+from rmqlite.store.log.log_walk import LogWalk
 from rmqlite.store.log.raw_records import neighbours
 from rmqlite.store.log.repaired_place import is_anonymous
-from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.message_filter import Matcher, MessageFilter
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
@@ -216,7 +216,7 @@ class Search:
         log, done = self._log, self.done
         position: int | None = begin
         while position is not None:
-            walk = LogWalk(log, position, end, needle=self._matcher.needle)
+            walk = LogWalk(log.segments, position, end, needle=self._matcher.needle)
             for heads, data in walk:
                 if heads:
                     self._newest_ms = max(self._newest_ms, heads[-1].store_timestamp_ms)

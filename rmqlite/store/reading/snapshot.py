@@ -8,14 +8,14 @@ so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelTable
+from rmqlite.records import record
 from rmqlite.records.queue_entry import ENTRY_BYTES, Entry
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
@@ -23,12 +23,12 @@ from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.segments import last_file
-from rmqlite.store.dispatch import QueueKey, Redo, queue_keys
-from rmqlite.store.index.index_file import Header
-from rmqlite.store.index.key_index import KeyIndex
+from rmqlite.store.dispatch import QueueKey, queue_keys
+from rmqlite.store.index.key_index import KeyIndex, recorded
 from rmqlite.store.log.checksums import Checksums, Point
+from rmqlite.store.log.log_walk import LogWalk
 from rmqlite.store.log.repaired_place import is_anonymous
-from rmqlite.store.opening.adoption import is_foreign_store
+from rmqlite.store.opening.adoption import NEEDLE, TimerAdoption, is_foreign_store
 from rmqlite.store.opening.file_sizes import Sizes
 from rmqlite.store.opening.recovery import (
     DELAY_OFFSET_TABLE,
@@ -37,18 +37,19 @@ from rmqlite.store.opening.recovery import (
     kept_before_ms,
 )
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.reading.chain_view import ChainView
-from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
+from rmqlite.store.reading.log_view import ChainView, LiveFiles, LogView, listed, windows
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
-from rmqlite.store.reading.timers import Told, complete_timers
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.deleted_table import load_deleted
 from rmqlite.store.tables.levels_table import load_levels
+from rmqlite.store.walk import Redo
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
 """If the log is this much longer than rmqlite's progress, RocketMQ has run on it since."""
 _CHECKPOINT_MARGIN_MS: Final = 3_000
+Told = Callable[[int, int], None]
+"""Is called with the bytes of the log that have been read, and that there are to read."""
 
 
 class Snapshot:
@@ -257,7 +258,7 @@ class Snapshot:
 
     def _walk_from(self, begin: int) -> int | None:
         """Walk to the log's end or to damage; returns where to go on, or None."""
-        walk = LogWalk(self.log, begin, self.log.end_of_files, check_bodies=True)
+        walk = LogWalk(self.log.segments, begin, self.log.end_of_files, check_bodies=True)
         enter = self._redo.enter
         for window in walk:
             if self._is_overtaken(walk):
@@ -355,20 +356,57 @@ def _vouched_index(
     storeProgress.json has its state there, and the files must have grown from that.  Those of a
     store that only RocketMQ wrote may lack keys.
     """
-    if state is None:
+    known = recorded(state)
+    if known is None:
         return None
+    shape, headers = known
+    index = KeyIndex.reading(files, folder, slots=shape.slots, entries=shape.entries)
     try:
-        slots, entries = int(state["slots"]), int(state["entries"])
-        index = KeyIndex.reading(files, folder, slots=slots, entries=entries)
         there = index.headers()
-        for name, *numbers in state["files"]:
-            header = Header(*map(int, numbers))
-            grown = there.get(folder / str(name))
-            if grown is None and header.end_offset < log_begin:
-                # Retention removed it, together with its records.
-                continue
-            if grown is None or not header.can_become(grown):
-                return None
-    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError, struct.error):
+    except (StoreDamaged, StoreUnavailable):
         return None
+    for name, header in headers.items():
+        grown = there.get(folder / name)
+        if grown is None and header.end_offset < log_begin:
+            # Retention removed it, together with its records.
+            continue
+        if grown is None or not header.can_become(grown):
+            return None
     return index
+
+
+def complete_timers(
+    view: WaitView,
+    progress: ScheduleProgress,
+    log: LogView,
+    begin: int,
+    end: int,
+    told: Told | None = None,
+) -> None:
+    """Complete the timers that are not pending at physical offset `end`.
+
+    progress: as it was at physical offset `begin`, and with all that our own records complete.
+    """
+    oldest = view.queue.entry(view.queue.min_offset)
+    if oldest is None:
+        return
+    adoption = TimerAdoption(progress)
+    adoption.load(_pending_before(view, log, begin))
+    begin = max(begin, oldest.physical_offset)
+    for position, (heads, data) in windows(log, begin, end, needle=NEEDLE):
+        for head in heads:
+            if record.has_entry(head.sys_flag):
+                adoption.see(Record(head, data))
+        if told is not None:
+            told(position - begin, end - begin)
+
+
+def _pending_before(
+    view: WaitView, log: LogView, physical_offset: int
+) -> Iterator[tuple[int, Record | None]]:
+    queue = view.queue
+    for queue_offset in view.completed.open_between(queue.min_offset, queue.max_offset):
+        entry = queue.entry(queue_offset)
+        if entry is None or entry.physical_offset >= physical_offset:
+            return
+        yield queue_offset, log.head_at(entry.physical_offset)

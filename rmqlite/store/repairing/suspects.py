@@ -14,7 +14,7 @@ from rmqlite.levels import LevelHistory
 from rmqlite.records import record
 from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import HASH_END, wait_queue_of, when_due_ms
-from rmqlite.store.checking.damage import Damage, Gap
+from rmqlite.store.checking.finding import Damage, Gap
 from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.log.repaired_place import encode_anonymous, is_repaired
