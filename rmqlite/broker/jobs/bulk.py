@@ -24,7 +24,7 @@ from rmqlite.broker.jobs.bulk_rows import (
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
 from rmqlite.broker.room import Room
-from rmqlite.broker.sending import is_large
+from rmqlite.broker.sends.calls import is_large
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig

@@ -19,8 +19,7 @@ from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.records import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route, routed
-from rmqlite.broker.sending import record_of
+from rmqlite.broker.routing import record_of, route, routed
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig

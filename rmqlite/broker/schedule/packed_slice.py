@@ -10,20 +10,28 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from rmqlite import compiled
 from rmqlite.broker.room import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.compiled import only_in_c
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
+from rmqlite.records.encoding import PackedBytes
 from rmqlite.records.packed import Packed
 from rmqlite.records.queue_entry import ENTRY_BYTES, codes_in
 from rmqlite.records.wait_queues import WAIT_TOPICS, QueueKey, queue_of
-from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
+from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, log_reads
 from rmqlite.store.message_store import MessageStore
 
+pack_deliveries: Final = only_in_c("pack_deliveries")
+"""(data, base, entries, topic, queue_id, level) -> (PackedBytes, targets): the records that deliver
+those behind the entries of a wait queue, whose topic and queue id these are.
+
+data: bytes of the log from the physical offset base on.  targets: the queues that the rows number,
+each a Target.
+"""
 _ANY_END: Final = 2**63 - 1
 """The schedule delivers whatever it has appended, synced or not."""
 
@@ -64,7 +72,7 @@ class PackedSlices:
 
     def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
         """The first due messages of a wait queue; None: the plain form's work."""
-        if not compiled.is_on or known.failures:
+        if known.failures:
             return None
         try:
             front = known.front(now_ms, most.messages)
@@ -77,7 +85,7 @@ class PackedSlices:
         self, known: WaitQueue, first: int, end: int, now_ms: int, most: Most
     ) -> PackedSlice | None:
         raw = known.queue.bytes_at(first, end - first)
-        reads = compiled.loops.log_reads(
+        reads = log_reads(
             raw,
             _ANY_END,
             now_ms,
@@ -98,14 +106,13 @@ class PackedSlices:
             entries = raw[ENTRY_BYTES * done : ENTRY_BYTES * (done + count)]
             done += count
             topic, queue_id = queue_of(known.id)
-            found = compiled.loops.pack_deliveries(
-                data, base, entries, topic.encode(), queue_id, known.id
-            )
+            found = pack_deliveries(data, base, entries, topic.encode(), queue_id, known.id)
             if found is None or not all(map(self._is_ordinary, found[1])):
                 return None
             records, targets = found
             queues = [target[:2] for target in targets]
-            packed.append(Packed(*records, queues))
+            packed_bytes: PackedBytes = records
+            packed.append(Packed(*packed_bytes, queues))
             new.update(key for key in queues if self._store.queue(*key) is None)
             for target in targets:
                 topics[target[0]] += target[2]

@@ -21,8 +21,7 @@ from typing import Final
 
 from rmqlite.broker.admission import asked_ms, without_timer
 from rmqlite.broker.appending import Appending
-from rmqlite.broker.routing import hidden, route_half, routed
-from rmqlite.broker.sending import check_property_string
+from rmqlite.broker.routing import check_property_string, hidden, route_half, routed
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig

@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.records import record
+from rmqlite.records.key_hashes import Keyed
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.records.wait_queues import when_due_ms
@@ -25,7 +26,6 @@ from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 
 READ_BYTES: Final = 1 << 20

@@ -14,6 +14,7 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
+from rmqlite.records.key_hashes import topic_prefix
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
 from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.store.checking.entry_runs import (
@@ -32,7 +33,6 @@ from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.segments import is_zeros
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.index.key_hashes import topic_prefix
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128
