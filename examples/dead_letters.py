@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
-from rmqlite.client import AdminClient, LetterFilter, RedriveOutcome, RedriveSpec
+from rmqlite.client import AdminClient, DeadLetterFilter, RedriveOutcome, RedriveSpec
 
 
 def tell(admin: AdminClient) -> None:
@@ -25,7 +25,7 @@ def tell(admin: AdminClient) -> None:
 
 def send_again(admin: AdminClient, group: str, reason: str, max_per_second: int) -> None:
     """Preview, send the letters, and print those that could not be sent."""
-    spec = RedriveSpec(group, LetterFilter(reason=reason), max_per_second=max_per_second)
+    spec = RedriveSpec(group, DeadLetterFilter(reason=reason), max_per_second=max_per_second)
     preview = admin.redrives.preview(spec)
     if not preview.sent:
         return

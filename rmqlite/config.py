@@ -28,8 +28,10 @@ from pydantic import (
     model_validator,
 )
 
-from rmqlite.config_keys.refused import AS_IT_IS, NO_REPLICAS, WITHOUT_MEANING
 from rmqlite.config_keys.values import (
+    AS_IT_IS,
+    NO_REPLICAS,
+    WITHOUT_MEANING,
     Bytes,
     EntriesBytes,
     Host,

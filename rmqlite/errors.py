@@ -53,8 +53,8 @@ class InvalidValue(Refused):
 
     def __init__(self, field: str, value: object, rule: str, sentence: str = "") -> None:
         wanted, *explained = re.split("(?=: |; )", rule, maxsplit=1)
-        said = f"{field} must be {wanted}, not {shortened(value)!r}{''.join(explained)}"
-        super().__init__(sentence or said, field=field, value=value, rule=rule)
+        default = f"{field} must be {wanted}, not {shortened(value)!r}{''.join(explained)}"
+        super().__init__(sentence or default, field=field, value=value, rule=rule)
 
 
 class InvalidName(InvalidValue):
@@ -73,8 +73,11 @@ class ExpressionInvalid(InvalidValue):
     def __init__(self, field: str, expression: str, rule: str, *, at: int) -> None:
         rest = expression[at : at + 20]
         place = f"before {rest!r}" if rest else "at the end"
-        rule, said = f"at character {at + 1}, {place}: {rule}", f"{field}={shortened(expression)!r}"
-        super().__init__(field, expression, rule, f"{said} does not parse {rule}")
+        rule, start = (
+            f"at character {at + 1}, {place}: {rule}",
+            f"{field}={shortened(expression)!r}",
+        )
+        super().__init__(field, expression, rule, f"{start} does not parse {rule}")
         self.at = at
 
 

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from rmqlite.limits import INT64_MAX
+
 DEPTH_MAX: Final = 64
 """The tables of rmqlite and of RocketMQ are nested at most 8 deep."""
 NESTED_VALUES_MAX: Final = 2_000_000
 """An empty list takes 2 bytes in a text, and 300 in memory while it is checked.  A store with
 100,000 topics of 8 queues each has half as many values as this."""
-INTEGER_MIN: Final = -(2**63)
-INTEGER_MAX: Final = 2**63 - 1
 _DEPTH_RULE: Final = f"values nested at most {DEPTH_MAX} deep"
 _FOUND_CHARS_MAX: Final = 60
 _PATH_NAMES_MAX: Final = 8
@@ -76,8 +76,8 @@ def _check(tree: Any) -> None:
                 kind = type(value)
                 if kind is dict or kind is list:
                     below.append(((*path, str(key)), value))
-                elif kind is int and not INTEGER_MIN <= value <= INTEGER_MAX:
-                    rule = f"a number from {INTEGER_MIN} to {INTEGER_MAX}"
+                elif kind is int and not -INT64_MAX - 1 <= value <= INT64_MAX:
+                    rule = f"a number from {-INT64_MAX - 1} to {INT64_MAX}"
                     raise WrongValue((*path, str(key))[1:], rule, shown(value))
                 elif kind is float and not math.isfinite(value):
                     raise WrongValue((*path, str(key))[1:], "a number", shown(value))

@@ -11,6 +11,8 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 KEY_BYTES_MAX: Final = 1_024
 """The length of one key of a message."""
 TAGS_BYTES_MAX: Final = 1_024
@@ -28,8 +30,7 @@ SENT_PROPERTIES_BYTES_MAX: Final = 30_000
 """The length of a property string as it is sent.  The rest is for what the broker adds when it
 delays, retries, buries, redrives or commits the message: at most 2,767 bytes."""
 SEARCH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX
-"""The length of a key, tag or message id that is searched for: RocketMQ's clients send any that
-fits into a property string."""
+"""The length of a key, tag or message id to search for: what fits into a property string."""
 PROPERTIES_MAX: Final = 4_000
 """The properties of all messages of one call."""
 TEXTS_BYTES_MAX: Final = 2 << 20

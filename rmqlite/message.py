@@ -18,13 +18,13 @@ from typing import Any, Final
 from rmqlite.compiled import in_c
 from rmqlite.declared_types.checks import check_fields
 from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
-from rmqlite.declared_types.message_texts import check_properties, check_texts
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import Delay, delay_text
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.limits import INT32_MAX, MESSAGE_ID_BYTES_MAX
 from rmqlite.names import is_dlq, is_retry
 from rmqlite.property_string import KEY_END as KEY_END
 from rmqlite.property_string import PAIR_END as PAIR_END
+from rmqlite.property_string import check_properties, check_texts
 from rmqlite.property_string import decode_properties as decode_properties
 from rmqlite.property_string import encode_properties as encode_properties
 from rmqlite.property_string import find_property as find_property
@@ -67,7 +67,7 @@ DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # its deliver time before, in milliseconds, if it was delivered at once.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
-# Our own, on a new message that was made of a dead letter: the place of the letter
+# Our own, on a new message that was made of a dead letter: the place of the dead letter
 # (topic:queue id:queue offset), its message id (the first one, after several redrives), how
 # often it was redriven, this time included, and the broker's job that did it.
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
@@ -77,7 +77,7 @@ REDRIVEN_BY: Final = "REDRIVEN_BY"
 REDRIVE_PROPERTIES: Final = frozenset(
     {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 )
-"""Not reserved: a program may send letters of an export again, as any producer would."""
+"""Not reserved: a program may send dead letters of an export again, as any producer would."""
 FIRST_ID_PROPERTIES: Final = (
     REDRIVEN_MESSAGE_ID,
     UNIQ_KEY,
@@ -86,7 +86,7 @@ FIRST_ID_PROPERTIES: Final = (
 )
 """The first of these that a dead letter has is the message id that its producer knows."""
 REDRIVE_ID_PREFIX: Final = "redrive:"
-"""A redriven letter's message id is this and the place of the dead letter."""
+"""A redriven dead letter's message id is this and the place of the dead letter."""
 
 # Names of RocketMQ 5 for a message that waits for an instant (timer-reference section 1).
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
@@ -276,16 +276,16 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """The id its producer gave it, the same on every hop; else the offset message id."""
+        """The id its producer gave it, the same in every record; else the offset message id."""
         return self.properties.get(UNIQ_KEY) or self.offset_message_id
 
     @property
     def origin_topic(self) -> str:
         """The topic that it was sent to, even if it is in a retry or dead-letter topic now."""
-        told = self.properties
+        own = self.properties
         if is_dlq(self.topic):
-            return told.get(DLQ_ORIGIN_TOPIC) or told.get(RETRY_TOPIC, self.topic)
-        return told.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
+            return own.get(DLQ_ORIGIN_TOPIC) or own.get(RETRY_TOPIC, self.topic)
+        return own.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
 
 
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
@@ -317,10 +317,8 @@ def senders_limit(properties: Mapping[str, str]) -> int | None:
     RECONSUME_TIME (reference §5.3): that limit is not the sender's.
     """
     text = properties.get(MAX_RECONSUME_TIMES, "")
-    if not _LIMIT.fullmatch(text) or RECONSUME_TIME in properties:
-        return None
-    limit = int(text)
-    return limit if limit < 2**31 else None
+    is_limit = _LIMIT.fullmatch(text) and RECONSUME_TIME not in properties
+    return limit if is_limit and (limit := int(text)) <= INT32_MAX else None
 
 
 def offset_message_id(store_host: str, physical_offset: int) -> str:
@@ -376,8 +374,8 @@ def _check_numbers(message: Message) -> None:
     if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):
         check_fields(message, "delay_level", "flag", "max_reconsume_times")
     for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
-        if not -(2**31) <= number < 2**31:
+        if not -INT32_MAX - 1 <= number <= INT32_MAX:
             raise InvalidValue(name, number, "a 32-bit integer")
     limit = message.max_reconsume_times
-    if limit is not None and not 0 <= limit < 2**31:
+    if limit is not None and not 0 <= limit <= INT32_MAX:
         raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")

@@ -2,14 +2,25 @@
 
 The string is key 0x01 value 0x02 key 0x01 value … (reference §1.4).  A change keeps every
 other byte, also a value that is not UTF-8.  Only a person and a client get all of it as text.
+The texts of a message that a user hands over are checked here: the string must be able to hold
+them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.limits import (
+    INT32_MAX,
+    KEY_BYTES_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    TAGS_BYTES_MAX,
+    check_length,
+)
 
 DIGITS_MAX: Final = 18
 KEY_END: Final = "\x01"
@@ -18,7 +29,9 @@ _KEY_END: Final = KEY_END.encode()
 _PAIR_END: Final = PAIR_END.encode()
 _NOTHING: Final = frozenset[str]()
 _INT = re.compile(rb"([+-]?)0*([0-9]{1,10})")
-_INT_MAX: Final = 2**31 - 1
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
+_TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 
 
 class PropertyString:
@@ -99,7 +112,7 @@ def java_int(value: bytes) -> int | None:
     if found is None:
         return None
     number = int(found[1] + found[2])
-    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
+    return number if -INT32_MAX - 1 <= number <= INT32_MAX else None
 
 
 def property_marker(name: str) -> bytes:
@@ -153,3 +166,38 @@ def _bytes_of(name: str) -> bytes:
 @lru_cache(maxsize=64)
 def _all_bytes_of(names: frozenset[str]) -> frozenset[bytes]:
     return frozenset([name.encode() for name in names])
+
+
+def check_texts(tags: str, message_id: str, keys: Sequence[str]) -> None:
+    """Raises InvalidValue."""
+    for name, text, bytes_max in (
+        ("tags", tags, TAGS_BYTES_MAX),
+        ("message_id", message_id, MESSAGE_ID_BYTES_MAX),
+    ):
+        if not _is_text(text):
+            raise InvalidValue(name, text, _TEXT_RULE)
+        check_length(name, text, bytes_max)
+    for key in keys:
+        if not key or _UNFIT.search(key):
+            raise InvalidValue("keys", key, f"tokens without blanks, {_TEXT_RULE}")
+        check_length("keys", key, KEY_BYTES_MAX)
+
+
+def check_properties(properties: Mapping[str, str], reserved: Set[str]) -> None:
+    """Raises InvalidValue, or TypeError for what is no text."""
+    for key, value in properties.items():
+        if key in reserved:
+            raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError
+        if not key or not value:
+            raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
+        if not _is_text(key) or not _is_text(value):
+            raise InvalidValue("properties", f"{key}={value}", _TEXT_RULE)
+
+
+def _is_text(text: str) -> bool:
+    """Can a property string hold it?  ASCII text is not searched for surrogates."""
+    if KEY_END in text or PAIR_END in text:
+        return False
+    return text.isascii() or not _SURROGATES.search(text)

@@ -5,7 +5,7 @@ can only wait at a level.  There is no jitter: levels are fixed.  After a change
 messageDelayLevel a policy of lengths takes the levels that now fit; a policy of level numbers
 takes the same numbers, which may have other lengths.
 
-ladder() lists the attempts that a policy gives to a message that always fails.
+attempts_of() lists the attempts that a policy gives to a message that always fails.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ rung as long as they wait at the same level."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Attempt:
     """Attempts, each of which comes delay_ms after the one before it has failed.
 
     The first delivery is attempt 1 and is on no rung.  asked_ms: the length that the policy
@@ -198,9 +198,11 @@ class Rung:
     since_first_failure_ms: int
 
 
-def ladder(policy: RetryPolicy, table: LevelTable, max_reconsume_times: int) -> tuple[Rung, ...]:
+def attempts_of(
+    policy: RetryPolicy, table: LevelTable, max_reconsume_times: int
+) -> tuple[Attempt, ...]:
     """All attempts after the first; if the last one fails, the message is dead."""
-    rungs: list[Rung] = []
+    rungs: list[Attempt] = []
     own = min(max_reconsume_times, policy.steps(table))
     for step in range(own):
         _climb(rungs, policy, table, step, 1)
@@ -210,7 +212,7 @@ def ladder(policy: RetryPolicy, table: LevelTable, max_reconsume_times: int) -> 
 
 
 def _climb(
-    rungs: list[Rung], policy: RetryPolicy, table: LevelTable, step: int, count: int
+    rungs: list[Attempt], policy: RetryPolicy, table: LevelTable, step: int, count: int
 ) -> None:
     """Add count attempts, each with the level that the policy gives after step failures."""
     level, asked_ms = policy.level(step, table), policy.delay_ms(step)
@@ -222,4 +224,4 @@ def _climb(
         first_attempt = last.first_attempt
         asked_ms = asked_ms if last.asked_ms == asked_ms else None
         rungs.pop()
-    rungs.append(Rung(first_attempt, step + 1 + count, level, delay_ms, asked_ms, since_ms))
+    rungs.append(Attempt(first_attempt, step + 1 + count, level, delay_ms, asked_ms, since_ms))

@@ -28,8 +28,9 @@ from pydantic.alias_generators import to_camel
 
 from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.errors import InvalidValue
-from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
+from rmqlite.json_tree import Path, WrongValue, read_json, shown
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
+from rmqlite.limits import INT32_MAX, INT64_MAX
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome, job_tree
@@ -40,8 +41,7 @@ CHUNK_OFFSETS: Final = 8192
 COMPLETED_SPAN_MAX: Final = 1 << 32
 """How far behind the first waiting message of a level a completed one may lie, in offsets."""
 RUN_LETTERS_MAX: Final = 1 << 16
-"""How many letters one run of a redrive job's step may cover."""
-_INT_MAX: Final = 2**31 - 1
+"""How many dead letters one run of a redrive job's step may cover."""
 _T = TypeVar("_T")
 
 
@@ -77,16 +77,16 @@ def _parsed(parse: Callable[[str], _T], text: str) -> _T:
         raise ValueError(str(error)) from error
 
 
-Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
-Int64 = Annotated[int, Field(strict=True, ge=INTEGER_MIN, le=INTEGER_MAX)]
-Offset = Annotated[int, Field(strict=True, ge=0, le=INTEGER_MAX)]
+Int32 = Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=INT32_MAX)]
+Int64 = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)]
+Offset = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
 # These four are not strict: as keys of JSON objects they are texts.
-QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
-Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
-WaitQueueId = Annotated[int, Field(ge=-1, le=_INT_MAX)]
+QueueId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+Level = Annotated[int, Field(ge=1, le=INT32_MAX)]
+WaitQueueId = Annotated[int, Field(ge=-1, le=INT32_MAX)]
 """A delay level, or -1 for the timers (records/wait_queues.py)."""
-Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
+Chunk = Annotated[int, Field(ge=0, le=INT64_MAX // CHUNK_OFFSETS)]
 StoredName = Annotated[str, AfterValidator(_stored_name)]
 TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]
 Levels = Annotated[LevelTable, BeforeValidator(_levels)]
@@ -113,7 +113,7 @@ class TopicRow(_Row):
     topic_name: StoredName
     read_queue_nums: Queues
     write_queue_nums: Queues
-    perm: Annotated[int, Field(strict=True, ge=0, le=_INT_MAX)]
+    perm: Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 
 
 class TopicsTable(_Table):
@@ -126,7 +126,7 @@ class TopicsTable(_Table):
 class GroupRow(_Row):
     group_name: StoredName
     retry_max_times: Int32 = 16
-    retry_queue_nums: Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=QUEUES_MAX)] = 1
+    retry_queue_nums: Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=QUEUES_MAX)] = 1
     consume_enable: bool = True
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
 
@@ -260,7 +260,7 @@ def _json_text(text: object) -> Any:
     return read_json(text) if isinstance(text, str) else text
 
 
-class RedriveKept(BaseModel):
+class RedriveProgress(BaseModel):
     """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
 
     job: Annotated[RedriveJob, BeforeValidator(job_tree)]
@@ -274,17 +274,18 @@ class RedriveKept(BaseModel):
         return self
 
 
-class RedriveTold(RedriveKept):
+class RedriveEntry(RedriveProgress):
     """A job in redriveJobs.json."""
 
     records: tuple[Offset, Offset]
     sent: dict[QueueId, Completed]
 
 
-class RedriveStep(RedriveKept):
+class RedriveStep(RedriveProgress):
     """The body of a job's record.
 
-    A run: queue offset, number of letters, outcome, and the numbers of two texts, topic and why.
+    A run: queue offset, number of dead letters, outcome, and the numbers of two texts, topic and
+    why.
     """
 
     begin: tuple[QueueId, Offset]
@@ -310,7 +311,7 @@ class RedriveStep(RedriveKept):
 
 
 class RedriveImported(BaseModel):
-    """The body of an import's record: the letters of a topic that it has sent, by queue id."""
+    """The body of an import's record: the dead letters of a topic that it has sent, by queue id."""
 
     imported: StoredName
     queues: dict[QueueId, Completed]
@@ -320,7 +321,7 @@ class RedriveJobsTable(_Table):
     """redriveJobs.json; an older rmqlite did not write imported."""
 
     queue_offset: Offset = 0
-    jobs: tuple[Annotated[RedriveTold, BeforeValidator(_json_text)], ...] = ()
+    jobs: tuple[Annotated[RedriveEntry, BeforeValidator(_json_text)], ...] = ()
     earlier: dict[StoredName, dict[QueueId, Completed]] = {}
     imported: dict[StoredName, dict[QueueId, Completed]] = {}
 
@@ -367,8 +368,8 @@ def validated(shape: type[_T], tree: object) -> _T:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         found = "nothing" if wrong["type"] == "missing" else shown(wrong["input"])
-        said = wrong["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-        rule = _RULES.get(wrong["type"], said)
+        sentence = wrong["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        rule = _RULES.get(wrong["type"], sentence)
         inner = wrong.get("ctx", {}).get("error")
         if isinstance(inner, WrongValue):
             rule, found = inner.rule, inner.found

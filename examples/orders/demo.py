@@ -27,7 +27,7 @@ from orders.order import GROUP, TOPIC, read_orders
 from orders.view import View, print_dead_letters, print_levels
 from rmqlite.client import AdminClient, PullConsumer, StoredMessage
 from rmqlite.names import dlq_topic
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.figures import BrokerStatus
 
 CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "demo.conf"
 SECONDS_MAX: Final = 90.0

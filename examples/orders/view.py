@@ -19,7 +19,7 @@ from rmqlite.message import (
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
 )
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 
 LEVEL_COLUMNS = 3
 BAR_WIDTH = 8

@@ -66,8 +66,8 @@ def _wrong(error: yaml.YAMLError) -> YamlWrong:
         mark, problem = error.problem_mark or error.context_mark, error.problem
     # What it quotes may be a piece of a secret, unless it is punctuation as in: expected ':'.
     words = _UNQUOTED.match(problem or "")
-    said = f": {words[0].strip(' ,')}" if words and words[0] else ""
-    return YamlWrong(mark.line + 1 if mark else 0, "file", f"YAML that can be read{said}")
+    quoted = f": {words[0].strip(' ,')}" if words and words[0] else ""
+    return YamlWrong(mark.line + 1 if mark else 0, "file", f"YAML that can be read{quoted}")
 
 
 def _document(events: Iterator[Any]) -> Node | None:

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqlite.arrow.columns import Column
+from rmqlite.arrow import columns as c
+from rmqlite.arrow.columns import BY_NAME, Column
 from rmqlite.arrow.pairs import Pairs, interleaved
 from rmqlite.arrow.records import Flags, Longs, Records, UnsoundRecord
 from rmqlite.arrow.waits import (
@@ -47,16 +48,16 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": TIME,
-    "binary": pa.binary(),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
+    c.TEXT: pa.string(),
+    c.INT: pa.int32(),
+    c.LONG: pa.int64(),
+    c.TIME: TIME,
+    c.BYTES: pa.binary(),
+    c.PROPERTIES: pa.map_(pa.string(), pa.string()),
 }
 _US_PER_MS: Final = 1000
 _MS_MAX: Final = (1 << 63) // _US_PER_MS - 1
@@ -177,7 +178,7 @@ class _Batch:
         if name in _TEXTS:
             return self._text(_TEXTS[name])
         if name in _NUMBERS:
-            return self._number(_NUMBERS[name], _KINDS[name])
+            return self._number(_NUMBERS[name], _ARROW_TYPES[BY_NAME[name].type])
         if name in ("born_timestamp", "store_timestamp"):
             return _times(records.longs(name))
         if name in ("born_host", "store_host"):
@@ -256,18 +257,9 @@ class _Batch:
         return pa.array(kinds, pa.string()).take(reasons.indices)
 
     def properties(self) -> pa.Array:
-        return self.pairs.as_map(_ARROW_TYPES["map<string,string>"])
+        return self.pairs.as_map(_ARROW_TYPES[c.PROPERTIES])
 
 
-_KINDS: Final[dict[str, Any]] = {
-    "delay_level": pa.int32(),
-    "real_queue_id": pa.int32(),
-    "origin_queue_id": pa.int32(),
-    "origin_queue_offset": pa.int64(),
-    "delivery_attempts": pa.int32(),
-    "first_failure_timestamp": TIME,
-    "last_failure_timestamp": TIME,
-}
 _MADE: Final[dict[str, Callable[[_Batch], pa.Array]]] = {
     "topic": lambda made: made.topics,
     "body": _Batch.body,

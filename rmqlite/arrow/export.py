@@ -1,4 +1,4 @@
-"""A store's records as one Parquet or Arrow file; needs Arrow and numpy, no Spark.
+"""A store's records, or rows of a command, as one Parquet or Arrow file; it needs no Spark.
 
 Topic, queue and time choose records in the same way as options of the Spark source; the other
 parts of the filter are applied to whole columns of the resulting batches.
@@ -6,9 +6,9 @@ parts of the filter are applied to whole columns of the resulting batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SLICE_BYTES: Final = 16 << 20
 """Small slices: a progress bar moves, and little is read in vain when a limit is reached."""
 ROW_GROUP_ROWS: Final = 131_072
+ROW_GROUP_BYTES: Final = 32 << 20
 COMPRESSION: Final = "zstd"
 _ASKED_BY: Final = {
     "topic": "topic",
@@ -41,6 +42,17 @@ _ASKED_BY: Final = {
 }
 _NEEDED: Final = ("topic", "store_size", "real_topic")
 _ID_DIGITS: Final = (32, 56)
+_MS: Final = pa.timestamp("ms", "UTC")
+_ROW_TYPES: Final = {
+    "text": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "time": _MS,
+    "texts": pa.list_(pa.string()),
+    "flag": pa.bool_(),
+    "pairs": pa.map_(pa.string(), pa.string()),
+    "bytes": pa.binary(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +82,71 @@ def export(
     named = columns_named(columns)
     schema = arrow_schema(named)
     rows = record_bytes = 0
-    with _writer(file, schema, form) as writer:
-        waiting: list[pa.RecordBatch] = []
+    with TableFile(file, schema, form) as table:
         for batch in _batches(root, wanted, schema.names, config, advance):
             taken = batch if limit is None else batch.slice(0, limit - rows)
             rows += taken.num_rows
             record_bytes += pc.sum(taken.column("store_size")).as_py() or 0
-            waiting.append(taken.select(schema.names))
-            if sum(each.num_rows for each in waiting) >= ROW_GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(waiting, schema))
-                waiting = []
+            table.write(taken.select(schema.names))
             if rows == limit:
                 break
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, schema))
     return Exported(rows, record_bytes)
 
 
-def _writer(file: IO[bytes], schema: pa.Schema, form: str) -> Any:
-    if form == "parquet":
-        return parquet.ParquetWriter(file, schema, compression=COMPRESSION)
-    return ipc.new_file(file, schema, options=ipc.IpcWriteOptions(compression=COMPRESSION))
+class TableFile:
+    """Writes batches to an open file, with a row group for many rows or megabytes of them.
+
+    Leaving the context ends the table, but does not close the file.
+    """
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, form: str = "parquet") -> None:
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        if form == "parquet":
+            self._writer: Any = parquet.ParquetWriter(file, schema, compression=COMPRESSION)
+        else:
+            options = ipc.IpcWriteOptions(compression=COMPRESSION)
+            self._writer = ipc.new_file(file, schema, options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        rows = sum([each.num_rows for each in self._waiting])
+        size = sum([each.nbytes for each in self._waiting])
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows by the names of the columns; of a time also with _ms, and 0 is no time."""
+        columns = [
+            pa.array([_value(row, each) for row in rows], each.type) for each in self._schema
+        ]
+        self.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            self._waiting = []
+
+
+def schema_of_rows(types: Mapping[str, str]) -> pa.Schema:
+    """The schema of rows with these columns, whose types are words of _ROW_TYPES."""
+    names = [name.removesuffix("_ms") if types[name] == "time" else name for name in types]
+    return pa.schema(list(zip(names, [_ROW_TYPES[word] for word in types.values()], strict=True)))
+
+
+def _value(row: Mapping[str, Any], field: pa.Field) -> Any:
+    if field.type == _MS:
+        return row[f"{field.name}_ms"] or None
+    value = row[field.name]
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 def _batches(
@@ -111,9 +167,9 @@ def _batches(
     for number, partition in enumerate(partitions):
         advance(number, len(partitions))
         for batch in store_rows(partition, options, every):
-            kept = batch.filter(_mask(batch, wanted))
-            if kept.num_rows:
-                yield kept
+            matching = batch.filter(_mask(batch, wanted))
+            if matching.num_rows:
+                yield matching
     advance(len(partitions), len(partitions))
 
 

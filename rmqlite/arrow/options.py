@@ -17,20 +17,33 @@ Offsets = tuple[tuple[str, int, int], ...]
 """(topic, queue id, queue offset), sorted; the offset may be EARLIEST or LATEST."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """A broker, and who the reader or writer is for it.
+
+    access_key, secret_key: the account.  tls_ca, tls_certificate, tls_secret_key: for TLS, in PEM.
+    """
+
+    endpoint: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    tls_ca: str = field(default="", repr=False)
+    tls_certificate: str = field(default="", repr=False)
+    tls_secret_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(BrokerOptions):
     """The options of a reader; without an option its limit does not apply.
 
     topics, topic_pattern, queue_ids: choose records; empty means all.  starting_offsets <=
     queue offset < ending_offsets; a number stands for all queues, None for the default (start
     of a batch: earliest, of a stream: latest).  starting_timestamp_ms <= store timestamp <
     ending_timestamp_ms.  starting_physical_offset <= a record's begin < ending_physical_offset.
-    group: the consumer group in which a stream shows its progress.  access_key, secret_key: the
-    account at the broker.  tls_ca, tls_certificate, tls_secret_key: for its TLS, in PEM.
+    group: the consumer group in which a stream shows its progress.
     """
 
     path: str = ""
-    endpoint: str = ""
     columns: str = ""
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
@@ -49,11 +62,6 @@ class ReadOptions:
     rows_per_partition: int = ROWS_PER_PARTITION
     max_offsets_per_trigger: int | None = None
     group: str = ""
-    access_key: str = ""
-    secret_key: str = field(default="", repr=False)
-    tls_ca: str = field(default="", repr=False)
-    tls_certificate: str = field(default="", repr=False)
-    tls_secret_key: str = field(default="", repr=False)
 
     @property
     def where(self) -> str:

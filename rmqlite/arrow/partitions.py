@@ -6,12 +6,21 @@ begin and the end of the reading, so that reading it again gives the same rows.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rmqlite.levels import LevelHistory
 
-QueueStretch = tuple[str, int, int, int]
-"""(topic, queue id, begin, end): the records begin <= queue offset < end."""
+
+class QueueStretch(NamedTuple):
+    """The records begin <= queue offset < end of one queue."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +67,30 @@ class QueueSlices:
 
 
 Partition = LogSlice | QueueSlices
+
+
+def packed(
+    slices: Sequence[QueueStretch], *, partitions_max: int, rows: int
+) -> list[tuple[QueueStretch, ...]]:
+    """The slices in partitions of about the same length: about `rows` rows each.
+
+    They are longer if that would make more than partitions_max.  A partition costs a fixed time
+    even if it reads little, and a topic has many queues.
+    """
+    total = sum(each.end - each.begin for each in slices)
+    count = max(1, min(partitions_max, -(-total // rows)))
+    waiting = deque(each for each in slices if each.begin < each.end)
+    made: list[tuple[QueueStretch, ...]] = []
+    for number in range(count):
+        room = total * (number + 1) // count - total * number // count
+        part: list[QueueStretch] = []
+        while room > 0:
+            first = waiting.popleft()
+            cut = min(first.end, first.begin + room)
+            part.append(first._replace(end=cut))
+            room -= cut - first.begin
+            if cut < first.end:
+                waiting.appendleft(first._replace(begin=cut))
+        if part:
+            made.append(tuple(part))
+    return made

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
-from rmqlite.arrow.packing import QueueSlice, packed
-from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
+from rmqlite.arrow.partitions import (
+    LogSlice,
+    Partition,
+    Place,
+    QueueSlices,
+    QueueStretch,
+    packed,
+)
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.names import dlq_topic, group_of, is_system, is_system_group, retry_topic
 from rmqlite.visible import did_you_mean
@@ -94,7 +100,9 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
         layout.end,
         layout.levels,
     )
-    queues = tuple((q.topic, q.queue_id, q.min_offset, q.max_offset) for q in layout.queues)
+    queues = tuple(
+        QueueStretch(q.topic, q.queue_id, q.min_offset, q.max_offset) for q in layout.queues
+    )
     topics = frozenset([*(q.topic for q in layout.queues), *layout.topics, *layout.deleted_topics])
     return Look(
         place, layout.newest_timestamp_ms, layout.files, queues, topics, layout.deleted_topics
@@ -117,20 +125,12 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
         # Queue entries have no store timestamps: if times leave out log files, read the log.
         is_whole = len(files) == len(found.files)
         if wanted <= every * QUEUE_SHARE and is_filed and is_whole:
-            return _queue_slices(found.place, stretches, options)
+            parts = packed(
+                stretches, partitions_max=options.max_partitions, rows=options.rows_per_partition
+            )
+            return [QueueSlices(part, found.place) for part in parts]
     bounds = tuple(stretches) if has_bounds else ()
     return _log_slices(found.place, files, options.slice_bytes, bounds)
-
-
-def _queue_slices(
-    place: Place, stretches: Sequence[QueueStretch], options: ReadOptions
-) -> list[Partition]:
-    parts = packed(
-        [QueueSlice(*stretch) for stretch in stretches],
-        partitions_max=options.max_partitions,
-        rows=options.rows_per_partition,
-    )
-    return [QueueSlices(part, place) for part in parts]
 
 
 def _log_slices(
@@ -190,19 +190,19 @@ def _files_between(
 
 def _stretches(found: Look, options: ReadOptions) -> list[QueueStretch]:
     """The stretch of each wanted queue, checked against the offsets that the queue has."""
-    kept = {(topic, queue_id): (low, high) for topic, queue_id, low, high in found.queues}
+    ranges = {(topic, queue_id): (low, high) for topic, queue_id, low, high in found.queues}
     starts, ends = _by_queue(options.starting_offsets), _by_queue(options.ending_offsets)
     for name, given in (("startingOffsets", starts), ("endingOffsets", ends)):
         for queue, offset in given.items():
-            _check_offset(name, queue, offset, kept, options)
+            _check_offset(name, queue, offset, ranges, options)
     first = options.starting_offsets if isinstance(options.starting_offsets, int) else EARLIEST
     last = options.ending_offsets if isinstance(options.ending_offsets, int) else LATEST
     stretches = []
-    for queue, bounds in kept.items():
+    for queue, bounds in ranges.items():
         if options.takes_queue(*queue):
             low = _resolved(starts.get(queue, first), bounds)
             high = _resolved(ends.get(queue, last), bounds)
-            stretches.append((*queue, low, max(low, high)))
+            stretches.append(QueueStretch(*queue, low, max(low, high)))
     return stretches
 
 
@@ -221,14 +221,14 @@ def _check_offset(
     name: str,
     queue: tuple[str, int],
     offset: int,
-    kept: Mapping[tuple[str, int], tuple[int, int]],
+    ranges: Mapping[tuple[str, int], tuple[int, int]],
     options: ReadOptions,
 ) -> None:
     where = f"{queue[0]} queue {queue[1]}"
-    if queue not in kept:
-        hint = did_you_mean(queue[0], {topic for topic, _ in kept} - {queue[0]})
+    if queue not in ranges:
+        hint = did_you_mean(queue[0], {topic for topic, _ in ranges} - {queue[0]})
         raise InvalidValue(name, where, f"a queue that holds messages{hint}")
-    low, high = kept[queue]
+    low, high = ranges[queue]
     if offset > high:
         rule = f"at most {high}, where that queue ends now"
         raise InvalidValue(name, f"{where}: {offset}", rule)

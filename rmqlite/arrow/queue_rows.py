@@ -13,11 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from rmqlite.arrow.blocks import Block, log_blocks
 from rmqlite.arrow.decode import topics_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, QueueStretch
-from rmqlite.arrow.records import Bytes, Flags, Longs, Records, field_of
+from rmqlite.arrow.records import Block, Bytes, Flags, Longs, Records, field_of, log_blocks
 from rmqlite.arrow.store_files import LogGone, StoreFiles
 from rmqlite.errors import OffsetGone
 from rmqlite.records.record import MAGIC, NO_ENTRY, RECORD_BYTES_MIN
@@ -127,5 +126,5 @@ def _behind(
     if files.log_begin() <= place.begin:
         raise files.queue_damage(topic, queue_id, int(missing[0]))
     if options.fail_on_data_loss:
-        kept = int(missing[-1]) + 1
-        raise OffsetGone(f"{topic} queue {queue_id}", int(missing[0]), kept)
+        following = int(missing[-1]) + 1
+        raise OffsetGone(f"{topic} queue {queue_id}", int(missing[0]), following)

@@ -2,17 +2,20 @@
 
 A record has a magic number and its own physical offset, and these show where it may begin.  A
 body may have the same bytes, so a beginning counts only if each record ends where the next one
-begins.  rmqlite/records/record.py draws the layout; a test compares the two.
+begins.  rmqlite/records/record.py draws the layout; a test compares the two.  The walk over the
+blocks of a log is the same for a store's files and a broker's chunks.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqlite.arrow.partitions import LogSlice
 from rmqlite.records.record import (
     BLANK,
     BLANK_MAGIC,
@@ -38,6 +41,11 @@ CHUNK_BYTES: Final = 1 << 20
 LOOK_BACK_BYTES: Final = (4 << 20) + (64 << 10)
 """How far before a place a record may begin that reaches over it: RocketMQ's largest record."""
 
+WINDOW_BYTES: Final = 4 << 20
+"""The most bytes of the log in one batch; more is not faster, and takes more memory."""
+_BLANK_BYTES: Final = 8
+Block = tuple[Bytes, int | None, Longs]
+"""Bytes, the physical offset of the first byte, and where records begin in the bytes."""
 _PER_RECORD: Final = (
     *("starts", "head", "body_begin", "body_end", "topic_begin", "topic_end"),
     *("pairs_begin", "end"),
@@ -86,19 +94,7 @@ def gathered(data: Bytes, places: Any, kind: str | np.dtype[Any]) -> NDArray[Any
 class Records:
     """Records of one array of bytes; every position is an index into that array."""
 
-    __slots__ = (
-        "begin",
-        "body_begin",
-        "body_end",
-        "data",
-        "end",
-        "head",
-        "is_v6",
-        "pairs_begin",
-        "starts",
-        "topic_begin",
-        "topic_end",
-    )
+    __slots__ = ("begin", "data", "is_v6", *_PER_RECORD)
 
     def __init__(self, data: Bytes, begin: int | None, starts: Longs) -> None:
         """starts: ascending.  begin: physical offset of data's first byte; None: take the
@@ -181,12 +177,12 @@ class Records:
     def check_bodies(self) -> None:
         """Check that all bodies have their CRC.  Raises UnsoundRecord."""
         view = self.data.data
-        told = self.ints("body_crc").tolist()
+        wanted = self.ints("body_crc").tolist()
         begins, ends = self.body_begin.tolist(), self.body_end.tolist()
         for row, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             crc = zlib.crc32(view[begin:end]) & 0x7FFFFFFF if end > begin else 0
-            if crc != told[row]:
-                expected = f"a body with CRC {told[row]:#010x}"
+            if crc != wanted[row]:
+                expected = f"a body with CRC {wanted[row]:#010x}"
                 raise UnsoundRecord(self.place(row), expected)
 
     def _shift_heads(self, sys_flag: NDArray[np.int32]) -> Longs:
@@ -272,6 +268,36 @@ def synced(source: Source, begin: int, file_begin: int) -> int:
         # The candidate lay in a body, or its chain ends before `begin`.
         first = max(first + 1, int(rows[-1]) + 1)
     return file_begin
+
+
+def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
+    """The records that begin in a slice.
+
+    Raises UnsoundRecord at bytes that are neither a record nor a blank.
+    """
+    room = wanted.place.log_file_bytes
+    file_begin = wanted.begin - wanted.begin % room
+    file_end = file_begin + room
+    position = synced(source, wanted.begin, file_begin)
+    while position < wanted.end:
+        upto = min(position + WINDOW_BYTES, wanted.end)
+        data, base = source.at(position, upto - position + RECORD_BYTES_MIN)
+        starts = candidates(data, base, position - base, upto - base)
+        sizes = gathered(data, starts, ">i4").astype(np.int64)
+        rows, following = chained(starts, sizes, position - base)
+        if not len(rows):
+            blank = data[position - base : position - base + _BLANK_BYTES].tobytes()
+            if position == file_end or is_blank(blank, file_end - position):
+                return
+            raise UnsoundRecord(position)
+        position = base + following
+        starts = starts[rows]
+        if following > len(data):
+            # The last record ends behind the window.  A file has its bytes already.
+            first = base + int(starts[0])
+            data, moved = source.at(first, position - first)
+            starts, base = starts + (base - moved), moved
+        yield data, base, starts[starts >= wanted.begin - base]
 
 
 def joined(parts: list[Records]) -> Records:

@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmqlite.arrow.blocks import WINDOW_BYTES, Block, log_blocks
 from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.arrow.decode import Decoder, topics_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 from rmqlite.arrow.queue_rows import stretches
-from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord, joined
+from rmqlite.arrow.records import (
+    WINDOW_BYTES,
+    Block,
+    Bytes,
+    Longs,
+    Records,
+    UnsoundRecord,
+    joined,
+    log_blocks,
+)
 from rmqlite.arrow.store_files import LogGone, StoreFiles
 from rmqlite.arrow.waits import Dues, Promises
 from rmqlite.errors import OffsetGone

@@ -1,4 +1,4 @@
-"""What records say of waits, many at once: which of them wait, until when, and which end a wait.
+"""The waits of records, many at once: which of them wait, until when, and which end a wait.
 
 The rules are those of rmqlite/records/wait_queues.py and rmqlite/records/completion.py, column
 by column; a test compares the two.
@@ -50,7 +50,7 @@ class Dues:
     """Computes when scheduled records are due, many at once.
 
     It is the time in the queue entry; else, for a level, the store time plus its delay, and for a
-    timer the time that its properties say.
+    timer the time in its properties.
     """
 
     def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
@@ -73,18 +73,18 @@ class Dues:
         if len(rows) and _EXACT.search(records.data[records.starts[0] : records.end[-1]].data):
             # Timers that were handed over to a broker without timers wait at a level.
             found = pairs()
-            told, from_timers = found.last(RESCHEDULED_FROM)
+            pairs_from, from_timers = found.last(RESCHEDULED_FROM)
             is_timer = np.zeros(len(records), bool)
-            is_timer[from_timers[found.are(told, str(TIMERS).encode())]] = True
+            is_timer[from_timers[found.are(pairs_from, str(TIMERS).encode())]] = True
             is_timer &= _has(found, TIMER_EXACT) & ~_has(found, RETRY_TOPIC)
-            due_ms = np.where(is_timer[rows], _said_ms(found)[rows], due_ms)
+            due_ms = np.where(is_timer[rows], _property_ms(found)[rows], due_ms)
         return self._or_promised(queue_of(1)[0], records, rows, due_ms)
 
     def of_timers(self, records: Records, rows: Longs, pairs: Pairs) -> Longs:
         """The deliver times of these rows, all of timers; pairs: of all records."""
-        said_ms = _said_ms(pairs)
+        asked_ms = _property_ms(pairs)
         stored_ms = records.head["store_timestamp"].astype(np.int64)
-        due_ms = np.where(said_ms != 0, said_ms, stored_ms)
+        due_ms = np.where(asked_ms != 0, asked_ms, stored_ms)
         return self._or_promised(TIMERS_QUEUE[0], records, rows, due_ms[rows])
 
     def _or_promised(self, topic: str, records: Records, rows: Longs, due_ms: Longs) -> Longs:
@@ -112,16 +112,16 @@ def completing(records: Records, topics: pa.Array, pairs: Pairs) -> Completing:
     left[~waits & ~is_level & _has(pairs, TIMER_OUT_MS)] = TIMERS
     came_from, is_number = _numbers(pairs, RESCHEDULED_FROM)
     left[waits & is_number] = came_from[waits & is_number]
-    told, rows = pairs.last(RESCHEDULED_FROM)
-    from_timers = rows[pairs.are(told, str(TIMERS).encode())]
+    found, rows = pairs.last(RESCHEDULED_FROM)
+    from_timers = rows[pairs.are(found, str(TIMERS).encode())]
     left[from_timers[waits[from_timers]]] = TIMERS
     # A message that RocketMQ commits points to its half message; only a carried timer, of those
     # without RESCHEDULED_FROM, points to a scheduled record.
     is_committed = records.ints("sys_flag") & TRANSACTION_TYPE != 0
     is_carried = is_topic(topics, TIMERS_QUEUE[0]) & ~_has(pairs, RESCHEDULED_FROM)
     left[is_carried & ~is_committed] = TIMERS
-    found = np.flatnonzero((left != 0) & (records.longs("prepared_transaction_offset") != 0))
-    return Completing(found, left[found])
+    ending = np.flatnonzero((left != 0) & (records.longs("prepared_transaction_offset") != 0))
+    return Completing(ending, left[ending])
 
 
 def completions(count: int, found: Completing, topics: pa.Array, pairs: Pairs) -> pa.Array:
@@ -151,16 +151,16 @@ def is_topic(topics: pa.Array, name: str) -> Flags:
     return found
 
 
-def _said_ms(pairs: Pairs) -> Longs:
-    """The instant that the properties of a timer say in each row; 0 if they do not say it."""
-    out_ms, is_said = _numbers(pairs, TIMER_OUT_MS)
+def _property_ms(pairs: Pairs) -> Longs:
+    """The instant in the properties of a timer in each row; 0 if there is none."""
+    out_ms, has_out = _numbers(pairs, TIMER_OUT_MS)
     asked_ms, is_asked = _numbers(pairs, TIMER_DELIVER_MS)
     for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS):
         is_asked &= ~_has(pairs, name)
     is_asked &= (out_ms < asked_ms) & (asked_ms <= out_ms + SLOT_MS)
     due_ms = np.where(is_asked, asked_ms, out_ms + SLOT_MS)
     due_ms = np.where(_has(pairs, TIMER_EXACT), out_ms, due_ms)
-    return np.where(is_said, due_ms, 0)
+    return np.where(has_out, due_ms, 0)
 
 
 def _numbers(pairs: Pairs, name: str, *, has_plus: bool = False) -> tuple[Longs, Flags]:

@@ -4,6 +4,11 @@ An accepted message keeps what its sender asked for, and can be delivered: its d
 its property string leaves room for all that the broker adds later, and its body is what its sys
 flag says.  The compiled form has none of these rules: it leaves every message that they could
 refuse to the plain form.
+
+A new store has log files with room for the largest message and everything that its way adds.
+A store that RocketMQ began may have shorter ones.  Then a send is refused if its message would
+leave no room for that.  If a copy of a message in the log does not fit, its properties are
+shortened, or at last its body is left behind.
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rmqlite.compression import COMPRESSED, why_unreadable
-from rmqlite.config import KEYS, BrokerConfig
+from rmqlite.config import KEYS, RECORD_ROOM_BYTES, BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, Overloaded, TimersOff
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
     DELAY,
@@ -27,7 +32,10 @@ from rmqlite.message import (
 )
 from rmqlite.property_string import PropertyString, java_int
 from rmqlite.records.drafts import Draft
-from rmqlite.records.record import INNER_BATCH, NEED_UNWRAP
+from rmqlite.records.record import INNER_BATCH, NEED_UNWRAP, OVERHEAD_BYTES, Head
+from rmqlite.records.wait_queues import WAIT_TOPICS
+from rmqlite.requests.dead_letters import LEFT_BEHIND
+from rmqlite.store.log.checksums import record_bytes_max
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")
@@ -43,6 +51,9 @@ _BROKERS_RULE: Final = (
 )
 _INNER_RULE: Final = "a flag without the bits 0x40 and 0x80: inner batches are not supported"
 _BATCH_RULE: Final = "a flag without the bit 0x1: messages of a batch must not be compressed"
+_PLAIN_HOSTS_BYTES: Final = 16
+_MORE_BYTES_MAX: Final = 127 + 24
+"""The most bytes that another topic and IPv6 hosts add to a record."""
 
 
 def check_draft(draft: Draft, *, is_alone: bool = True, is_failed: bool = False) -> None:
@@ -193,3 +204,58 @@ def _check_body(draft: Draft, *, is_alone: bool) -> None:
     if why:
         size, flag = len(draft.body), draft.sys_flag
         raise InvalidValue("body", f"{size} bytes", f"compressed as sysFlag {flag} says: {why}")
+
+
+class Room:
+    """The limits of bodies, properties and records in the log of one store."""
+
+    def __init__(self, log_file_bytes: int, max_message_bytes: int) -> None:
+        self.log_file_bytes = log_file_bytes
+        self.record_bytes_max = record_bytes_max(log_file_bytes)
+        # Half of a tiny file: there a record may still be too long, and is refused then.
+        in_file = max(log_file_bytes - RECORD_ROOM_BYTES, log_file_bytes // 2)
+        self.body_bytes_max = min(max_message_bytes, in_file)
+        self._rule = f"at most {self.body_bytes_max} bytes "
+        if self.body_bytes_max == max_message_bytes:
+            self._rule += f"({KEYS['max_message_bytes']})"
+        else:
+            self._rule += f"in a store whose log files have {log_file_bytes} bytes"
+
+    def check_body(self, size: int) -> None:
+        """Raises MessageTooLarge for a body that is too long."""
+        if size > self.body_bytes_max:
+            raise MessageTooLarge("body", size, self._rule)
+
+    def surely_holds(self, record_bytes: int) -> bool:
+        """Does a record of this size fit, whatever its topic and hosts?"""
+        return record_bytes + _MORE_BYTES_MAX <= self.record_bytes_max
+
+    def why_not_in(self, head: Head, topic: str, properties_bytes: int = 0) -> str:
+        """Why a copy of a record in another topic would not fit; empty if it fits."""
+        other = max(0, properties_bytes - len(head.properties)) + _MORE_BYTES_MAX
+        # Nearly all copies fit easily.
+        if head.size + other <= self.record_bytes_max:
+            return ""
+        size = self._rest(head, topic) + (properties_bytes or len(head.properties))
+        if size <= self.record_bytes_max:
+            return ""
+        return (
+            f"its record would have {size} bytes, a log file of {self.log_file_bytes} has room"
+            f" for {self.record_bytes_max}"
+        )
+
+    def for_properties(self, head: Head, topic: str, *, has_body: bool = True) -> int:
+        """The longest property string for a copy of a record in another topic."""
+        rest = self._rest(head, topic)
+        if not has_body:
+            rest -= head.body_end - head.body_position - len(LEFT_BEHIND)
+        return min(PROPERTIES_BYTES_MAX, self.record_bytes_max - rest)
+
+    def _rest(self, head: Head, topic: str) -> int:
+        """The length of a copy in that topic, without its properties.
+
+        The copy may first wait in the schedule, whose name may be longer than the topic's.
+        """
+        own = OVERHEAD_BYTES + len(head.born_host) + len(head.store_host) - _PLAIN_HOSTS_BYTES
+        names = max(len(topic.encode()), *map(len, WAIT_TOPICS))
+        return own + names + head.body_end - head.body_position

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rmqlite.broker.counts import Counts
-from rmqlite.broker.histogram import Durations
+from rmqlite.broker.counts import Counts, Durations
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
 from rmqlite.records.packed import Packed, packed_records

@@ -14,13 +14,12 @@ from functools import partial
 from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.appending import Appending, Listener
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.dead_letters.queries import DeadLetterQueries
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
-from rmqlite.broker.finding.finding import find_messages, message_at
-from rmqlite.broker.finding.outcome import record_at
+from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
-from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
@@ -36,11 +35,10 @@ from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_r
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
-from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.membership import Membership, QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
 from rmqlite.broker.transactions.transactions import Transactions
@@ -53,7 +51,7 @@ from rmqlite.names import check_sendable, retry_topic
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
@@ -63,13 +61,15 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
 )
 from rmqlite.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
     PullRequest,
     SendBackRequest,
     SendBackResult,
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Snapshot
@@ -129,7 +129,7 @@ class Broker:
         parts = self._parts()
         self.redrive = Redrive(parts, RedriveJobs(config, store))
         self.redriven = self.redrive.jobs.redriven
-        self.letters = Letters(parts, self.pending, self.redriven)
+        self.dead_letters = DeadLetterQueries(parts, self.pending, self.redriven)
 
     # ---- sending
 
@@ -309,10 +309,11 @@ class Broker:
         return self.membership.heartbeat(request)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
-        """Settings, members, and progress in every queue it reads or has read, in steps."""
+        """Settings, members, and progress in every queue that it has to read, in steps."""
         info = self.groups.existing(group)
         readers = self.membership.readers(group)
-        progress = yield from self.offsets.progress(group, readers)
+        retries = self._read_queues(retry_topic(group))
+        progress = yield from self.offsets.progress(group, readers, retries)
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:

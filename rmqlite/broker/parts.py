@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.membership import Membership
 from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock

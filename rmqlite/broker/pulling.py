@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from itertools import compress, islice, repeat, takewhile
 from typing import NamedTuple
 
-from rmqlite.broker.filters.sql import STEP_WORK, Sql
+from rmqlite.broker.filters.sql import STEP_WORK, Sql, parse_tags, tags_codes
 from rmqlite.broker.filters.sql import compiled as compiled_sql
-from rmqlite.broker.filters.tags import parse_tags, tags_codes
-from rmqlite.broker.finding.letter_reading import read_properties
+from rmqlite.broker.finding.reading import read_properties
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import check_property_string, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -50,8 +50,8 @@ from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import derived
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
+from rmqlite.requests.dead_letters import LEFT_BEHIND
 from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
 
 REASON_BYTES_MAX: Final = 1024
@@ -66,7 +66,7 @@ FAILURE_PROPERTIES: Final = frozenset(
 )
 """What a retry chain tells of its message.  Anybody can send them, and who forwards a message does:
 they count in a group's own retry and dead-letter topic, and nowhere else."""
-_SAID_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED}) | TIMER_PROPERTIES
+_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED}) | TIMER_PROPERTIES
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
 _SPARED_FIRST: Final = (
@@ -145,7 +145,7 @@ def after_failure(
     else:
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
-    without |= _SAID_OF_THE_LAST_DELAY
+    without |= _OF_THE_LAST_DELAY
     if own is not failed.properties:
         without |= FAILURE_PROPERTIES - changes.keys()
     failure = Failure(topic, level, times, changes, without)

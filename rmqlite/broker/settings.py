@@ -8,7 +8,7 @@ from typing import Final
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.config import KEYS, BrokerConfig, parse_config
 from rmqlite.errors import InvalidValue, PermissionMissing
-from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.schedule import LevelsChange
 
 LEVELS: Final = KEYS["message_delay_level"]
 """The one key that can be changed without a restart."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmqlite.cli.options import NOT_ALL, AsJson, refuse
+from rmqlite.cli.options import NOT_ALL, AsJson, option, wrong
 from rmqlite.cli.output.terminal import note, print_json, print_lines, print_table
 from rmqlite.cli.output.writing import template_to_standard_output
 
@@ -99,10 +99,7 @@ def try_right(
         str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")
     ] = "",
     group: Annotated[
-        str,
-        typer.Option(
-            metavar="GROUP", show_default=False, help="Also, or only, the right on this group."
-        ),
+        str, option("--group GROUP", "Also, or only, the right on this group.", show_default=False)
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +137,7 @@ def _needs(verb: Verb, topic: str, group: str) -> list[Need]:
     needs = [Need(right, "topic", topic)] if topic else []
     needs += [Need(right, "group", group)] if group else []
     if not needs and verb in (Verb.PUB, Verb.SUB):
-        refuse("TOPIC", "", f"given, or --group: {verb} needs a topic or a group")
+        wrong(f"give a TOPIC or a --group: {verb} needs one of them")
     return needs or [Need(right)]
 
 

@@ -20,7 +20,7 @@ import typer
 from rmqlite import __version__
 from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import printable
-from rmqlite.cli.output.writing import template_to_standard_output, written
+from rmqlite.cli.output.writing import template_to_standard_output, written_bytes
 from rmqlite.errors import StoreUnavailable
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -134,8 +134,8 @@ def say(line: str) -> None:
 
 def write_ready_file(path: Path, *lines: str) -> None:
     """Write the file so that a reader never sees a part of it."""
-    with written(path) as write:
-        write("".join([f"{line}\n" for line in lines]))
+    with written_bytes(path) as file:
+        file.write("".join([f"{line}\n" for line in lines]).encode("ascii"))
 
 
 def remove_ready_file(path: Path) -> None:

@@ -1,10 +1,12 @@
-"""A broker's clock and table of levels, each fetched once for a command.
+"""The broker of a command: its calls, and its clock and table of levels, each fetched once.
 
 Also parses a level that a person wrote: its number, or its delay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 
 CALL_MS_MAX: Final = 60_000
 """A page of a large schedule may take long; a broker that is away fails at once all the same."""
+SHORT_CALL_MS_MAX: Final = 5_000
+
+
+@contextmanager
+def connected(endpoint: str, timeout_ms: int = CALL_MS_MAX) -> Iterator[AdminClient]:
+    """The calls of the broker at endpoint; the client is loaded only now."""
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint, timeout_ms=timeout_ms) as admin:
+        yield admin
 
 
 class BrokerView:

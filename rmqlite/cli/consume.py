@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql
-from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable, time_text
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql, option
+from rmqlite.cli.output.message_text import about_of
+from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.message import StoredMessage
 from rmqlite.requests.groups import Subscription
@@ -50,15 +52,13 @@ class Start(enum.StrEnum):
 
 Count = Annotated[
     int | None,
-    typer.Option(
-        "--count", "-n", min=1, help="Stop after this many messages, of all queues together."
-    ),
+    option("--count -n", "Stop after this many messages, of all queues together.", min=1),
 ]
 From = Annotated[
     Start,
-    typer.Option(
+    option(
         "--from",
-        help="Where a new group begins in a queue; with --peek, print the first "
+        "Where a new group begins in a queue; with --peek, print the first "
         f"messages, or the last {NEWEST_SHOWN} or --count of them.",
     ),
 ]
@@ -71,35 +71,31 @@ def consume(
     ],
     group: Annotated[
         str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            help="The consumer group; --peek needs none.",
-            autocompletion=completion.groups,
-        ),
+        option("--group -g", "The consumer group; --peek needs none.", completion.groups),
     ] = None,
     expression: Annotated[
-        str, typer.Option("--expression", "-x", help='Only these tags: "*" or "TagA || TagB".')
+        str, option("--expression -x", 'Only these tags: "*" or "TagA || TagB".')
     ] = "*",
     sql: Sql = None,
     count: Count = None,
     start: From = Start.FIRST,
     fail_with: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="REASON",
-            help="Fail every message with this reason; several take turns, one per delivery.",
+        option(
+            "--fail-with REASON",
+            "Fail every message with this reason; several take turns, one per delivery.",
         ),
     ] = None,
     retry_level: Annotated[
         int,
-        typer.Option(
-            help="With --fail-with: the retry's delay level; 0 lets the broker choose, "
-            "-1 makes a dead letter at once."
+        option(
+            "--retry-level",
+            "With --fail-with: the retry's delay level; 0 lets the broker choose, "
+            "-1 makes a dead letter at once.",
         ),
     ] = 0,
     peek: Annotated[
-        bool, typer.Option("--peek", help="Print the messages that are there now; commit nothing.")
+        bool, option("--peek", "Print the messages that are there now; commit nothing.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -212,9 +208,9 @@ def _peek(
     count: int | None,
     show: Callable[[StoredMessage], None],
 ) -> None:
-    from rmqlite.client import AdminClient, PullConsumer
+    from rmqlite.client import PullConsumer
 
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         ranges = admin.ranges(wanted.topic)
     with PullConsumer(endpoint, group) as consumer:
         topic = _Peeked(consumer, wanted, ranges)
@@ -289,15 +285,7 @@ class _Peeked:
 
 def print_message(message: StoredMessage) -> None:
     """Print two lines: place and properties, then the body, all escaped."""
-    about = [
-        time_text(message.store_timestamp_ms),
-        f"{message.topic}/{message.queue_id}@{message.queue_offset}",
-        message.message_id,
-    ]
-    about += [f"tags={message.tags}"] * bool(message.tags)
-    about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
-    about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
-    sys.stdout.write(printable("  ".join(about)) + "\n")
+    sys.stdout.write(printable("  ".join(about_of(message))) + "\n")
     sys.stdout.write(f"    {shown_body(message.body)}\n")
     sys.stdout.flush()
 

@@ -10,16 +10,17 @@ from typing import Annotated, Final
 
 import typer
 
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
-    NOT_ALL,
     AsJson,
     ChangeOptions,
     Endpoint,
+    option,
     with_options,
 )
 from rmqlite.cli.output.terminal import (
-    is_confirmed,
+    print_columns,
     print_json,
     print_lines,
     print_table,
@@ -27,8 +28,8 @@ from rmqlite.cli.output.terminal import (
     to_tree,
 )
 from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
-from rmqlite.requests.levels import LevelChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.figures import BrokerStatus
+from rmqlite.requests.schedule import LevelChange, LevelsChanged, LevelsInForce
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."
@@ -49,16 +50,12 @@ TableWords = Annotated[
 
 @app.command("show")
 def show(
-    history: Annotated[
-        bool, typer.Option("--history", help="Every table so far, the oldest first.")
-    ] = False,
+    history: Annotated[bool, option("--history", "Every table so far, the oldest first.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Show each level's delay and waiting messages, and the source of the table."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         levels = admin.levels()
         status = admin.broker_status()
     if as_json:
@@ -70,13 +67,8 @@ def show(
         print_json(to_tree(levels) | {"levels": waiting})
         return
     if history:
-        print_table(
-            ("IN FORCE FROM", "MESSAGE DELAY LEVEL"),
-            [
-                (time_text(each.in_force_from_ms), each.message_delay_level)
-                for each in levels.tables
-            ],
-        )
+        rows = [(time_text(t.in_force_from_ms), t.message_delay_level) for t in levels.tables]
+        print_table(("IN FORCE FROM", "MESSAGE DELAY LEVEL"), rows)
     else:
         _print_waiting(status)
     print_lines(["", *origin_lines(levels)])
@@ -86,18 +78,15 @@ def show(
 @with_options
 def set_levels(*, table: TableWords, how: ChangeOptions) -> None:
     """Put another table of delay levels in force at once; waiting messages keep their time."""
-    from rmqlite.client import AdminClient
-
     how.check_can_ask()
     text = " ".join(table)
-    with AdminClient(how.endpoint) as admin:
+    with connected(how.endpoint, SHORT_CALL_MS_MAX) as admin:
         changed = admin.change_levels(text, dry_run=True)
         is_change = changed.before != changed.after
         if not how.as_json:
             _print_change(changed)
         if is_change and not how.dry_run:
-            if not how.yes and not is_confirmed("put this table in force now?"):
-                raise typer.Exit(NOT_ALL)
+            how.check_confirmed("put this table in force now?")
             changed = admin.change_levels(text)
     applied = is_change and not how.dry_run
     if how.as_json:
@@ -181,32 +170,26 @@ def _lost_lengths(before: LevelTable, after: LevelTable) -> list[str]:
 
 
 def _print_waiting(status: BrokerStatus) -> None:
-    print_table(
-        ("LEVEL", "DELAY", "PENDING", "NEXT DUE"),
-        [
-            (each.level, each.delay or "(removed)", each.pending, time_text(each.next_due_ms))
-            for each in status.levels
-            if each.level > 0 and (each.delay or each.pending)
-        ],
-    )
+    rows = [
+        (each.level, each.delay or "(removed)", each.pending, time_text(each.next_due_ms))
+        for each in status.levels
+        if each.level > 0 and (each.delay or each.pending)
+    ]
+    print_table(("LEVEL", "DELAY", "PENDING", "NEXT DUE"), rows)
 
 
 def _print_change(changed: LevelsChanged) -> None:
     if changed.before == changed.after:
         print_lines(["", f"nothing to change, each level is that long already: {changed.before}"])
         return
-    print_table(
-        ("LEVEL", "NOW", "THEN", "", "PENDING", "NEXT DUE"),
-        [
-            (
-                each.level,
-                each.delay_before or "-",
-                each.delay_after or "-",
-                word(each),
-                each.pending,
-                time_text(each.next_due_ms),
-            )
-            for each in changed.levels
-        ],
+    print_columns(
+        {
+            "LEVEL": [each.level for each in changed.levels],
+            "NOW": [each.delay_before or "-" for each in changed.levels],
+            "THEN": [each.delay_after or "-" for each in changed.levels],
+            "": [word(each) for each in changed.levels],
+            "PENDING": [each.pending for each in changed.levels],
+            "NEXT DUE": [time_text(each.next_due_ms) for each in changed.levels],
+        }
     )
     print_lines(["", *effect_lines(changed)])

@@ -29,7 +29,7 @@ from rmqlite.cli import (
     tls,
     topic,
 )
-from rmqlite.cli.bench import command as bench
+from rmqlite.cli.bench import bench
 from rmqlite.cli.dlq import app as dlq_app
 from rmqlite.cli.output.terminal import error_line
 from rmqlite.cli.pipeline import app as pipeline_app
@@ -165,7 +165,7 @@ app.add_typer(acl.app, name="acl")
 app.add_typer(tls.app, name="tls")
 app.command("status")(status.status)
 app.command("top")(top.top)
-app.command("bench")(bench.bench)
+app.command("bench")(bench)
 
 
 def main() -> None:

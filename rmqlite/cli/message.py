@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
-from rmqlite.cli.output.message_text import json_of, page_of, times_text, where_text
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms, option
+from rmqlite.cli.output.message_text import json_of, page_of
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.compression import readable_message
 from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.views.counts import times_text
+from rmqlite.views.messages import where_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
@@ -38,9 +41,7 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Show one record: every field, every property, and the body."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         found = admin.message_at(offset_message_id)
     if as_json:
         print_json(_tree(found))
@@ -58,23 +59,18 @@ def query(
             autocompletion=completion.topics,
         ),
     ],
-    key: Annotated[
-        str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
-    ] = "",
-    message_id: Annotated[
-        str, typer.Option("--id", metavar="MESSAGE_ID", help="The message id; send prints it.")
-    ] = "",
+    key: Annotated[str, option("--key -k KEY", "One of the message's keys.")] = "",
+    message_id: Annotated[str, option("--id MESSAGE_ID", "The message id; send prints it.")] = "",
     since: Since = "",
     until: Until = "",
     count: Annotated[
-        int,
-        typer.Option("--max", "-n", min=1, max=64, help="At most this many, the newest, up to 64."),
+        int, option("--max -n", "At most this many, the newest, up to 64.", min=1, max=64)
     ] = 32,
     hops: Annotated[
         bool,
-        typer.Option(
+        option(
             "--hops/--no-hops",
-            help="Also its places in schedule, retries and dead letters, or only TOPIC.",
+            "Also its places in schedule, retries and dead letters, or only TOPIC.",
         ),
     ] = True,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -84,8 +80,6 @@ def query(
 
     Exit code 1 if there is none.
     """
-    from rmqlite.client import AdminClient
-
     if bool(key) == bool(message_id):
         raise typer.BadParameter("give --key or --id, one of them")
     asked = MessageQuery(
@@ -97,7 +91,7 @@ def query(
         max_messages=count,
         hops=hops,
     )
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         found = admin.find_messages(asked)
     if as_json:
         messages = [_tree(each) for each in found.messages]

@@ -1,36 +1,49 @@
 """The options that several commands share, so that they are spelled and explained once.
 
 Options that go together are the fields of a dataclass; a command under with_options() has one
-parameter for all of them.
+parameter for all of them.  option() declares one of them.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.output.terminal import can_ask, note
+from rmqlite.cli.output.terminal import can_ask, is_confirmed, note
+from rmqlite.cli.output.writing import STANDARD_OUTPUT
 from rmqlite.clock import local_ms
 from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
 
 C = TypeVar("C", bound=Callable[..., Any])
+F = TypeVar("F", bound=enum.StrEnum)
 DEFAULT_ENDPOINT: Final = "127.0.0.1:8081"
+
+
+def option(usage: str, text: str, words: Any = None, **more: Any) -> Any:
+    """An option of a command; usage: its names, then its value's, such as "--topic -t NAME".
+
+    text: its help.  words: what a shell offers for TAB.
+    """
+    names = [each for each in usage.split() if each.startswith("-")]
+    metavar = " ".join(usage.split()[len(names) :]) or None
+    return typer.Option(*names, metavar=metavar, help=text, autocompletion=words, **more)
+
 
 Endpoint = Annotated[
     str,
-    typer.Option(
-        "--endpoint",
-        "-e",
+    option(
+        "--endpoint -e HOST:PORT",
+        "The broker's address; tls://HOST:PORT if it takes TLS.",
         envvar="RMQLITE_ENDPOINT",
-        metavar="HOST:PORT",
-        help="The broker's address; tls://HOST:PORT if it takes TLS.",
     ),
 ]
 GroupArgument = Annotated[
@@ -43,49 +56,44 @@ TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=completion.topics),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")
-]
+AsJson = Annotated[bool, option("--json", "Print JSON for programs instead of a table for people.")]
 Sql = Annotated[
     str | None,
-    typer.Option(
-        "--sql",
-        metavar="CONDITION",
-        help="Only messages whose properties match an SQL92 expression, for example: "
+    option(
+        "--sql CONDITION",
+        "Only messages whose properties match an SQL92 expression, for example: "
         "\"amount > 100 AND region IN ('eu', 'uk')\".",
     ),
 ]
-Count = Annotated[int, typer.Option("--max", "-n", min=1, max=100_000, help="At most this many.")]
-Cursor = Annotated[
-    str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Count = Annotated[int, option("--max -n", "At most this many.", min=1, max=100_000)]
+Cursor = Annotated[str, option("--cursor CURSOR", "Continue where another list ended.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be done; change nothing.")]
+Yes = Annotated[bool, option("--yes -y", "Do not ask.")]
+Key = Annotated[str | None, option("--key -k KEY", "One of the message's keys.")]
 Since = Annotated[
-    str,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="Stored at this time or later: '2026-11-20 10:00' or epoch ms.",
-    ),
+    str, option("--since TIME", "Stored at this time or later: '2026-11-20 10:00' or epoch ms.")
 ]
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before this time.")]
+Until = Annotated[str, option("--until TIME", "Stored before this time.")]
 At = Annotated[
     str,
-    typer.Option(
-        "--at",
-        metavar="TIME",
-        help="At this instant: 2028-02-29T08:00+01:00, '2028-02-29 08:00' (local), or epoch ms.",
+    option(
+        "--at TIME",
+        "At this instant: 2028-02-29T08:00+01:00, '2028-02-29 08:00' (local), or epoch ms.",
     ),
 ]
 After = Annotated[
-    str,
-    typer.Option(
-        "--after",
-        metavar="SPAN",
-        help="This long from now, by the broker's clock: 36h, 1d12h, 1500ms.",
-    ),
+    str, option("--after SPAN", "This long from now, by the broker's clock: 36h, 1d12h, 1500ms.")
 ]
+
+Output = Annotated[Path, option("--output -o FILE", "The file to write; - prints it.")]
+_ENDINGS: Final = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+"""The format of a file by how its name ends; any other ending: JSON lines."""
+_TABLES: Final = ("parquet", "arrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +108,12 @@ class ChangeOptions:
     def check_can_ask(self) -> None:
         """End the command if it must ask and there is no terminal."""
         if not (self.dry_run or self.yes or can_ask()):
-            note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
-            raise typer.Exit(WRONG_COMMAND_LINE)
+            wrong("there is no terminal to ask on: look with --dry-run, then give --yes")
+
+    def check_confirmed(self, question: str) -> None:
+        """Ask, unless --yes is given; end the command if the answer is no."""
+        if not (self.yes or is_confirmed(question)):
+            raise typer.Exit(NOT_ALL)
 
 
 NOT_ALL: Final = 1
@@ -151,10 +163,15 @@ def _options_of(kind: Any) -> Iterator[inspect.Parameter]:
             )
 
 
-def refuse(option: str, value: object, rule: str) -> NoReturn:
+def wrong(sentence: str) -> NoReturn:
     """End the command with one line and the exit code of a wrong command line."""
-    note(f"error: {InvalidValue(option, value, rule)}")
+    note(f"error: {sentence}")
     raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def refuse(option: str, value: object, rule: str) -> NoReturn:
+    """The same for a value that breaks a rule: "NAME must be RULE, not 'value'"."""
+    wrong(str(InvalidValue(option, value, rule)))
 
 
 def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
@@ -184,3 +201,24 @@ def after_ms(text: str) -> int:
         return wait_ms("--after", text)
     except InvalidValue as error:
         refuse("--after", text, error.rule)
+
+
+def format_option(need: str) -> Any:
+    """The option --format; need: the formats, and that they need something."""
+    return option(
+        "--format -f",
+        f'The format; by default as --output ends, or jsonl. {need} pip install "rmqlite[arrow]".',
+        show_default=False,
+    )
+
+
+def format_of(form: F | None, output: Path, formats: type[F]) -> F:
+    """The format of the options together; a wrong output ends the command."""
+    ending = _ENDINGS.get(output.suffix.lower(), "")
+    chosen = form or formats(ending if ending in list(formats) else "jsonl")
+    if output == STANDARD_OUTPUT:
+        if chosen in _TABLES:
+            refuse("--output", output, f"the name of a file, for --format {chosen}")
+    elif output.name in ("", "..") or output.is_dir():
+        refuse("--output", output, "the name of a file")
+    return chosen

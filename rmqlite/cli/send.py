@@ -19,7 +19,16 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, After, AsJson, At, Endpoint, at_ms, with_options
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    After,
+    AsJson,
+    At,
+    Endpoint,
+    at_ms,
+    option,
+    with_options,
+)
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
 from rmqlite.clock import elapsed_s
@@ -48,22 +57,18 @@ class WaitOptions:
     """When the message is to be delivered; none: at once."""
 
     delay_level: Annotated[
-        int, typer.Option(help="The broker's delay level; 0 delivers at once.")
+        int, option("--delay-level", "The broker's delay level; 0 delivers at once.")
     ] = 0
     delay: Annotated[
         str | None,
-        typer.Option(
-            help="The level that is exactly this long, such as 10m.",
-            autocompletion=completion.delays,
-        ),
+        option("--delay", "The level that is exactly this long, such as 10m.", completion.delays),
     ] = None
     at: At = ""
     after: After = ""
 
 
 Property = Annotated[
-    list[str] | None,
-    typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; can be repeated."),
+    list[str] | None, option("--property -p KEY=VALUE", "A property; can be repeated.")
 ]
 MaxReconsumeTimes = Annotated[
     int | None,
@@ -87,14 +92,16 @@ def send(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="The body; - reads standard input.")
     ] = None,
-    tags: Annotated[str, typer.Option(help="The tag; consumers can choose by it.")] = "",
-    keys: Annotated[str, typer.Option(help="Keys to find the message, separated by blanks.")] = "",
+    tags: Annotated[str, option("--tags", "The tag; consumers can choose by it.")] = "",
+    keys: Annotated[str, option("--keys", "Keys to find the message, separated by blanks.")] = "",
     properties: Property = None,
     wait: WaitOptions,
     max_reconsume_times: MaxReconsumeTimes = None,
     file: LinesOf = None,
-    count: Annotated[int, typer.Option(min=1, help="Send the body this many times.")] = 1,
-    producer_group: Annotated[str, typer.Option(help="The producer group.")] = "rmqlite-cli",
+    count: Annotated[int, option("--count", "Send the body this many times.", min=1)] = 1,
+    producer_group: Annotated[
+        str, option("--producer-group", "The producer group.")
+    ] = "rmqlite-cli",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from rmqlite.cli.options import refuse
+from rmqlite.cli.options import option, refuse
 from rmqlite.cli.output.terminal import print_lines
 from rmqlite.clock import utc, wall_ms
 from rmqlite.extras import check_extra
@@ -37,10 +37,10 @@ def selfsigned(
     ],
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
+        option(
+            "--host NAME",
+            "A further host name or IP address of the broker; may be repeated.",
             show_default=False,
-            help="A further host name or IP address of the broker; may be repeated.",
         ),
     ] = None,
 ) -> None:

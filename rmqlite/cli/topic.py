@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument
-from rmqlite.cli.output.terminal import note, print_json, print_table, time_text, to_tree
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument, option
+from rmqlite.cli.output.terminal import note, print_columns, print_json, time_text, to_tree
 from rmqlite.names import is_system
 from rmqlite.requests.topics import TopicInfo
 
@@ -20,22 +22,15 @@ _PERM_BITS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 def list_topics(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
-    with_system: Annotated[
-        bool, typer.Option("--all", help="Include RocketMQ's own topics.")
-    ] = False,
+    with_system: Annotated[bool, option("--all", "Include RocketMQ's own topics.")] = False,
 ) -> None:
     """List the topics, retry and dead-letter topics included."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         topics = [t for t in admin.list_topics() if with_system or not is_system(t.topic)]
     if as_json:
         print_json(topics)
     elif topics:
-        print_table(
-            ("TOPIC", "READ", "WRITE", "PERM"),
-            [(t.topic, t.read_queues, t.write_queues, perm_text(t.perm)) for t in topics],
-        )
+        _print_settings(topics)
     else:
         note("no topics yet")
 
@@ -45,27 +40,21 @@ def show_topic(
     topic: TopicArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
     """Show a topic's settings and what its queues hold."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         route = admin.route(topic)
         ranges = tuple(admin.ranges(topic))
     if as_json:
         print_json({"topic": to_tree(route.topic), "ranges": to_tree(ranges)})
         return
-    print_table(*_settings(route.topic))
-    print_table(
-        ("QUEUE", "MIN", "MAX", "MESSAGES", "NEWEST"),
-        [
-            (
-                each.queue.queue_id,
-                each.min_offset,
-                each.max_offset,
-                each.max_offset - each.min_offset,
-                time_text(each.newest_timestamp_ms),
-            )
-            for each in ranges
-        ],
+    _print_settings([route.topic])
+    print_columns(
+        {
+            "QUEUE": [each.queue.queue_id for each in ranges],
+            "MIN": [each.min_offset for each in ranges],
+            "MAX": [each.max_offset for each in ranges],
+            "MESSAGES": [each.max_offset - each.min_offset for each in ranges],
+            "NEWEST": [time_text(each.newest_timestamp_ms) for each in ranges],
+        },
         title="queues",
     )
 
@@ -73,24 +62,18 @@ def show_topic(
 @app.command("create")
 def create_topic(
     topic: TopicArgument,
-    queues: Annotated[
-        int, typer.Option("--queues", "-q", min=1, help="Queues to read from and write to.")
-    ] = 4,
-    perm: Annotated[
-        int, typer.Option("--perm", help="RocketMQ's bits: 4 read, 2 write, 1 inherit.")
-    ] = 6,
+    queues: Annotated[int, option("--queues -q", "Queues to read from and write to.", min=1)] = 4,
+    perm: Annotated[int, option("--perm", "RocketMQ's bits: 4 read, 2 write, 1 inherit.")] = 6,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic; it may exist already with the same settings."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         created = admin.create_topic(topic, queues=queues, perm=perm)
     if as_json:
         print_json(created)
     else:
-        print_table(*_settings(created))
+        _print_settings([created])
 
 
 def perm_text(perm: int) -> str:
@@ -98,6 +81,12 @@ def perm_text(perm: int) -> str:
     return "+".join([word for bit, word in _PERM_BITS if perm & bit]) or "none"
 
 
-def _settings(topic: TopicInfo) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    row = (topic.topic, topic.read_queues, topic.write_queues, perm_text(topic.perm))
-    return ("TOPIC", "READ", "WRITE", "PERM"), [row]
+def _print_settings(topics: Sequence[TopicInfo]) -> None:
+    print_columns(
+        {
+            "TOPIC": [each.topic for each in topics],
+            "READ": [each.read_queues for each in topics],
+            "WRITE": [each.write_queues for each in topics],
+            "PERM": [perm_text(each.perm) for each in topics],
+        }
+    )

@@ -1,5 +1,7 @@
 """The client library: producers, consumers, administrators, readers of the raw log."""
 
+from typing import Any, Final
+
 from rmqlite.client.admin.admin_client import AdminClient
 from rmqlite.client.consuming.listener import (
     CONSUME_SUCCESS,
@@ -24,24 +26,24 @@ from rmqlite.client.producing.producer import Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests.bulk import BulkJob, BulkMatch
-from rmqlite.requests.letters import (
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
     DeadLetterGroup,
-    Hop,
-    HopKind,
-    Letter,
-    LetterFilter,
-    LettersQuery,
-    Life,
+    DeadLettersQuery,
+    EventKind,
+    History,
+    HistoryEvent,
     PurgeRequest,
 )
 from rmqlite.requests.messages import PullResult, PullStatus, SendResult
 from rmqlite.requests.redrive import (
+    DeadLetterOutcome,
     JobState,
     OutcomesQuery,
-    RedriveFates,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
+    RedriveResults,
     RedriveSpec,
 )
 from rmqlite.requests.schedule import (
@@ -71,14 +73,15 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeResult",
     "Credentials",
+    "DeadLetter",
+    "DeadLetterFilter",
     "DeadLetterGroup",
-    "Hop",
-    "HopKind",
+    "DeadLetterOutcome",
+    "DeadLettersQuery",
+    "EventKind",
+    "History",
+    "HistoryEvent",
     "JobState",
-    "Letter",
-    "LetterFilter",
-    "LettersQuery",
-    "Life",
     "Listener",
     "Message",
     "OutcomesQuery",
@@ -93,13 +96,30 @@ __all__ = [
     "PushConsumer",
     "Queue",
     "RawReader",
-    "RedriveFates",
     "RedriveJob",
     "RedriveOutcome",
+    "RedriveResults",
     "RedriveSpec",
-    "RedrivenLetter",
     "ScheduleAction",
     "SendResult",
     "StoredMessage",
     "reconsume_later",
 ]
+
+_FORMER_NAMES: Final = {
+    "Hop": HistoryEvent,
+    "HopKind": EventKind,
+    "Letter": DeadLetter,
+    "LetterFilter": DeadLetterFilter,
+    "LettersQuery": DeadLettersQuery,
+    "Life": History,
+    "RedriveFates": RedriveResults,
+    "RedrivenLetter": DeadLetterOutcome,
+}
+"""What programs written for rmqlite 0.8 import; the classes are the same."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FORMER_NAMES:
+        return _FORMER_NAMES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,26 +1,92 @@
-"""The kinds of values that a configuration file has: each reads a text, or says its rule."""
+"""The kinds of values of a configuration file, and the keys of RocketMQ that are refused.
+
+An operator's broker.conf may have those; if the broker ignored one, the operator would believe
+that it works.  A value that asks for what is so here in any case is no mistake.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
-from rmqlite.config_keys.refused import NO_REPLICAS
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
+from rmqlite.limits import INT32_MAX
 from rmqlite.visible import did_you_mean
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
-_INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
+NO_REPLICAS: Final = "this broker is one process: there are no slaves"
+_ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
+_ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
+_ALWAYS: Final = "that is always on here"
+
+WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "namesrvAddr": "there is no name server: clients connect to the broker itself",
+    "brokerIP2": NO_REPLICAS,
+    "haListenPort": NO_REPLICAS,
+    "haMasterAddress": NO_REPLICAS,
+    "haSendHeartbeatInterval": NO_REPLICAS,
+    "haHousekeepingInterval": NO_REPLICAS,
+    "haTransferBatchSize": NO_REPLICAS,
+    "haSlaveFallbehindMax": NO_REPLICAS,
+    "slaveReadEnable": NO_REPLICAS,
+    "enableDLegerCommitLog": NO_REPLICAS,
+    "dLegerGroup": NO_REPLICAS,
+    "dLegerPeers": NO_REPLICAS,
+    "dLegerSelfId": NO_REPLICAS,
+    "storePathCommitLog": _ONE_FOLDER,
+    "storePathConsumeQueue": _ONE_FOLDER,
+    "storePathIndex": _ONE_FOLDER,
+    "storeCheckpoint": _ONE_FOLDER,
+    "abortFile": _ONE_FOLDER,
+    "sendMessageThreadPoolNums": _ONE_THREAD,
+    "pullMessageThreadPoolNums": _ONE_THREAD,
+    "adminBrokerThreadPoolNums": _ONE_THREAD,
+    "useReentrantLockWhenPutMessage": _ONE_THREAD,
+    "sendThreadPoolQueueCapacity": _ONE_THREAD,
+    "pullThreadPoolQueueCapacity": _ONE_THREAD,
+    "longPollingEnable": _ALWAYS,
+    "checkCRCOnRecover": _ALWAYS,
+    "messageIndexEnable": _ALWAYS,
+    "enablePropertyFilter": _ALWAYS,
+    "transientStorePoolEnable": "messages are written to the log at once, never pooled before",
+    "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
+    "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
+    "enableConsumeQueueExt": "consume queue extension files are not written",
+    "traceTopicEnable": _ALWAYS,
+    "recallMessageEnable": _ALWAYS,
+    "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
+    "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
+}
+"""Key -> reason."""
+
+AS_IT_IS: Final[Mapping[str, str]] = {
+    "slaveReadEnable": "false",
+    "enableDLegerCommitLog": "false",
+    "longPollingEnable": "true",
+    "checkCRCOnRecover": "true",
+    "messageIndexEnable": "true",
+    "enablePropertyFilter": "true",
+    "transientStorePoolEnable": "false",
+    "warmMapedFileEnable": "false",
+    "enableScheduleAsyncDeliver": "true",
+    "enableConsumeQueueExt": "false",
+    "traceTopicEnable": "true",
+    "recallMessageEnable": "true",
+}
+"""Key -> the value that is taken."""
 
 
-def whole(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
+def whole(unit: str, at_least: int = 1, at_most: int = INT32_MAX) -> BeforeValidator:
     rule = f"a whole number, {at_least} to {at_most} {unit}".rstrip()
 
     def read(value: object) -> int:
@@ -127,5 +193,5 @@ Hours = Annotated[
     ),
 ]
 EntriesBytes = Annotated[
-    int, BeforeValidator(_whole_entries), whole("bytes", 1, _INT_MAX - _ENTRY_BYTES)
+    int, BeforeValidator(_whole_entries), whole("bytes", 1, INT32_MAX - _ENTRY_BYTES)
 ]

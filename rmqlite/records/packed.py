@@ -65,8 +65,10 @@ class Packed:
     def due_ms(self) -> Sequence[int]:
         """When each record is due: 0 for one that does not wait."""
         of_queues = [due_ms for _, due_ms in self.places]
-        if (len(of_queues) == 1 and of_queues[0] != EACH_ITS_OWN) or not any(of_queues):
-            return [of_queues[0]] * len(self)
+        if not any(of_queues):
+            return [0] * len(self)
+        if len(of_queues) == 1 and of_queues[0] != EACH_ITS_OWN:
+            return of_queues * len(self)
         return [
             code or self.stored_ms if of_queues[number] == EACH_ITS_OWN else of_queues[number]
             for _, number, code in ROW.iter_unpack(self.rows)

@@ -1,4 +1,4 @@
-"""Figures about traffic and progress, as operators and RocketMQ's mqadmin read them."""
+"""The state of the broker and its delay levels, and figures about traffic and progress."""
 
 from __future__ import annotations
 
@@ -102,3 +102,64 @@ class Traffic:
     taken_per_second: tuple[float, float, float]
     at_midnight: tuple[Totals, Totals]
     stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One delay level: its waiting messages, and how late it delivered since the broker started.
+
+    delay: as the table spells it; empty for a level that only older tables had.  The level -1 with
+    the delay "timers" stands for the messages that wait for an instant of their own.
+    next_due_ms: deliver time of its earliest message; 0 if none waits.
+    """
+
+    level: int
+    delay: str
+    pending: int
+    next_due_ms: int
+    delivered: int
+    lateness_p50_ms: int
+    lateness_p99_ms: int
+    lateness_max_ms: int
+
+    @property
+    def is_used(self) -> bool:
+        """Does it hold a message, or has it delivered one since the broker started?"""
+        return self.pending > 0 or self.delivered > 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """Counts are since the broker started; offsets are physical offsets of the log.
+
+    disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
+    now.  pinned_*: the undelivered message for which whole log files older than
+    fileReservedTime stay, and the bytes of these files; all 0 if there is none.  Level 0 beside
+    such bytes: an open half message keeps them.  undeliverable:
+    scheduled messages that became dead letters of the schedule itself.  warnings: what an
+    operator should mend, a sentence each, such as a port that others reach without an account.
+    """
+
+    version: str
+    broker_name: str
+    now_ms: int
+    started_at_ms: int
+    log_min_offset: int
+    log_max_offset: int
+    sent: int
+    delivered: int
+    retried: int
+    dead: int
+    parked_polls: int
+    levels: tuple[LevelStatus, ...]
+    disk_used_ratio: float = 0.0
+    is_disk_full: bool = False
+    pinned_by_level: int = 0
+    pinned_deliver_at_ms: int = 0
+    pinned_physical_offset: int = 0
+    pinned_bytes: int = 0
+    cancelled: int = 0
+    fired: int = 0
+    rescheduled: int = 0
+    undeliverable: int = 0
+    warnings: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.requests.levels import DatedTable
+from rmqlite.requests.schedule import DatedTable
 from rmqlite.requests.topics import QueueRange
 
 READ_BYTES_DEFAULT: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""Send, pull, send back: requests and answers as plain values.
+"""Send, pull, send back, find, end a transaction: requests and answers as plain values.
 
 Every protocol converts to and from these values; the broker uses no other form.  Times are
 milliseconds since 1970, sizes are bytes.
@@ -49,7 +49,7 @@ class SendRequest:
 class SendResult(NamedTuple):
     """Where a message was stored; a tuple because there are many of them.
 
-    message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
+    message_id: the producer's id (UNIQ_KEY), the same in every record.  For a delayed message
     queue_id is the queue of its delivery, while queue_offset, physical_offset and
     offset_message_id are those of the scheduled record, as in RocketMQ's answer; deliver_at_ms
     is 0 for a message without delay.  store_host: the broker, "ip:port".
@@ -181,3 +181,88 @@ class SendBackResult:
     @property
     def is_dead(self) -> bool:
         return self.deliver_at_ms == 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """A producer commits a half message, or rolls it back.
+
+    queue_offset, physical_offset: of the half message, as the answer to its send named them, or
+    the broker's question.
+    """
+
+    group: str
+    queue_offset: int
+    physical_offset: int
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionQuestion:
+    """The broker asks a producer of a group: commit this half message, or roll it back?
+
+    record: the message as a record of the topic that it goes to.
+    """
+
+    group: str
+    queue_offset: int
+    physical_offset: int
+    message_id: str
+    offset_message_id: str
+    record: bytes
+
+
+class MessageState(enum.IntEnum):
+    """The part that a record has in the history of its message."""
+
+    STORED = 0
+    """The message in the topic that it was sent to."""
+    SCHEDULED = 1
+    """The message in the schedule: it waits for its delivery, or was delivered."""
+    RETRY = 2
+    """The message in its group's retry topic, after a failure."""
+    DEAD = 3
+    """The message as a dead letter: it failed too often, or could not be delivered."""
+    CANCELLED = 4
+    """The record that says: do not deliver this scheduled message."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """Which messages of a topic have this key, or (by_message_id) this message id?
+
+    begin_ms <= store time < end_ms, by the broker's clock; None means no end.  max_messages:
+    only the newest ones, 1 to 64; 0 means 32.  hops: also the other records of such a message,
+    in the schedule, in retry topics and in dead-letter topics.
+    """
+
+    topic: str
+    key: str
+    by_message_id: bool = False
+    begin_ms: int = 0
+    end_ms: int | None = None
+    max_messages: int = 0
+    hops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A record and its state; only a scheduled record sets the last three fields.
+
+    ended: how the wait ended of a record that no longer waits: delivered, fired (delivered at
+    once, at a user's wish), rescheduled, cancelled, or undeliverable.
+    """
+
+    message: StoredMessage
+    state: MessageState
+    deliver_at_ms: int = 0
+    is_pending: bool = False
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """Messages in the order of the log; is_cut: a limit may have left older ones out."""
+
+    messages: tuple[FoundMessage, ...]
+    is_cut: bool = False

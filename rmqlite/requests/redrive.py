@@ -12,34 +12,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
+from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, DeadLetterFilter
 
 OUTCOMES_MAX: Final = 1_000
 """The most outcomes that one call lists."""
 OUTCOMES_DEFAULT: Final = 100
 GROUPS_NAMED_MAX: Final = 1_000
 """The most names of groups on one page of a preview."""
-IMPORT_LETTERS_MAX: Final = 100
-"""The most letters that one call imports, 5 ms."""
+IMPORTED_DEAD_LETTERS_MAX: Final = 100
+"""The most dead letters that one call imports, 5 ms."""
 SAMPLES_MAX: Final = 20
-"""How many refused letters, the first ones, a job holds with place and reason."""
+"""How many refused dead letters, the first ones, a job holds with place and reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveSpec:
-    """Which letters to send again, and how.
+    """Which dead letters to send again, and how.
 
-    filter: selects from the group's letters that exist when the job starts.  delay_level: 0
-    is now.  max_per_second: 0 means no limit.  again: send also letters redriven before.
+    filter: selects from the group's dead letters that exist when the job starts.  delay_level: 0
+    is now.  max_per_second: 0 means no limit.  again: send also dead letters redriven before.
 
     to_topic: publish to this topic, for every group that reads it.  to_group: send back to the
     group that failed, through its retry topic, with fresh attempts; False with a to_topic.
-    With neither, as older clients ask for it, a letter is published to its original topic.  A
+    With neither, as older clients ask for it, a dead letter is published to its original topic.  A
     dead letter of the schedule, which no group has failed, always is, unless there is a to_topic.
     """
 
     group: str
-    filter: LetterFilter = EVERY_LETTER
+    filter: DeadLetterFilter = EVERY_DEAD_LETTER
     to_topic: str = ""
     delay_level: int = 0
     max_per_second: int = 0
@@ -52,7 +52,7 @@ class RedriveSpec:
 
 
 class RedriveOutcome(enum.IntEnum):
-    """The outcome of a letter that matches the filter."""
+    """The outcome of a dead letter that matches the filter."""
 
     SENT = 0
     ALREADY = 1
@@ -62,12 +62,12 @@ class RedriveOutcome(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RedrivenLetter:
-    """One letter's outcome.
+class DeadLetterOutcome:
+    """One dead letter's outcome.
 
     queue_id, queue_offset: its place in %DLQ%group.  topic, message_id: those of the new
     message, in a preview too; empty if refused.  why: the reason of a refusal, or the job that
-    had sent the letter already.
+    had sent the dead letter already.
     """
 
     queue_id: int
@@ -95,7 +95,7 @@ class RedriveRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RedriveFates:
+class RedriveResults:
     """What became of a job's messages, in the group that failed; counted from the log.
 
     consumed: the group has had them, and not failed them.  waiting: not consumed yet, or waiting
@@ -112,7 +112,7 @@ class RedriveFates:
     why: str = ""
 
 
-NOT_ASKED: Final = RedriveFates()
+NOT_ASKED: Final = RedriveResults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,10 @@ class RedriveJobQuery:
 class RedriveJob:
     """A job and its progress.
 
-    letters: how many letters it has to read; looked_at: how many it has read.  sent, already,
+    letters: how many dead letters it has to read; looked_at: how many it has read.  sent, already,
     refused: how many have this outcome.  note: why it stands still, such as a full disk; else
-    empty.  samples: the first refused letters.  fates: only in the answer to a RedriveJobQuery.
+    empty.  samples: the first refused dead letters.  fates: only in the answer to a
+    RedriveJobQuery.
     """
 
     job_id: str
@@ -144,8 +145,8 @@ class RedriveJob:
     changed_at_ms: int = 0
     ended_at_ms: int = 0
     note: str = ""
-    samples: tuple[RedrivenLetter, ...] = ()
-    fates: RedriveFates = NOT_ASKED
+    samples: tuple[DeadLetterOutcome, ...] = ()
+    fates: RedriveResults = NOT_ASKED
 
     @property
     def is_over(self) -> bool:
@@ -186,7 +187,7 @@ def _spec_tree(spec: object) -> object:
     # Up to 0.6 a filter had at most one id.
     one = wanted.get("message_id")
     wanted = {"ids": [one] if one else [], **wanted}
-    # And its jobs sent each letter to its original topic.
+    # And its jobs sent each dead letter to its original topic.
     return {"to_group": False, **spec, "filter": wanted}
 
 
@@ -243,7 +244,7 @@ def summed(counts: Iterable[TopicCount]) -> tuple[TopicCount, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
-    """The counts of one page.  letters: how many letters all pages together read.
+    """The counts of one page.  letters: how many dead letters all pages together read.
 
     topics: how many messages would go to which topic, and which groups get them.  samples:
     outcomes of the page, refused ones first, at most SAMPLES_MAX.
@@ -255,7 +256,7 @@ class RedrivePreview:
     already: int
     refused: int
     topics: tuple[TopicCount, ...] = ()
-    samples: tuple[RedrivenLetter, ...] = ()
+    samples: tuple[DeadLetterOutcome, ...] = ()
     cursor: str = ""
 
     def then(self, page: RedrivePreview) -> RedrivePreview:
@@ -281,12 +282,12 @@ NOTHING_SEEN: Final = RedrivePreview(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedLetter:
+class ImportedDeadLetter:
     """A dead letter from a file of dlq export, perhaps with another body.
 
     queue_id, queue_offset: its place in %DLQ%group.  offset_message_id, store_timestamp_ms: of
-    its record; they tell whether this broker has the letter, or another one had it.
-    properties: all of the letter, as a property string.
+    its record; they tell whether this broker has the dead letter, or another one had it.
+    properties: all of the dead letter, as a property string.
     """
 
     queue_id: int
@@ -299,13 +300,14 @@ class ImportedLetter:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Send letters from a file, at once, each once; see RedriveSpec for to_topic and to_group.
+    """Send dead letters from a file, at once, each once; see RedriveSpec for to_topic and to_group.
 
-    letters: of this group, 1 to IMPORT_LETTERS_MAX.  dry_run: only say what would become of them.
+    letters: of this group, 1 to IMPORTED_DEAD_LETTERS_MAX.  dry_run: only say what
+    would become of them.
     """
 
     group: str
-    letters: tuple[ImportedLetter, ...]
+    letters: tuple[ImportedDeadLetter, ...]
     to_topic: str = ""
     to_group: bool = True
     dry_run: bool = False
@@ -315,16 +317,16 @@ class ImportRequest:
 class ImportAnswer:
     """letters: the outcome of each, by queue.  topics: where the sent ones go."""
 
-    letters: tuple[RedrivenLetter, ...]
+    letters: tuple[DeadLetterOutcome, ...]
     topics: tuple[TopicCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomesQuery:
-    """Asks for the outcomes of a job's letters, in the order in which the job read them.
+    """Asks for the outcomes of a job's dead letters, in the order in which the job read them.
 
-    outcomes: only letters with one of these; empty means all.  max_letters: 1 to 1,000; 0 means
-    100.
+    outcomes: only dead letters with one of these; empty means all.  max_letters: 1 to 1,000; 0
+    means 100.
     """
 
     job_id: str
@@ -337,5 +339,5 @@ class OutcomesQuery:
 class OutcomesPage:
     """cursor: where the next page begins; empty if the job has no more outcomes so far."""
 
-    letters: tuple[RedrivenLetter, ...]
+    letters: tuple[DeadLetterOutcome, ...]
     cursor: str = ""

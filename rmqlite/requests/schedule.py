@@ -1,8 +1,8 @@
 """Requests about the schedule and their answers: plain values.
 
-They list the waiting messages, count when they come due, and change them.  Times are
-milliseconds since 1970, on the broker's clock; sizes are bytes.  A level is a delay level, 1 or
-more, or -1: the messages that wait for an instant of their own.
+They list the waiting messages, count when they come due, change them, and read or change the table
+of delay levels.  Times are milliseconds since 1970, on the broker's clock; sizes are bytes.  A
+level is a delay level, 1 or more, or -1: the messages that wait for an instant of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import parse_levels
 from rmqlite.message import offset_message_id
 
 IDS_MAX: Final = 1_000
@@ -41,7 +42,7 @@ class PendingFilter:
     message's keys.  ids: any of these, at most 100; the producer's (UNIQ_KEY).  origin_topic:
     the topic that a retry was sent to first.  tag: the message's tags.  reason: part of the
     reason of a retry's last failure or of its kind, in upper or lower case.  failure_kind: the
-    kind of that reason (failure_kinds.py).
+    kind of that reason (failure_kind()).
     """
 
     levels: tuple[int, ...] = ()
@@ -257,3 +258,73 @@ def read_handle(text: str) -> RecallHandle:
     if not _WHOLE(after_ms):
         raise InvalidValue("recallHandle", text, f"{_HANDLE_RULE}: {after_ms!r} in it is no time")
     return RecallHandle(topic, broker_name, int(after_ms) - 1, message_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsChange:
+    """Put this messageDelayLevel in force; dry_run: only answer what it would change."""
+
+    message_delay_level: str
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """What a new table changes for one level; a delay is empty if a table has no such level.
+
+    pending: how many messages wait at this level; they keep their deliver times.
+    next_due_ms: the earliest deliver time; 0 if none waits.
+    """
+
+    level: int
+    delay_before: str
+    delay_after: str
+    pending: int
+    next_due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsChanged:
+    """before: the table until now.  levels: those of either table, and those with messages."""
+
+    before: str
+    after: str
+    levels: tuple[LevelChange, ...]
+
+    @property
+    def loss(self) -> str:
+        """What the change takes away: it "removes levels 2 to 18".
+
+        Empty if every level stays and the last one is at least as long as before: then nobody who
+        sends to a long delay gets a short one.
+        """
+        before, after = parse_levels(self.before), parse_levels(self.after)
+        last, first_gone = before.max_level, after.max_level + 1
+        if first_gone > last:
+            if after.delay_ms(last) >= before.delay_ms(last):
+                return ""
+            return f"makes level {last} shorter: {after.name(last)} instead of {before.name(last)}"
+        gone = f"levels {first_gone} to {last}" if first_gone < last else f"level {last}"
+        waiting = sum([each.pending for each in self.levels if each.level >= first_gone])
+        return f"removes {gone}" + (f" (messages that wait there: {waiting})" if waiting else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DatedTable:
+    """A table of delay levels and its start; 0 means that no earlier table is recorded."""
+
+    in_force_from_ms: int
+    message_delay_level: str
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsInForce:
+    """The table in force and its origin.
+
+    configured: the table of broker.conf at its last reading; if the table in force is another
+    one, somebody has set it since.  tables: every table so far, the oldest first.
+    """
+
+    message_delay_level: str
+    configured: str
+    tables: tuple[DatedTable, ...]

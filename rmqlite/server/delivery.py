@@ -15,7 +15,7 @@ from typing import Final
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import WAKE_MS_MAX, Clock, elapsed_s
 from rmqlite.errors import StoreUnavailable
-from rmqlite.server.outage import Outage
+from rmqlite.server.loops import Outage
 from rmqlite.server.turns import let_others, set_or_late
 
 SLICES_S: Final = 0.002

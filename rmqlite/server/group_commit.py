@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple
 
-from rmqlite.broker.histogram import Durations
+from rmqlite.broker.counts import Durations
 from rmqlite.clock import elapsed_s
 from rmqlite.compiled import only_in_c
 from rmqlite.config import BrokerConfig
@@ -183,7 +183,7 @@ class GroupCommit:
         """A queue has a new message."""
         if not self._is_sync and not self._fresh:
             # Gathers everything that is appended in this turn of the loop.
-            self._loop.call_soon(self._tell_readers)
+            self._loop.call_soon(self._wake_readers)
         self._fresh.add((topic, queue_id))
         self.wanted()
 
@@ -348,7 +348,7 @@ class GroupCommit:
         sentence = f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms"
         self._refuse_waiters(FlushFailed(sentence, is_final=False))
 
-    def _tell_readers(self) -> None:
+    def _wake_readers(self) -> None:
         fresh, self._fresh = self._fresh, set()
         self._readable(fresh)
 

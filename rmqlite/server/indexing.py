@@ -16,7 +16,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.errors import StoreUnavailable
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.server.outage import Outage
+from rmqlite.server.loops import Outage
 from rmqlite.server.turns import next_slice
 from rmqlite.store.timers.index import IndexDamaged, IndexWrite
 
@@ -36,7 +36,7 @@ class Indexing:
     def __init__(
         self, broker: Broker, thread: ThreadPoolExecutor, due_sooner: Callable[[int], None]
     ) -> None:
-        """due_sooner: told the wait queue whose earliest message is earlier than before."""
+        """due_sooner: called with the wait queue whose earliest message is earlier than before."""
         self._broker = broker
         self._due_sooner = due_sooner
         self._thread = thread
@@ -65,7 +65,7 @@ class Indexing:
                 await asyncio.sleep(IDLE_LOOK_S if keys is None else LOOK_S)
 
     def _catch_up(self, keys: TimerKeys) -> bool:
-        """A step; delivery is told if it finds an earlier timer.  Raises StoreUnavailable."""
+        """A step; wakes delivery if it finds an earlier timer.  Raises StoreUnavailable."""
         least = keys.least
         try:
             return keys.catch_up()

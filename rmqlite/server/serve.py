@@ -22,27 +22,23 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable, Unavailable
-from rmqlite.server.checking_back import CheckingBack
-from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
-from rmqlite.server.event_loop import event_loop
-from rmqlite.server.gate.accounts import AccountsFile
 from rmqlite.server.gate.exposure import check_exposure
-from rmqlite.server.gate.open_files import connections_max
+from rmqlite.server.gate.limits import connections_max, limits_of
 from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
+from rmqlite.server.loops import CheckingBack, Rebalancing, Redriving, Reload
 from rmqlite.server.protocols.metrics.server import MetricsServer
 from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
-from rmqlite.server.rebalancing import Rebalancing
-from rmqlite.server.redriving import Redriving
-from rmqlite.server.reload import Reload
-from rmqlite.server.service.access import Access
+from rmqlite.server.service.access import Access, AccountsFile
+from rmqlite.server.service.part import ServiceParts
 from rmqlite.server.service.service import Service
-from rmqlite.server.upkeep import Upkeep
+from rmqlite.server.turns import event_loop
+from rmqlite.server.upkeep import ClockWatch, Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.server.web import web_server
 from rmqlite.store.disk.files import SystemFiles
@@ -179,10 +175,7 @@ class _Server:
         upkeep = Upkeep(config, broker, self._persister, watch)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
-        waiting = (self._pulls, self._heartbeats)
-        service = Service(
-            config, broker, self._commit, *waiting, self._clock, self._access, self._watched
-        )
+        service = Service(self._service_parts(config, broker))
         async with asyncio.TaskGroup() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -219,6 +212,19 @@ class _Server:
             for task in running:
                 task.cancel()
         return broker
+
+    def _service_parts(self, config: BrokerConfig, broker: Broker) -> ServiceParts:
+        return ServiceParts(
+            config=config,
+            broker=broker,
+            commit=self._commit,
+            pulls=self._pulls,
+            heartbeats=self._heartbeats,
+            clock=self._clock,
+            access=self._access,
+            limits=limits_of(config),
+            watched=self._watched,
+        )
 
     def _endpoints(self) -> Endpoints:
         remoting = self._remoting

@@ -3,6 +3,9 @@
 A write that fails, because the disk is full for example, is tried again in a later round.  A
 sync that fails ends the broker: the data that it covered may be gone, and no later sync would
 report that.
+
+The broker's clock follows neither a step of the wall clock nor a suspend of the machine, so no
+message is early or late because of one.  But an operator who compares times must know of it.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ from typing import Final
 
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.figures.traffic import SAMPLE_S
-from rmqlite.clock import local_text, wall_ms
+from rmqlite.clock import Clock, Machine, local_text, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
-from rmqlite.server.clock_watch import ClockWatch
-from rmqlite.server.outage import Outage
+from rmqlite.server.loops import Outage
 from rmqlite.server.turns import done_in_turns
+from rmqlite.store.tables.clock_table import AHEAD_MS_MIN, Origin
 from rmqlite.views.levels import level_text
 
 PERSIST_BYTES_MAX: Final = 64 << 20
@@ -30,7 +33,13 @@ LOOK_S: Final = 1.0
 """How often look() checks clocks, members and disk."""
 PIN_WARNING_S: Final = 3600.0
 """How often the log warns that an undelivered message keeps old log files."""
-
+STEP_MS_MIN: Final = 500
+"""Smaller moves of the wall clock against the broker's are not reported; drift adds up to it."""
+SUSPEND_MS_MIN: Final = 1_000
+READ_MS_MAX: Final = 50
+"""If reading the clocks one after the other took longer, they cannot be compared."""
+FORWARD: Final = "forward"
+BACK: Final = "back"
 log = logging.getLogger(__name__)
 
 
@@ -61,7 +70,7 @@ class Upkeep:
             "log files cannot be removed, will be tried again", "log files are removed again"
         )
         self._is_persisting = False
-        self._told_full = False
+        self._logged_full = False
         self._next_pin_warning = self._loop.time()
 
     async def persist(self) -> None:
@@ -133,7 +142,7 @@ class Upkeep:
         self._measure_outage.succeeded()
         if clean:
             self._clean()
-        self._tell_whether_full()
+        self._log_whether_full()
 
     def _clean(self) -> None:
         try:
@@ -162,17 +171,17 @@ class Upkeep:
         except StoreUnavailable as error:
             self._clean_outage.failed(error)
 
-    def _tell_whether_full(self) -> None:
+    def _log_whether_full(self) -> None:
         retention = self._broker.retention
-        if retention.is_disk_full and not self._told_full:
+        if retention.is_disk_full and not self._logged_full:
             log.warning(
                 "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d",
                 retention.used_ratio,
                 self._config.disk_warning_ratio,
             )
-        elif self._told_full and not retention.is_disk_full:
+        elif self._logged_full and not retention.is_disk_full:
             log.warning("sends are accepted again used_ratio=%.3f", retention.used_ratio)
-        self._told_full = retention.is_disk_full
+        self._logged_full = retention.is_disk_full
 
     def _warn_of_pin(self) -> None:
         pin = self._broker.retention.pin
@@ -193,4 +202,76 @@ class Upkeep:
             level_text(pin.level),
             local_text(pin.deliver_at_ms),
             pin.physical_offset,
+        )
+
+
+class ClockWatch:
+    """Notices that the wall clock stepped or the machine slept; logs it and counts it.
+
+    Two clocks are compared at each look(): if their difference changes, one stepped.
+    """
+
+    def __init__(self, clock: Clock, machine: Machine, origin: Origin) -> None:
+        """Warn if the broker's clock differs from the wall clock already."""
+        self._clock = clock
+        self._machine = machine
+        self.steps = {FORWARD: 0, BACK: 0}
+        """How often the wall clock stepped, by direction."""
+        self.suspends = 0
+        self.suspended_ms = 0
+        """How long the machine was suspended, since the broker started."""
+        self._logged_ahead_ms = self.ahead_of_wall_ms()
+        self._logged_asleep_ms = self._asleep_ms()
+        self._log_start(origin)
+
+    def ahead_of_wall_ms(self) -> int:
+        """The broker's clock less the wall clock."""
+        return self._clock.now_ms() - self._machine.wall_ns() // 1_000_000
+
+    def look(self) -> None:
+        """Compare the clocks; to be called about once a second."""
+        before_ms = self._clock.now_ms()
+        ahead_ms, asleep_ms = self.ahead_of_wall_ms(), self._asleep_ms()
+        if self._clock.now_ms() - before_ms > READ_MS_MAX:
+            # The process was stopped, or the machine slept, in between: the next look notices it.
+            return
+        slept_ms = asleep_ms - self._logged_asleep_ms
+        if slept_ms >= SUSPEND_MS_MIN:
+            self._logged_asleep_ms = asleep_ms
+            self.suspends += 1
+            self.suspended_ms += slept_ms
+            log.warning(
+                "the machine was suspended, messages that fell due are delivered now seconds=%.3f",
+                slept_ms / 1000,
+            )
+        step_ms = self._logged_ahead_ms - ahead_ms
+        if abs(step_ms) >= STEP_MS_MIN:
+            self._logged_ahead_ms = ahead_ms
+            direction = FORWARD if step_ms > 0 else BACK
+            self.steps[direction] += 1
+            log.warning(
+                "the wall clock stepped, delays are not affected direction=%s seconds=%.3f"
+                " clock_ahead_of_wall_seconds=%.3f",
+                direction,
+                abs(step_ms) / 1000,
+                ahead_ms / 1000,
+            )
+
+    def _asleep_ms(self) -> int:
+        """How long the machine slept; only the difference of two values means something."""
+        return (self._machine.boot_ns() - self._machine.awake_ns()) // 1_000_000
+
+    def _log_start(self, origin: Origin) -> None:
+        ahead_ms = self._logged_ahead_ms
+        if abs(ahead_ms) <= AHEAD_MS_MIN:
+            return
+        if origin is Origin.STORE and ahead_ms > 0:
+            reason = "the newest time in its store is later than the wall clock"
+        else:
+            reason = "the wall clock stepped since its last run, and messages are pending"
+        log.warning(
+            "the broker's clock is not the wall clock: %s; delays are not affected"
+            " clock_ahead_of_wall_seconds=%.3f",
+            reason,
+            ahead_ms / 1000,
         )

@@ -17,9 +17,11 @@ from pyspark.sql import types as T
 
 from rmqlite.arrow.columns import COLUMNS, columns_of
 from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavailable
+from rmqlite.spark import hadoop
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.reading import SourceSnapshot, looked, read_log
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import spark_schema
+from rmqlite.spark.tables import utc_day
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,10 +106,9 @@ class Archive:
         if any(name.startswith("topic=") for name in self._folder.names()):
             there = self._between(begin, end).select(*_IDENTITY)
             fresh = log.join(there, list(_IDENTITY), "left_anti")
-        day = F.floor(F.unix_millis("store_timestamp") / 86_400_000).cast("int")
         # No file is longer than a log file, and no task has more to sort.
         number = F.floor(F.col("physical_offset") / live.place.log_file_bytes)
-        placed = fresh.withColumn("day", F.date_from_unix_date(day))
+        placed = fresh.withColumn("day", utc_day("store_timestamp"))
         placed = placed.repartition("topic", "day", number)
         files = placed.sortWithinPartitions("topic", "day", "physical_offset").write
         files = files.mode("append").partitionBy("topic", "day").option("compression", "zstd")
@@ -171,10 +172,10 @@ class LogWithArchive:
         """Raises OffsetGone for a gap, InvalidValue for the archive of another store or for none
         if the log does not begin at 0; StoreDamaged, StoreUnavailable, Unavailable.
         """
-        self._live, self._kept = live, None
+        self._live, self._archived = live, None
         begin = self._live_offset = live.place.begin
         if archive.runs or begin > 0:
-            self._kept = archive.records()
+            self._archived = archive.records()
             archive.check_same_log(live)
             begin, self._live_offset = archive.runs[0].begin, archive.runs[-1].end
         where, newest_ms = f"{archive.place} and {live.place.where}", live.look.newest_timestamp_ms
@@ -187,7 +188,7 @@ class LogWithArchive:
         """
         names = tuple(column.name for column in columns_of(tuple(columns) or _ALL))
         live = self._live.read(names, self._live_offset, self.snapshot.end_offset)
-        return live if self._kept is None else self._kept.select(*names).unionAll(live)
+        return live if self._archived is None else self._archived.select(*names).unionAll(live)
 
 
 def archive_closed(archive: Archive, live: Live, until_ms: int | None = None) -> None:
@@ -213,10 +214,7 @@ def read_archive(spark: SparkSession, archive: str, columns: Sequence[str] = ())
 
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises InvalidValue for names that are not those of an archive."""
-    strange = [name for name in names if name[0] not in "._" and not name.startswith("topic=")]
-    if strange:
-        rule = f"an archive, or an empty folder; this one has {strange[0]} in it"
-        raise InvalidValue("archive", place, rule)
+    hadoop.check_names(names, place, "archive", "topic", "an archive")
 
 
 def check_archive(archive: str, names: Sequence[str] | None, found: Look) -> None:

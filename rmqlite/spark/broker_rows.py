@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rmqlite.arrow.blocks import log_blocks
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueStretch
-from rmqlite.arrow.records import Bytes, Longs, UnsoundRecord
+from rmqlite.arrow.records import Bytes, Longs, UnsoundRecord, log_blocks
 from rmqlite.arrow.rows import Making
 from rmqlite.errors import OffsetGone, StoreDamaged
 from rmqlite.records.record import RECORD_BYTES_MIN
@@ -46,7 +45,7 @@ def broker_rows(
                 yield from making.batches(log_blocks(log, partition))
                 return
             for stretch in partition.ranges:
-                chunks = kept_chunks(reader, stretch, options)
+                chunks = queue_chunks(reader, stretch, options)
                 yield from making.batches(queue_blocks(chunks))
         except UnsoundRecord as unsound:
             raise broker_damage(place, unsound) from unsound
@@ -92,7 +91,7 @@ def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
     return StoreDamaged(where, unsound.physical_offset, unsound.expected, "something else")
 
 
-def kept_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) -> Iterator[bytes]:
+def queue_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) -> Iterator[bytes]:
     """The records of a stretch of a queue, in chunks.  Raises OffsetGone, Unavailable.
 
     With failOnDataLoss=false it skips records that retention deletes meanwhile, and no others.
@@ -104,8 +103,8 @@ def kept_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) 
         except OffsetGone:
             if options.fail_on_data_loss:
                 raise
-            kept = {each.queue.queue_id: each for each in reader.snapshot((topic,)).queues}
-            begin = max(begin + 1, kept[queue_id].min_offset)
+            ranges = {each.queue.queue_id: each for each in reader.snapshot((topic,)).queues}
+            begin = max(begin + 1, ranges[queue_id].min_offset)
         else:
             return
 

@@ -6,8 +6,10 @@ gets them with the options that Spark sends to it.
 
 from __future__ import annotations
 
-from dataclasses import Field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rmqlite.arrow.options import BrokerOptions
 
 if TYPE_CHECKING:
     from rmqlite.client.credentials import Credentials
@@ -26,20 +28,10 @@ Spark hides the values of options with "secret" or "accessKey" in their names in
 """
 OPTIONS: Final = {name: in_options for name, (in_options, _) in _FIELDS.items()}
 
-
-class Options(Protocol):
-    """A dataclass of options, those above among them."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    @property
-    def endpoint(self) -> str: ...
+_O = TypeVar("_O", bound=BrokerOptions)
 
 
-_O = TypeVar("_O", bound=Options)
-
-
-def credentials_of(options: Options) -> Credentials | None:
+def credentials_of(options: BrokerOptions) -> Credentials | None:
     """The credentials of the options.  Raises InvalidValue if one option of a pair is missing."""
     given = {found: getattr(options, name) for name, found in _FIELDS.values()}
     if not any(given.values()):

@@ -7,7 +7,7 @@ other configuration.  A small file gets its name only when it is complete.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,6 +55,14 @@ def disk_path(
     return Path(place) if is_on_disk(master, conf or {}) else None
 
 
+def check_names(names: Sequence[str], place: str, field: str, column: str, what: str) -> None:
+    """Raises InvalidValue for names of other folders than those of a column's values."""
+    strange = [name for name in names if name[0] not in "._" and not name.startswith(f"{column}=")]
+    if strange:
+        rule = f"{what}, or an empty folder; this one has {strange[0]} in it"
+        raise InvalidValue(field, place, rule)
+
+
 class HadoopFolder:
     """A folder that may not exist yet.  Every method may raise StoreUnavailable."""
 
@@ -65,28 +73,21 @@ class HadoopFolder:
             raise NotSupported(f"this needs {_CLASSIC}", field="master", value="", rule=_CLASSIC)
         self.place = place
         self._jvm: Any = jvm
-        with self._told("open"):
+        with self._as_ours("open"):
             self._root = jvm.org.apache.hadoop.fs.Path(place)
             self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
 
     def names(self, inside: str = "") -> list[str]:
         """The names directly in it, sorted; empty if it does not exist."""
-        with self._told("list"):
+        with self._as_ours("list"):
             path = self._path(inside)
             if not self._files.exists(path):
                 return []
             return sorted(each.getPath().getName() for each in self._files.listStatus(path))
 
-    def sizes(self, inside: str) -> dict[str, int]:
-        """The files directly in a folder of it: name -> bytes, sorted."""
-        with self._told("list"):
-            listed = self._files.listStatus(self._path(inside))
-            found = {each.getPath().getName(): each.getLen() for each in listed if each.isFile()}
-            return dict(sorted(found.items()))
-
     def read_text(self, name: str) -> str:
         """The text of a small file in UTF-8."""
-        with self._told("read"):
+        with self._as_ours("read"):
             stream = self._files.open(self._path(name))
             try:
                 return bytes(stream.readAllBytes()).decode("utf-8")
@@ -96,7 +97,7 @@ class HadoopFolder:
     def write_text(self, name: str, text: str) -> None:
         """Write a small file as a whole, and replace an older one."""
         beside, final = self._path(f"{name}.tmp"), self._path(name)
-        with self._told("write to"):
+        with self._as_ours("write to"):
             stream = self._files.create(beside, True)
             try:
                 stream.write(bytearray(text.encode()))
@@ -114,7 +115,7 @@ class HadoopFolder:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, inside) if inside else self._root
 
     @contextmanager
-    def _told(self, operation: str) -> Iterator[None]:
+    def _as_ours(self, operation: str) -> Iterator[None]:
         """A Java exception inside becomes StoreUnavailable, with its first line as the reason."""
         from py4j.protocol import Py4JJavaError
 

@@ -19,7 +19,8 @@ from rmqlite.spark.credentials import credentials_of
 from rmqlite.visible import did_you_mean
 
 SLICE_BYTES_MAX: Final = 1 << 30
-
+Option = tuple[str, Callable[[str, str], Any]]
+"""The field that an option sets, and the function that reads its text, given its name."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _BYTES = re.compile(r"([0-9]{1,12})([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
@@ -32,18 +33,32 @@ _OFFSETS_RULE: Final = (
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of spark.read or spark.readStream as a value.  Raises InvalidValue."""
-    given: dict[str, Any] = {}
-    for name, text in options.items():
-        known = _BY_LOWER_NAME.get(name.lower())
-        if known is None:
-            raise InvalidValue("option", name, _hint(name))
-        field, read = _OPTIONS[known]
-        if field in given:
-            raise InvalidValue("option", known, "given once: topic or topics, not both")
-        given[field] = read(known, text.strip())
-    parsed = ReadOptions(**given)
+    parsed = ReadOptions(**fields_of(options, _OPTIONS, "this format"))
     _check(parsed)
     return parsed
+
+
+def fields_of(options: Mapping[str, str], known: Mapping[str, Option], what: str) -> dict[str, Any]:
+    """The fields that options set, read from their texts; what: has these options.
+
+    Raises InvalidValue.
+    """
+    by_lower_name = {name.lower(): name for name in known}
+    given: dict[str, Any] = {}
+    for typed, text in options.items():
+        name = by_lower_name.get(typed.lower())
+        if name is None:
+            raise InvalidValue("option", typed, f"an option of {what}{hint(typed, known)}")
+        field, read = known[name]
+        if field in given:
+            raise InvalidValue("option", name, "given once: topic or topics, not both")
+        given[field] = read(name, text.strip())
+    return given
+
+
+def hint(name: str, known: Mapping[str, object]) -> str:
+    """What may have been meant by a name, behind the rule: one of these."""
+    return did_you_mean(name, known, f"; these are {', '.join(known)}")
 
 
 def written(options: ReadOptions) -> dict[str, str]:
@@ -52,7 +67,7 @@ def written(options: ReadOptions) -> dict[str, str]:
     for name, (field, _) in _OPTIONS.items():
         value = getattr(options, field)
         if name != "topic" and value != _DEFAULTS[field]:
-            found[name] = _as_text(value)
+            found[name] = as_text(value)
     return found
 
 
@@ -73,17 +88,12 @@ def _check(options: ReadOptions) -> None:
     credentials_of(options)
 
 
-def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:
-    """Queue offsets as JSON with sorted keys, because Spark compares offsets as text."""
-    rows = (
-        [(*key, offset) for key, offset in offsets.items()]
-        if isinstance(offsets, Mapping)
-        else list(offsets)
-    )
+def to_spark(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    """Queue offsets as Spark stores them in its checkpoint, sorted: it compares them as text."""
     tree: dict[str, dict[str, int]] = {}
-    for topic, queue_id, offset in sorted(rows):
-        tree.setdefault(topic, {})[str(queue_id)] = offset
-    return json.dumps(tree)
+    for topic, queue_id in sorted(offsets):
+        tree.setdefault(topic, {})[str(queue_id)] = offsets[topic, queue_id]
+    return tree
 
 
 def parse_offsets(name: str, text: str) -> int | Offsets:
@@ -170,7 +180,7 @@ def _flag(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
-_OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+_OPTIONS: Final[dict[str, Option]] = {
     "path": ("path", as_it_is),
     "endpoint": ("endpoint", endpoint_text),
     "columns": ("columns", as_it_is),
@@ -194,8 +204,6 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "group": ("group", as_it_is),
     **{name: (field, as_it_is) for name, field in CREDENTIALS.items()},
 }
-"""Option -> the field that it fills, and the function that reads its text."""
-_BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 _DEFAULTS: Final = {field.name: field.default for field in fields(ReadOptions)}
 
 
@@ -204,15 +212,12 @@ def option_names() -> tuple[str, ...]:
     return tuple(_OPTIONS)
 
 
-def _hint(name: str) -> str:
-    all_names = f"; these are {', '.join(_OPTIONS)}"
-    return "an option of this format" + did_you_mean(name, _OPTIONS, all_names)
-
-
-def _as_text(value: Any) -> str:
+def as_text(value: object) -> str:
+    """The value of an option as Spark takes it, which is text; offsets become JSON."""
     if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        is_rows = bool(value) and isinstance(value[0], tuple)
-        return offsets_text(value) if is_rows else ",".join(map(str, value))
-    return str(value)
+        return str(value).lower()
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return json.dumps(to_spark({tuple(queue): offset for *queue, offset in value}))
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,6 +1,6 @@
 """The partitions of a store or of a broker: one look plans them all, each is read by itself.
 
-The room arrow/ reads stores; this module adds brokers.
+The package arrow reads stores; this module adds brokers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rmqlite.arrow import planning
 from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import Partition, Place
+from rmqlite.arrow.partitions import Partition, Place, QueueStretch
 from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.requests.log import LogSnapshot
@@ -44,7 +44,7 @@ def look_of(endpoint: str, found: LogSnapshot) -> Look:
     place = Place("", endpoint, room, 0, begin, end, end, levels)
     starts = [begin, *range(begin - begin % room + room, end, room)] if begin < end else []
     queues = sorted(
-        (each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)
+        QueueStretch(each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)
         for each in found.queues
     )
     files = tuple((start, None) for start in starts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqlite.arrow.columns import columns_of
 from rmqlite.clock import local_text
-from rmqlite.spark.options import parse_options
+from rmqlite.spark.options import as_text, parse_options
 from rmqlite.spark.partitions import look
 
 if TYPE_CHECKING:
@@ -85,22 +85,10 @@ def load_texts(
     texts = _place(path, endpoint)
     if columns:
         texts["columns"] = ",".join(column.name for column in columns_of(tuple(columns)))
-    return texts | {name: _as_text(value) for name, value in options.items() if value is not None}
+    return texts | {name: as_text(value) for name, value in options.items() if value is not None}
 
 
 def _place(path: str, endpoint: str) -> dict[str, str]:
     # The absolute path, because an executor may run in another folder.
     whole = str(Path(path).absolute()) if path else ""
     return {name: text for name, text in (("path", whole), ("endpoint", endpoint)) if text}
-
-
-def _as_text(value: object) -> str:
-    import json
-
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

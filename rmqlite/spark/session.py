@@ -103,13 +103,13 @@ def java_home() -> str:
     install and how.
     """
     wanted = f"Java {JAVA_MIN} or newer"
-    told = os.environ.get("JAVA_HOME", "")
-    if told:
-        found = _java_version(Path(told) / "bin" / "java")
+    named = os.environ.get("JAVA_HOME", "")
+    if named:
+        found = _java_version(Path(named) / "bin" / "java")
         if found >= JAVA_MIN:
-            return told
+            return named
         what = f"Java {found}" if found else "no Java"
-        raise ExtraMissing(wanted, f"{what} at JAVA_HOME={told}", _JAVA_REMEDY)
+        raise ExtraMissing(wanted, f"{what} at JAVA_HOME={named}", _JAVA_REMEDY)
     on_path = shutil.which("java")
     newest = _java_version(Path(on_path)) if on_path else 0
     if newest >= JAVA_MIN:

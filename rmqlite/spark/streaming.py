@@ -23,11 +23,16 @@ from pyspark.sql.streaming.listener import (
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.options import offsets_text, parse_options
+from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts
-from rmqlite.spark.stream.offsets import Offsets, from_spark
 from rmqlite.spark.stream.plan import StreamPlan, check_stream, publish
-from rmqlite.spark.stream.queue_ranges import BrokerRanges, QueueRanges, ranges_of
+from rmqlite.spark.stream.queue_ranges import (
+    BrokerRanges,
+    Offsets,
+    QueueRanges,
+    from_spark,
+    ranges_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +83,7 @@ def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
         return folder.read_text(INITIAL_OFFSETS)
     if "offsets" in names and folder.names("offsets"):
         return ""
-    begin = offsets_text(StreamPlan(options, ranges_of(options)).initial())
+    begin = json.dumps(to_spark(StreamPlan(options, ranges_of(options)).initial()))
     folder.write_text(INITIAL_OFFSETS, begin)
     return begin
 

@@ -14,7 +14,7 @@ from rmqlite.errors import InvalidValue, StoreUnavailable
 from rmqlite.spark.hadoop import disk_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 FILE_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 """A place with such an ending is one file on this machine; any other place is a folder."""
@@ -23,6 +23,11 @@ FILE_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".
 def collected(table: DataFrame) -> list[dict[str, Any]]:
     """All rows; a timestamp becomes milliseconds since 1970, with a name that ends in _ms."""
     return [row.asDict() for row in _in_ms(table).collect()]
+
+
+def utc_day(name: str) -> Column:
+    """The day of a timestamp in UTC, in every time zone of the session."""
+    return F.date_from_unix_date((F.floor(F.unix_millis(name) / 86_400_000)).cast("int"))
 
 
 def check_place(place: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> None:

@@ -1,19 +1,59 @@
-"""The broker's counts since its start; after a restart they begin at 0, so they say so."""
+"""Counts, rates, shares and sizes, as a person reads them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.requests.status import BrokerStatus
-from rmqlite.views.spans import span_text
+from rmqlite.requests.figures import BrokerStatus
+from rmqlite.views.times import span_text
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 """The counts of BrokerStatus that a rate is made of."""
 _CHANGED: Final = ("cancelled", "fired", "rescheduled")
+_SIZES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 message", "2,000 messages", "2 retries"."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else many}"
+
+
+def times_text(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in its largest unit: "17 bytes", "1.5 GiB"."""
+    amount, unit = float(size), _SIZES[0]
+    for larger in _SIZES[1:]:
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    if unit != _SIZES[0]:
+        return f"{amount:,.1f} {unit}"
+    return counted(size, "byte")
+
+
+def rate_text(per_second: float | None) -> str:
+    """Messages per second: "1,234", "0.5", "-" if it is unknown."""
+    if per_second is None:
+        return "-"
+    return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
+
+
+def share_text(part: float, whole: float = 1) -> str:
+    """A share: "99.9%"; never 100% if part is less than whole, and "-" without a whole."""
+    if not whole:
+        return "-"
+    return f"{min(99.9, 100 * part / whole) if part < whole else 100:.1f}%"
 
 
 def counts_text(status: BrokerStatus) -> str:
-    """All counts, and since when: "since the start 3m 2s ago: 5 sent, …"."""
+    """All counts, and since when: "since the start 3m 2s ago: 5 sent, …".
+
+    After a restart they begin at 0, so they say so.
+    """
     words = {"dead": "died"}
     names = [*COUNTED, *[name for name in _CHANGED if getattr(status, name)]]
     counts = [f"{getattr(status, name):,} {words.get(name, name)}" for name in names]

@@ -8,7 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.views.tables import (
+    BAD,
+    DIM,
+    NOTHING,
+    WARN,
+    Column,
+    Part,
+    Row,
+    Subject,
+    Table,
+    cell,
+    row,
+    table,
+)
+from rmqlite.views.times import until_text
+
 TIMER: Final = "timer"
+LATE_MS: Final = 1_000
+"""A level, or the timers, are late if a message is due for this long and not delivered."""
+_WARN_MS: Final = 100
+"""A p99 from here on has a colour."""
+_LEVELS: Final = (
+    Column("LEVEL", right=True),
+    Column("DELAY"),
+    Column("PENDING", right=True),
+    Column("NEXT DUE"),
+    Column("DELIVERED", right=True),
+    Column("P50 MS", right=True, rank=2),
+    Column("P99 MS", right=True),
+    Column("MAX MS", right=True, rank=1),
+)
 
 
 def level_text(level: int) -> str:
@@ -37,6 +68,50 @@ def levels_text(levels: Sequence[int]) -> str:
     return " and ".join(parts)
 
 
-def delay_text(level: int, delay: str) -> str:
+def delay_cell(level: int, delay: str) -> str:
     """In a column of delays; delay: as the table spells it, empty if only an older table had it."""
     return "any" if level < 0 else delay or "(old)"
+
+
+def levels_table(
+    status: BrokerStatus | None, now_ms: int = 0, *, all_levels: bool = False
+) -> Table:
+    """The timers and the delay levels, delivered and lateness since the broker started.
+
+    now_ms: the broker's time now, if the status is older.  all_levels: also the unused ones.
+    """
+    levels = status.levels if status else ()
+    used = [each for each in levels if all_levels or each.is_used]
+    pending = sum([each.pending for each in levels])
+    hidden = f", {len(levels) - len(used)} unused" if len(used) < len(levels) else ""
+    answered_ms = status.now_ms if status else 0
+    return table(
+        f"levels: {pending:,} pending{hidden}",
+        _LEVELS,
+        [_level_row(each, answered_ms, max(now_ms, answered_ms)) for each in used],
+        "no level has had a message since the broker started",
+    )
+
+
+def _level_row(level: LevelStatus, answered_ms: int, now_ms: int) -> Row:
+    tone = "" if level.delivered else DIM
+    name = level_text(level.level)
+    return row(
+        str(level.level),
+        name,
+        delay_cell(level.level, level.delay),
+        cell(level.pending, "", Subject.LEVELS, name) if level.pending else cell(0, DIM),
+        _next_due(level.next_due_ms, answered_ms, now_ms),
+        cell(level.delivered, tone),
+        cell(level.lateness_p50_ms, tone),
+        cell(level.lateness_p99_ms, WARN if level.lateness_p99_ms >= _WARN_MS else tone),
+        cell(level.lateness_max_ms, tone),
+    )
+
+
+def _next_due(due_ms: int, answered_ms: int, now_ms: int) -> Part:
+    """The time to the next due message; only the broker's answer can make it late."""
+    if not due_ms:
+        return Part(NOTHING, DIM)
+    text = until_text(due_ms, min(now_ms, max(due_ms, answered_ms)))
+    return Part(text, BAD if answered_ms - due_ms >= LATE_MS else "")

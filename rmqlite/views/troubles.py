@@ -5,49 +5,23 @@ The rules read the broker's answers only, and no clock: an old answer makes noth
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.clock import local_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.redrive import JobState, RedriveJob
-from rmqlite.requests.status import BrokerStatus
-from rmqlite.views.group_figures import GroupFigures
-from rmqlite.views.levels import level_text, levels_text, waiting_text
-from rmqlite.views.spans import size_text, span_text
+from rmqlite.views.counts import size_text
+from rmqlite.views.groups import GroupFigures
+from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
+from rmqlite.views.tables import BAD, WARN, Part, Subject
+from rmqlite.views.times import span_text
 from rmqlite.visible import printable
 
-LATE_MS: Final = 1_000
-"""A level, or the timers, are late if a message is due for this long and not delivered."""
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
-BAD: Final = "bad"
-WARN: Final = "warn"
-
-
-class Subject(enum.Enum):
-    """What a trouble is about, so that a page can lead there."""
-
-    BROKER = "broker"
-    DISK = "disk"
-    LEVELS = "levels"
-    DEAD_LETTERS = "dead letters"
-    UNDELIVERABLE = "undeliverable"
-    GROUPS = "groups"
-    REDRIVE = "redrive"
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """tone: bad or warn.  names: the groups, levels or jobs that have it, the worst first."""
-
-    sentence: str
-    tone: str
-    subject: Subject = Subject.BROKER
-    names: tuple[str, ...] = ()
 
 
 def troubles(
@@ -55,8 +29,8 @@ def troubles(
     groups: Sequence[GroupFigures],
     jobs: Sequence[RedriveJob],
     dead_lately: int = 0,
-) -> list[Trouble]:
-    """All troubles; empty if all is well.
+) -> list[Part]:
+    """All troubles, each a sentence with the names of the groups, levels or jobs that have it.
 
     groups: every group that has settings or dead letters.  dead_lately: the messages that died in
     the last minute, if the caller has counted them.
@@ -69,16 +43,16 @@ def troubles(
         *_standing(jobs),
         *_undeliverable(status, groups),
     ]
-    found += [Trouble(printable(sentence), WARN) for sentence in status.warnings]
+    found += [Part(printable(sentence), WARN) for sentence in status.warnings]
     return sorted(found, key=lambda each: each.tone != BAD)
 
 
-def _disk(status: BrokerStatus) -> list[Trouble]:
+def _disk(status: BrokerStatus) -> list[Part]:
     found = []
     if status.is_disk_full:
         used = f"{status.disk_used_ratio:.1%}"
         sentence = f"disk full ({used}): sends are refused until there is room again"
-        found.append(Trouble(sentence, BAD, Subject.DISK))
+        found.append(Part(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
         due_ms = status.pinned_deliver_at_ms
         sentence = (
@@ -87,11 +61,11 @@ def _disk(status: BrokerStatus) -> list[Trouble]:
             f"{f', due {local_text(due_ms)}' if due_ms else ''}"
             f", at physical offset {status.pinned_physical_offset}"
         )
-        found.append(Trouble(sentence, WARN, Subject.DISK))
+        found.append(Part(sentence, WARN, Subject.DISK))
     return found
 
 
-def _late_levels(status: BrokerStatus) -> list[Trouble]:
+def _late_levels(status: BrokerStatus) -> list[Part]:
     late = [
         (status.now_ms - level.next_due_ms, level.level)
         for level in status.levels
@@ -102,10 +76,10 @@ def _late_levels(status: BrokerStatus) -> list[Trouble]:
     late.sort(reverse=True)
     late_ms, level = late[0]
     sentence = f"{levels_text((level,))}{_others(late)} late by {span_text(late_ms)}"
-    return [Trouble(sentence, BAD, Subject.LEVELS, tuple([level_text(each) for _, each in late]))]
+    return [Part(sentence, BAD, Subject.LEVELS, tuple([level_text(each) for _, each in late]))]
 
 
-def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Trouble]:
+def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Part]:
     with_dead = [each for each in groups if each.dead and each.group != SCHEDULE_GROUP]
     if dead_lately:
         grown = [each for each in groups if each.new_dead]
@@ -122,23 +96,23 @@ def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Trou
     return [_of_groups(f"{count:,} open dead {letters} in {where}", WARN, with_dead)]
 
 
-def _of_groups(sentence: str, tone: str, groups: Sequence[GroupFigures]) -> Trouble:
-    return Trouble(sentence, tone, Subject.DEAD_LETTERS, tuple([each.group for each in groups]))
+def _of_groups(sentence: str, tone: str, groups: Sequence[GroupFigures]) -> Part:
+    return Part(sentence, tone, Subject.DEAD_LETTERS, tuple([each.group for each in groups]))
 
 
-def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Trouble]:
+def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
     """Groups that have messages and no member."""
     left = [each for each in groups if each.unread]
     if not left or status.now_ms - status.started_at_ms < JOINING_MS:
         return []
     left.sort(key=lambda each: -each.unread)
     sentence = f"nobody reads for {printable(left[0].group)}{_others(left)}"
-    return [Trouble(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
+    return [Part(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
 
 
-def _standing(jobs: Sequence[RedriveJob]) -> list[Trouble]:
+def _standing(jobs: Sequence[RedriveJob]) -> list[Part]:
     return [
-        Trouble(
+        Part(
             f"redrive of {printable(job.spec.group)} stands still: {printable(job.note)}",
             WARN,
             Subject.REDRIVE,
@@ -149,14 +123,14 @@ def _standing(jobs: Sequence[RedriveJob]) -> list[Trouble]:
     ]
 
 
-def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Trouble]:
+def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
     """The schedule's own dead letters; without an answer about letters those since the start."""
     open_ones = [each.dead for each in groups if each.group == SCHEDULE_GROUP]
     count = status.undeliverable if open_ones in ([], [None]) else open_ones[0]
     if not count:
         return []
     sentence = f"{count:,} undeliverable, see {dlq_topic(SCHEDULE_GROUP)}"
-    return [Trouble(sentence, WARN, Subject.UNDELIVERABLE, (SCHEDULE_GROUP,))]
+    return [Part(sentence, WARN, Subject.UNDELIVERABLE, (SCHEDULE_GROUP,))]
 
 
 def _others(found: Sequence[object]) -> str:

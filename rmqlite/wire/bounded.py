@@ -195,8 +195,8 @@ class _Look:
         while at < end:
             left -= 1
             if left < 0:
-                said = f"at most {self._fields_max}, which is enough for every allowed request"
-                raise InvalidValue("request", "more fields", said)
+                allowed = f"at most {self._fields_max}, which is enough for every allowed request"
+                raise InvalidValue("request", "more fields", allowed)
             tag, size = data[at], data[at + 1]
             if tag & _PLAIN_TAG == 0 and size < 128:
                 at += 2
@@ -267,10 +267,10 @@ def _too_long(field: str, size: int, limit: Limit) -> InvalidValue:
 def _too_much(rule: _Rule, total: int) -> InvalidValue:
     limit = rule.limit
     if total > rule.total_max:
-        said = f"at most {limit.total} bytes in one call{_named(limit.total_key)}"
-        return limit.error(rule.field, f"{total} bytes", said)
-    said = f"at most {limit.count} in one call{_named(limit.count_key)}"
-    return limit.error(rule.field, f"more than {limit.count}", said)
+        allowed = f"at most {limit.total} bytes in one call{_named(limit.total_key)}"
+        return limit.error(rule.field, f"{total} bytes", allowed)
+    allowed = f"at most {limit.count} in one call{_named(limit.count_key)}"
+    return limit.error(rule.field, f"more than {limit.count}", allowed)
 
 
 def _named(key: str) -> str:

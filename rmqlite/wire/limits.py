@@ -17,10 +17,9 @@ from rmqlite.errors import InvalidName, MessageTooLarge
 from rmqlite.levels import LEVELS_MAX
 from rmqlite.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
-from rmqlite.requests.failure_kinds import REASON_CHARS_MAX
-from rmqlite.requests.letters import LETTER_IDS_MAX
+from rmqlite.requests.dead_letters import DEAD_LETTER_IDS_MAX, REASON_CHARS_MAX
 from rmqlite.requests.log import TOPICS_MAX
-from rmqlite.requests.redrive import IMPORT_LETTERS_MAX, RedriveOutcome
+from rmqlite.requests.redrive import IMPORTED_DEAD_LETTERS_MAX, RedriveOutcome
 from rmqlite.requests.schedule import BOUNDS_MAX, IDS_MAX
 from rmqlite.retry_policy import TEXT_CHARS_MAX
 from rmqlite.wire import rpcs
@@ -38,7 +37,7 @@ _MESSAGE_ID: Final = Limit(size=limits.MESSAGE_ID_BYTES_MAX)
 _REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
 _REASON_PART: Final = Limit(size=4 * limits.REASON_PART_CHARS_MAX)
 _KIND: Final = Limit(size=4 * REASON_CHARS_MAX)
-_LETTER_IDS: Final = Limit(count=LETTER_IDS_MAX, total=limits.SEARCH_BYTES_MAX)
+_LETTER_IDS: Final = Limit(count=DEAD_LETTER_IDS_MAX, total=limits.SEARCH_BYTES_MAX)
 _CLIENT_ID: Final = Limit(size=limits.CLIENT_ID_BYTES_MAX)
 _EXPRESSION: Final = Limit(size=limits.EXPRESSION_BYTES_MAX)
 _SQL: Final = Limit(size=limits.SQL_BYTES_MAX)
@@ -136,7 +135,7 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "StartRedriveRequest.job_id": _JOB_ID,
     "GetRedriveJobRequest.job_id": _JOB_ID,
     "ImportLettersRequest.group": _GROUP,
-    "ImportLettersRequest.letters": Limit(count=IMPORT_LETTERS_MAX),
+    "ImportLettersRequest.letters": Limit(count=IMPORTED_DEAD_LETTERS_MAX),
     "ImportLettersRequest.to_topic": _TOPIC,
     "ImportedLetter.offset_message_id": _MESSAGE_ID,
     "ImportedLetter.properties": _PROPERTY,

@@ -17,15 +17,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.requests import (
     bulk,
-    finding,
+    dead_letters,
+    figures,
     groups,
-    letters,
-    levels,
     log,
     messages,
     redrive,
     schedule,
-    status,
     topics,
 )
 from rmqlite.wire import native
@@ -108,9 +106,9 @@ LIST_TOPICS = _rpc("Admin", "ListTopics", NoneType, tuple[topics.TopicInfo, ...]
 CREATE_TOPIC = _rpc("Admin", "CreateTopic", topics.TopicInfo, topics.TopicInfo)
 LIST_GROUPS = _rpc("Admin", "ListGroups", NoneType, tuple[groups.GroupInfo, ...])
 DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, groups.GroupStatus)
-GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, status.BrokerStatus)
-QUERY_MESSAGES = _rpc("Admin", "QueryMessages", finding.MessageQuery, finding.FoundMessages)
-GET_MESSAGE = _rpc("Admin", "GetMessage", str, finding.FoundMessage)
+GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, figures.BrokerStatus)
+QUERY_MESSAGES = _rpc("Admin", "QueryMessages", messages.MessageQuery, messages.FoundMessages)
+GET_MESSAGE = _rpc("Admin", "GetMessage", str, messages.FoundMessage)
 LIST_PENDING = _rpc("Admin", "ListPending", schedule.PendingQuery, schedule.PendingPage)
 COUNT_PENDING = _rpc("Admin", "CountPending", NoneType, tuple[schedule.PendingCount, ...])
 GET_TIMELINE = _rpc(
@@ -118,20 +116,26 @@ GET_TIMELINE = _rpc(
 )
 CHANGE_BY_IDS = _rpc("Admin", "ChangeByIds", schedule.ChangeByIds, tuple[schedule.ChangedId, ...])
 CHANGE_BY_FILTER = _rpc("Admin", "ChangeByFilter", schedule.ChangeByFilter, schedule.ChangedPage)
-GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, levels.LevelsInForce)
-CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", levels.LevelsChange, levels.LevelsChanged)
+GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, schedule.LevelsInForce)
+CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", schedule.LevelsChange, schedule.LevelsChanged)
 
 SCHEDULE_BULK = _rpc("Messaging", "ScheduleBulk", bulk.BulkRequest, bulk.BulkAnswer)
 
 GET_BULK_JOB = _rpc("Admin", "GetBulkJob", str, bulk.BulkJob)
 LIST_BULK_JOBS = _rpc("Admin", "ListBulkJobs", NoneType, tuple[bulk.BulkJob, ...])
 LIST_DEAD_LETTER_GROUPS = _rpc(
-    "Admin", "ListDeadLetterGroups", NoneType, tuple[letters.DeadLetterGroup, ...]
+    "Admin", "ListDeadLetterGroups", NoneType, tuple[dead_letters.DeadLetterGroup, ...]
 )
-LIST_DEAD_LETTERS = _rpc("Admin", "ListDeadLetters", letters.LettersQuery, letters.LetterPage)
-PURGE_DEAD_LETTERS = _rpc("Admin", "PurgeDeadLetters", letters.PurgeRequest, letters.Purged)
-LIST_RETRIES = _rpc("Admin", "ListRetries", letters.LettersQuery, letters.LetterPage)
-GET_LIFE = _rpc("Admin", "GetLife", letters.LifeQuery, letters.Life)
+LIST_DEAD_LETTERS = _rpc(
+    "Admin", "ListDeadLetters", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
+)
+PURGE_DEAD_LETTERS = _rpc(
+    "Admin", "PurgeDeadLetters", dead_letters.PurgeRequest, dead_letters.Purged
+)
+LIST_RETRIES = _rpc(
+    "Admin", "ListRetries", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
+)
+GET_LIFE = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
 SET_GROUP = _rpc("Admin", "SetGroup", groups.GroupChange, groups.GroupInfo)
 PREVIEW_REDRIVE = _rpc(
     "Admin", "PreviewRedrive", redrive.RedrivePreviewRequest, redrive.RedrivePreview

@@ -21,7 +21,7 @@ import rmqlite
 from rmqlite.access.reading import ACCOUNT_KEYS, FILE_KEYS
 from rmqlite.cli.main import app
 from rmqlite.config import KEYS
-from rmqlite.config_keys.refused import WITHOUT_MEANING
+from rmqlite.config_keys.values import WITHOUT_MEANING
 from rmqlite.spark import options
 from rmqlite.spark.sink import options as sink_options
 from tests.support.brokers import BrokerUnderTest

@@ -73,7 +73,7 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
-    "uvloop": {"rmqlite.server.event_loop"},
+    "uvloop": {"rmqlite.server.turns"},
     "lz4": {"rmqlite.compression"},
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},

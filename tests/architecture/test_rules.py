@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import KEYS, BrokerConfig, load_config
-from rmqlite.config_keys.refused import WITHOUT_MEANING
+from rmqlite.config_keys.values import WITHOUT_MEANING
 from tests.architecture.sources import PB, ROOT, is_test, name_of, tree_of, written
 from tests.generate_pb import generate
 
@@ -271,7 +271,7 @@ def test_one_rule_says_which_topics_wait() -> None:
         "rmqlite/records/completion.py",
         "rmqlite/broker/tables/topics.py",
         # What it names for compiled code, and for Spark.
-        "rmqlite/broker/sends/packed_drafts.py",
+        "rmqlite/broker/sends/packing.py",
         "rmqlite/spark/jobs/waits.py",
     }
     wrong = [

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.arrow import blocks, records, rows
+from rmqlite.arrow import records, rows
 from rmqlite.arrow.columns import COLUMNS
 from rmqlite.arrow.partitions import QueueSlices
 from rmqlite.arrow.planning import look_at_store, plan
@@ -227,7 +227,7 @@ def test_windows_and_searches_may_end_anywhere(
     filled: StoreUnderTest, bytes_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record across a window's end, a magic number across a chunk's."""
-    monkeypatch.setattr(blocks, "WINDOW_BYTES", bytes_at_once)
+    monkeypatch.setattr(records, "WINDOW_BYTES", bytes_at_once)
     monkeypatch.setattr(rows, "WINDOW_BYTES", bytes_at_once)
     monkeypatch.setattr(records, "CHUNK_BYTES", bytes_at_once // 3)
     monkeypatch.setattr(records, "LOOK_BACK_BYTES", bytes_at_once)
@@ -296,7 +296,7 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from rmqlite.arrow.decode import arrow_schema
-    from rmqlite.spark.schema import spark_schema
+    from rmqlite.spark.source import spark_schema
 
     wanted = to_arrow_schema(spark_schema(COLUMNS), timezone="UTC")
     assert arrow_schema(COLUMNS).equals(wanted)

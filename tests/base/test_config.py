@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from rmqlite.config import KEYS, BrokerConfig, load_config, parse_config
-from rmqlite.config_keys.refused import AS_IT_IS, WITHOUT_MEANING
+from rmqlite.config_keys.values import AS_IT_IS, WITHOUT_MEANING
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
 

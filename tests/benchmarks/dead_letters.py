@@ -20,12 +20,12 @@ from typing import TypeVar
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.requests.letters import (
-    EVERY_LETTER,
-    LETTERS_MAX,
-    Letter,
-    LetterFilter,
-    LettersQuery,
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTERS_MAX,
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLettersQuery,
     PurgeRequest,
 )
 from rmqlite.requests.redrive import RedriveJob, RedriveSpec
@@ -58,7 +58,7 @@ def measured(name: str, ask: Callable[[], T], letters: int = 0) -> T:
     return answer
 
 
-def every(admin: AdminClient, wanted: LetterFilter = EVERY_LETTER) -> list[Letter]:
+def every(admin: AdminClient, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> list[DeadLetter]:
     """All letters that fit, page by page."""
     return list(admin.letters.dead(GROUP, wanted))
 
@@ -69,20 +69,20 @@ def look(admin: AdminClient, count: int) -> None:
         (group,) = measured(name, admin.letters.groups)
         assert group.letters == count
     pages = {
-        "first page of 100": LettersQuery(GROUP),
-        "first page of 1,000": LettersQuery(GROUP, max_letters=LETTERS_MAX),
-        "newest page of 100": LettersQuery(GROUP, newest_first=True),
+        "first page of 100": DeadLettersQuery(GROUP),
+        "first page of 1,000": DeadLettersQuery(GROUP, max_letters=DEAD_LETTERS_MAX),
+        "newest page of 100": DeadLettersQuery(GROUP, newest_first=True),
     }
     for name, query in pages.items():
         page = measured(name, partial(admin.letters.list_dead, query))
         assert page.letters
     rare = REASONS[3].split("\n")[0]
     filters = {
-        "a reason of a tenth": LetterFilter(reason=rare.lower()),
-        "a topic of a third": LetterFilter(topic=topic_of(0)),
-        "a tag of a quarter": LetterFilter(tag=tag_of(0)),
-        "one key": LetterFilter(key=key_of(count // 2)),
-        "one message id": LetterFilter(ids=(message_id_of(count // 2),)),
+        "a reason of a tenth": DeadLetterFilter(reason=rare.lower()),
+        "a topic of a third": DeadLetterFilter(topic=topic_of(0)),
+        "a tag of a quarter": DeadLetterFilter(tag=tag_of(0)),
+        "one key": DeadLetterFilter(key=key_of(count // 2)),
+        "one message id": DeadLetterFilter(ids=(message_id_of(count // 2),)),
     }
     expected = {
         "a reason of a tenth": [n for n in range(count) if reason_of(n) == REASONS[3]],

@@ -30,8 +30,8 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer
 from rmqlite.clock import pause_s, wall_ms
 from rmqlite.wire import rpcs
-from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.signing import Signer
 from tests.support.accounts import ADMIN, SECRET, with_admin
 from tests.support.broker_processes import cpu_s_of

@@ -21,13 +21,14 @@ from typing import Any, Final
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, Subscription
-from rmqlite.wire.remoting.bodies.topics import SubscriptionGroup
-from rmqlite.wire.remoting.codes.administration import TopicChange
-from rmqlite.wire.remoting.codes.consuming import PullMessage, QueueOfTopic
-from rmqlite.wire.remoting.codes.name_server import KvPair
-from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SendMessage
-from rmqlite.wire.remoting.codes.table import ANSWERED
+from rmqlite.wire.remoting.requests.clients import ConsumerData, Heartbeat, Subscription
+from rmqlite.wire.remoting.requests.groups import SubscriptionGroup
+from rmqlite.wire.remoting.requests.messages import PullMessage
+from rmqlite.wire.remoting.requests.name_server import KvPair
+from rmqlite.wire.remoting.requests.queues import QueueOfTopic
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SendMessage
+from rmqlite.wire.remoting.requests.table import ANSWERED
+from rmqlite.wire.remoting.requests.topics import TopicChange
 from tests.support.remoting import RawClient
 
 TOPIC: Final = "orders"

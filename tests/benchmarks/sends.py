@@ -26,10 +26,9 @@ from rmqlite.access.accounts import PERMS
 from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.command import ACCESS_KEY, SIGNATURE, Command, signature
 from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol

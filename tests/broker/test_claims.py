@@ -30,10 +30,9 @@ from rmqlite.message import (
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import Draft, derived
-from rmqlite.requests.letters import Letter
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.dead_letters import DeadLetter
+from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead_letters
@@ -107,7 +106,7 @@ WAYS: list[Send] = [single, delayed, batch, transaction]
 way_in = pytest.mark.parametrize("send", WAYS, ids=lambda send: send.__name__)
 
 
-def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> Letter:
+def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> DeadLetter:
     (letter,) = dead_letters(broker, group=group)
     return letter
 

@@ -13,7 +13,7 @@ import pytest
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.upkeep import ClockWatch
 from rmqlite.store.tables.clock_table import Origin
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.letters import dead_letters as module
+from rmqlite.broker.dead_letters import listing as module
+from rmqlite.broker.finding import reading
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.names import dlq_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
+from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterFilter, DeadLettersQuery
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons
@@ -64,12 +64,12 @@ def test_what_dies_between_two_pages_moves_none(
 ) -> None:
     """Upwards the new ones come last, downwards they are before what was asked for."""
     ids = several(under_test, 4)
-    query = LettersQuery(GROUP, newest_first=newest_first, max_letters=2)
-    first = done(under_test.broker.letters.dead.pages(query))
+    query = DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=2)
+    first = done(under_test.broker.dead_letters.dead.pages(query))
     dead(under_test, "later")
     rest = dead_ids(under_test, newest_first=newest_first)
-    again = LettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
-    second = done(under_test.broker.letters.dead.pages(again))
+    again = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
+    second = done(under_test.broker.dead_letters.dead.pages(again))
     assert [each.message_id for each in second.letters] == (
         ids[:2][::-1] if newest_first else [*ids[2:], "later"]
     )
@@ -119,19 +119,21 @@ def test_letters_are_found_by_every_field(
         given["since_ms"] = begin_ms + 1_000 * given.pop("since")
     if "until" in given:
         given["until_ms"] = begin_ms + 1_000 * given.pop("until")
-    found = dead_ids(under_test, LetterFilter(**given), newest_first=newest_first, max_letters=page)
+    found = dead_ids(
+        under_test, DeadLetterFilter(**given), newest_first=newest_first, max_letters=page
+    )
     assert found == (ids.split()[::-1] if newest_first else ids.split())
 
 
 def test_a_message_that_died_in_two_groups_is_found_in_both(under_test: BrokerUnderTest) -> None:
     """Without a group by its id; it is dead once for each."""
     several(under_test)
-    found = dead_letters(under_test, LetterFilter(ids=("m3",)), group="")
+    found = dead_letters(under_test, DeadLetterFilter(ids=("m3",)), group="")
     assert [each.group for each in found] == [GROUP, "other"]
-    again = dead_letters(under_test, LetterFilter(ids=("m3",)), "", max_letters=1)
+    again = dead_letters(under_test, DeadLetterFilter(ids=("m3",)), "", max_letters=1)
     assert again == found
     for each in found:
-        by_id = LetterFilter(ids=(each.offset_message_id,))
+        by_id = DeadLetterFilter(ids=(each.offset_message_id,))
         assert dead_letters(under_test, by_id, group="") == [each]
         assert dead_letters(under_test, by_id, group=each.group) == [each]
         assert dead_letters(under_test, by_id, {GROUP: "other"}.get(each.group, GROUP)) == []
@@ -153,7 +155,7 @@ def test_an_id_that_names_no_letter_finds_none(under_test: BrokerUnderTest) -> N
         "0" * 32,
         "0" * 56,
     ):
-        assert dead_ids(under_test, LetterFilter(ids=(asked,)), group="") == []
+        assert dead_ids(under_test, DeadLetterFilter(ids=(asked,)), group="") == []
 
 
 def test_a_page_looks_at_a_bounded_number_of_letters(
@@ -161,9 +163,9 @@ def test_a_page_looks_at_a_bounded_number_of_letters(
 ) -> None:
     """It may be empty, and say where to go on."""
     monkeypatch.setattr(module, "LOOK_MAX", 3)
-    monkeypatch.setattr(letter_reading, "SLICE_MAX", 2)
+    monkeypatch.setattr(reading, "SLICE_MAX", 2)
     several(under_test)
-    pages = dead_pages(under_test, LetterFilter(reason="nobody says this"))
+    pages = dead_pages(under_test, DeadLetterFilter(reason="nobody says this"))
     assert [(page.letters, page.looked_at) for page in pages] == [((), 3), ((), 3), ((), 1)]
 
 
@@ -179,27 +181,27 @@ def test_only_what_is_durable_is_listed_and_counted(under_test: BrokerUnderTest)
 @pytest.mark.parametrize(
     ("field", "query"),
     [
-        ("group", LettersQuery("")),
-        ("group", LettersQuery("", LetterFilter(key="k1"))),
-        ("max_letters", LettersQuery(GROUP, max_letters=-1)),
-        ("max_letters", LettersQuery(GROUP, max_letters=LETTERS_MAX + 1)),
-        ("key", LettersQuery(GROUP, LetterFilter(key="a b"))),
-        ("until_ms", LettersQuery(GROUP, LetterFilter(since_ms=2, until_ms=1))),
-        ("cursor", LettersQuery(GROUP, cursor="x")),
-        ("cursor", LettersQuery(GROUP, cursor="n.1")),
-        ("cursor", LettersQuery(GROUP, cursor="o.1", newest_first=True)),
-        ("cursor", LettersQuery(GROUP, cursor="o.-1")),
-        ("cursor", LettersQuery(GROUP, cursor="o." + "9" * 30)),
-        ("cursor", LettersQuery(GROUP, cursor="o.\u0661")),
+        ("group", DeadLettersQuery("")),
+        ("group", DeadLettersQuery("", DeadLetterFilter(key="k1"))),
+        ("max_letters", DeadLettersQuery(GROUP, max_letters=-1)),
+        ("max_letters", DeadLettersQuery(GROUP, max_letters=DEAD_LETTERS_MAX + 1)),
+        ("key", DeadLettersQuery(GROUP, DeadLetterFilter(key="a b"))),
+        ("until_ms", DeadLettersQuery(GROUP, DeadLetterFilter(since_ms=2, until_ms=1))),
+        ("cursor", DeadLettersQuery(GROUP, cursor="x")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="n.1")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="o.1", newest_first=True)),
+        ("cursor", DeadLettersQuery(GROUP, cursor="o.-1")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="o." + "9" * 30)),
+        ("cursor", DeadLettersQuery(GROUP, cursor="o.\u0661")),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    under_test: BrokerUnderTest, field: str, query: LettersQuery
+    under_test: BrokerUnderTest, field: str, query: DeadLettersQuery
 ) -> None:
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.letters.dead.pages(query))
+        done(under_test.broker.dead_letters.dead.pages(query))
     assert raised.value.field == field
 
 
@@ -239,7 +241,7 @@ def test_what_could_not_be_delivered_is_a_group_like_any_other(under_test: Broke
     assert (letter.topic, letter.origin_topic) == (UNDELIVERABLE_TOPIC, TOPIC)
     assert (letter.message_id, letter.tags, letter.delivery_attempts) == ("m1", "Paid", 0)
     assert reasons(under_test, "SCHEDULE_CONSUMER") == {letter.reason: 1}
-    assert dead_letters(under_test, LetterFilter(topic=TOPIC), "SCHEDULE_CONSUMER") == [letter]
+    assert dead_letters(under_test, DeadLetterFilter(topic=TOPIC), "SCHEDULE_CONSUMER") == [letter]
 
 
 def test_letters_of_several_queues_come_in_the_order_of_the_log(make: Make) -> None:

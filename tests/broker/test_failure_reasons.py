@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.letters import dead_letters as letters_module
+from rmqlite.broker.dead_letters import listing
+from rmqlite.broker.finding import reading
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.failure_kinds import NO_REASON
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
 from rmqlite.store.log.property_strings import property_strings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
@@ -69,7 +68,7 @@ def test_letters_that_were_redriven_count_no_more(under_test: BrokerUnderTest) -
         assert reasons(under_test) == {"a": 1, "b": 1, "c": 1}
         mine = groups(under_test)[GROUP]
         assert (mine.letters, mine.open, mine.redriven, mine.reasons_of) == (6, 3, 3, 6)
-    assert done(under_test.broker.letters.dead.open_counts()) == {GROUP: 3}
+    assert done(under_test.broker.dead_letters.dead.open_counts()) == {GROUP: 3}
     assert dead_ids(under_test, is_open=True) == ["a", "b", "c"]
     assert dead_ids(under_test, is_open=True, newest_first=True, max_letters=1) == ["c", "b", "a"]
     die(under_test, "d")
@@ -83,7 +82,7 @@ def test_reasons_are_those_of_the_newest_letters(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
     """So many are looked at, and remembered; of all of them the count is told."""
-    monkeypatch.setattr(letters_module, "REASONS_OF_MAX", 4)
+    monkeypatch.setattr(listing, "REASONS_OF_MAX", 4)
     die(under_test, *"aaabbc")
     assert reasons(under_test) == {"a": 1, "b": 2, "c": 1}
     die(under_test, *"dd")
@@ -107,7 +106,7 @@ class Reads:
             self.count += len(entries)
             return property_strings(entries, *rest)
 
-        monkeypatch.setattr(letter_reading, "property_strings", counted)
+        monkeypatch.setattr(reading, "property_strings", counted)
 
 
 def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) -> None:
@@ -128,7 +127,7 @@ def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) ->
 def test_two_who_ask_at_once_are_told_the_same(under_test: BrokerUnderTest) -> None:
     """Between any two steps of one, the other may take all of its own."""
     die(under_test, *(each * 40 for each in "abc" * 1_000))
-    steps = [under_test.broker.letters.dead.groups() for _ in range(2)]
+    steps = [under_test.broker.dead_letters.dead.groups() for _ in range(2)]
     answers: list[Any] = []
     while len(answers) < 2:
         for each in list(steps):
@@ -145,7 +144,7 @@ def test_of_very_many_kinds_the_frequent_ones_are_counted(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
     """Memory has a bound; the letters of kinds that were forgotten are in the rest."""
-    monkeypatch.setattr(letters_module, "REASONS_KEPT_MAX", 8)
+    monkeypatch.setattr(listing, "REASONS_KEPT_MAX", 8)
     texts = []
     for number, word in enumerate(map("".join, product("ghij", repeat=3))):
         texts += [f"no {word}", "no stock", f"order {number}"]
@@ -206,7 +205,7 @@ MIXED = [
 
 def counts_by_filter(broker: BrokerUnderTest, group: str, kinds: dict[str, int]) -> dict[str, int]:
     return {
-        kind: len(dead_letters(broker, LetterFilter(failure_kind=kind), group, is_open=True))
+        kind: len(dead_letters(broker, DeadLetterFilter(failure_kind=kind), group, is_open=True))
         for kind in kinds
     }
 
@@ -235,10 +234,10 @@ def test_a_filter_by_kind_finds_as_many_as_were_counted(
     mine = groups(under_test)[group]
     assert sum(counted.values()) + mine.rest_letters == mine.open
     for each in dead_letters(under_test, group=group):
-        same = dead_letters(under_test, LetterFilter(failure_kind=each.failure_kind), group)
+        same = dead_letters(under_test, DeadLetterFilter(failure_kind=each.failure_kind), group)
         assert each in same
     for text in (NO_REASON, "ANSWER within # s"):
-        by_text = dead_letters(under_test, LetterFilter(reason=text), group, is_open=True)
+        by_text = dead_letters(under_test, DeadLetterFilter(reason=text), group, is_open=True)
         kind = next(kind for kind in counted if text.casefold() in kind.casefold())
         assert len(by_text) == counted[kind]
 
@@ -265,7 +264,7 @@ def test_retries_have_kinds_too(under_test: BrokerUnderTest) -> None:
     under_test.deliver()
     _, again = under_test.messages(retry_topic(GROUP))
     send_back(under_test, again, delay_level=5, reason="")
-    found = retries(under_test, LetterFilter(failure_kind="code # of #"))
+    found = retries(under_test, DeadLetterFilter(failure_kind="code # of #"))
     assert sorted(each.message_id for each in found) == ["m0", "m1", "m1", "m2"]
     assert {each.failure_kind for each in found} == {"code # of #"}
-    assert retries(under_test, LetterFilter(failure_kind=NO_REASON)) == []
+    assert retries(under_test, DeadLetterFilter(failure_kind=NO_REASON)) == []

@@ -13,8 +13,13 @@ from rmqlite.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.levels import parse_levels
 from rmqlite.message import KEYS, UNIQ_KEY, Message
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    MessageState,
+    SendRequest,
+)
 from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.requests.letters import HopKind, LetterFilter, Purged
+from rmqlite.requests.dead_letters import DeadLetterFilter, EventKind, Purged
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import GROUP, INDEX, Row, rows
 from tests.support.letters import dead_letters, groups, kinds, life, purge, reasons, retries
@@ -32,11 +32,11 @@ def test_its_dead_letters_are_listed(broker: BrokerUnderTest, golden: Path) -> N
         assert each.delivery_attempts == row["reconsumeTimes"] == 1
         assert each.first_failure_ms == each.last_failure_ms == each.store_timestamp_ms
         assert each.reason == ""
-        by_key = LetterFilter(key=each.keys[0], tag=each.tags, topic="orders")
+        by_key = DeadLetterFilter(key=each.keys[0], tag=each.tags, topic="orders")
         assert dead_letters(broker, by_key, GROUP) == [each]
-        by_id = LetterFilter(ids=(each.offset_message_id,))
+        by_id = DeadLetterFilter(ids=(each.offset_message_id,))
         assert dead_letters(broker, by_id, "") == [each]
-        by_time = LetterFilter(since_ms=each.store_timestamp_ms)
+        by_time = DeadLetterFilter(since_ms=each.store_timestamp_ms)
         assert dead_letters(broker, by_time, GROUP)[0] == each
     (mine,) = groups(broker).values()
     assert (mine.group, mine.letters, mine.open) == (GROUP, len(wanted), len(wanted))
@@ -74,7 +74,7 @@ def test_a_life_in_rocketmq_is_told(broker: BrokerUnderTest, golden: Path) -> No
     retry = of_topic(golden, RETRY)[0]
     told = life(broker, retry["properties"]["UNIQ_KEY"])
     assert [hop.kind for hop in told.hops[:3]] == [
-        *(HopKind.SENT, HopKind.FAILED, HopKind.RETRIED),
+        *(EventKind.SENT, EventKind.FAILED, EventKind.RETRIED),
     ]
     assert [hop.attempt for hop in told.hops[:3]] == [0, 1, 1]
     (delivered, *_) = of_topic(golden, "reminders")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.histogram import BOUNDS_S, Durations
+from rmqlite.broker.counts import BOUNDS_S, Durations
 from rmqlite.broker.waits.wait_queue import BOUNDS_MS, LATENESS_MS_MAX, Lateness
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.letters import dead_letters
+from rmqlite.broker.dead_letters import listing
+from rmqlite.broker.finding import reading
 from rmqlite.names import dlq_topic
-from rmqlite.requests.failure_kinds import NO_REASON
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed
@@ -74,14 +73,14 @@ def purge_some(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
         plain.hidden = set(range(marker))
         return
     else:
-        changed, wanted = plain.shown, LetterFilter()
+        changed, wanted = plain.shown, DeadLetterFilter()
         if way == "a reason":
             reason = random.choice(REASONS)
-            wanted = LetterFilter(failure_kind=reason or NO_REASON)
+            wanted = DeadLetterFilter(failure_kind=reason or NO_REASON)
             changed = [number for number in changed if plain.reasons[number] == reason]
         elif way == "a place":
             place = random.choice([*plain.kept, 0])
-            wanted = LetterFilter(ids=(f"{DLQ}:0:{place}",))
+            wanted = DeadLetterFilter(ids=(f"{DLQ}:0:{place}",))
             changed = [number for number in changed if number == place]
         told = purge(broker, filter=wanted, dry_run=True)
         assert purge(broker, filter=wanted) == told
@@ -121,7 +120,7 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     is_open = [number for number in shown if plain.is_open(number)]
     assert (mine.letters, mine.open) == (len(shown), len(is_open))
     assert mine.purged == len(plain.kept) - len(shown)
-    assert done(broker.broker.letters.dead.open_counts())[GROUP] == len(is_open)
+    assert done(broker.broker.dead_letters.dead.open_counts())[GROUP] == len(is_open)
     first = end - WINDOW
     assert mine.reasons_of == len([number for number in shown if number >= first])
     counted = Counter(plain.reasons[number] or NO_REASON for number in is_open if number >= first)
@@ -140,9 +139,9 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
 def test_letters_are_what_a_plain_list_says(make: Make, seed: int, monkeypatch: Any) -> None:
     """Whatever happens between two looks."""
     random = Random(seed)
-    monkeypatch.setattr(dead_letters, "REASONS_OF_MAX", WINDOW)
-    monkeypatch.setattr(dead_letters, "LOOK_MAX", 7)
-    monkeypatch.setattr(letter_reading, "SLICE_MAX", 5)
+    monkeypatch.setattr(listing, "REASONS_OF_MAX", WINDOW)
+    monkeypatch.setattr(listing, "LOOK_MAX", 7)
+    monkeypatch.setattr(reading, "SLICE_MAX", 5)
     broker = make(mapped_file_size_commit_log=1 << 17, max_message_bytes=1 << 15)
     save_group(broker)
     plain = Plain()

@@ -19,7 +19,7 @@ from rmqlite.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavail
 from rmqlite.levels import LEVELS_MAX, parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.levels import LevelChange, LevelsChange, LevelsChanged
+from rmqlite.requests.schedule import LevelChange, LevelsChange, LevelsChanged
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, FakeMachine

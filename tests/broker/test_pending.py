@@ -18,7 +18,7 @@ from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.records.key_hashes import topic_prefix
-from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.dead_letters import NO_REASON
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,

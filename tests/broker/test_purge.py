@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.letters.dead_letters import STEP_LETTERS
+from rmqlite.broker.dead_letters.listing import STEP_DEAD_LETTERS
+from rmqlite.broker.finding import reading
 from rmqlite.broker.tables.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.names import dlq_topic
-from rmqlite.requests.failure_kinds import NO_REASON
-from rmqlite.requests.letters import LetterFilter, LettersQuery, Purged, PurgeRequest
+from rmqlite.requests.dead_letters import (
+    NO_REASON,
+    DeadLetterFilter,
+    DeadLettersQuery,
+    Purged,
+    PurgeRequest,
+)
 from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
 from tests.broker.conftest import Make
@@ -51,7 +56,7 @@ def test_what_was_purged_stays_out_of_sight(under_test: BrokerUnderTest, restart
     assert under_test.store.end == end
     for _ in range(2):
         assert dead_ids(under_test) == dead_ids(under_test, newest_first=True) == []
-        assert dead_ids(under_test, LetterFilter(ids=("m1",)), group="") == []
+        assert dead_ids(under_test, DeadLetterFilter(ids=("m1",)), group="") == []
         mine = groups(under_test)[GROUP]
         assert (mine.letters, mine.purged, mine.reasons, mine.newest_ms) == (0, 5, (), 0)
         restart(under_test)
@@ -69,19 +74,19 @@ def test_only_those_that_match_a_filter_are_purged(
     """A bug that was mended made some of the letters; the others are still to be looked at."""
     for number in range(6):
         dead(under_test, f"m{number}", reason=f"no answer within {number} s" if number % 2 else "")
-    kind = LetterFilter(failure_kind="no answer within # s")
+    kind = DeadLetterFilter(failure_kind="no answer within # s")
     assert purge(under_test, filter=kind, dry_run=True) == Purged(3, 3)
     assert len(dead_ids(under_test)) == 6
     assert purge(under_test, filter=kind) == Purged(3, 3)
     assert purge(under_test, filter=kind) == Purged(0, 0)
     for _ in range(2):
         assert dead_ids(under_test) == dead_ids(under_test, is_open=True) == ["m0", "m2", "m4"]
-        assert dead_ids(under_test, LetterFilter(ids=("m1", "m2")), group="") == ["m2"]
+        assert dead_ids(under_test, DeadLetterFilter(ids=("m1", "m2")), group="") == ["m2"]
         mine = groups(under_test)[GROUP]
         assert (mine.letters, mine.open, mine.purged, mine.reasons_of) == (3, 3, 3, 3)
         assert reasons(under_test) == {NO_REASON: 3}
         restart(under_test)
-    assert purge(under_test, filter=LetterFilter(ids=("m0", f"{GROUP}:0:4"))) == Purged(2, 2)
+    assert purge(under_test, filter=DeadLetterFilter(ids=("m0", f"{GROUP}:0:4"))) == Purged(2, 2)
     assert redrive(under_test).sent == 1
     assert groups(under_test)[GROUP].open == 0
     assert purge(under_test) == Purged(1, 0)
@@ -156,7 +161,7 @@ def test_a_group_that_nobody_knows_is_refused(under_test: BrokerUnderTest) -> No
 
 
 @pytest.mark.parametrize(
-    "condition", [{"until_ms": 5}, {"filter": LetterFilter(until_ms=5)}], ids=["old", "filter"]
+    "condition", [{"until_ms": 5}, {"filter": DeadLetterFilter(until_ms=5)}], ids=["old", "filter"]
 )
 def test_all_is_restored_or_nothing(under_test: BrokerUnderTest, condition: Any) -> None:
     """A time of a restore would be a second meaning of it."""
@@ -167,14 +172,14 @@ def test_all_is_restored_or_nothing(under_test: BrokerUnderTest, condition: Any)
 
 def test_a_purge_of_very_many_lets_others_go_on(under_test: BrokerUnderTest) -> None:
     """Somebody who sends meanwhile waits for one step; what dies meanwhile stays shown."""
-    for number in range(STEP_LETTERS + 1):
+    for number in range(STEP_DEAD_LETTERS + 1):
         dead(under_test, f"m{number}", reason="no stock")
-    steps = under_test.broker.letters.purging.purge(
-        PurgeRequest(GROUP, filter=LetterFilter(reason="stock"))
+    steps = under_test.broker.dead_letters.purging.purge(
+        PurgeRequest(GROUP, filter=DeadLetterFilter(reason="stock"))
     )
     next(steps)
     dead(under_test, "later", reason="no stock")
-    assert done(steps) == Purged(STEP_LETTERS + 1, STEP_LETTERS + 1)
+    assert done(steps) == Purged(STEP_DEAD_LETTERS + 1, STEP_DEAD_LETTERS + 1)
     assert dead_ids(under_test) == ["later"]
 
 
@@ -275,10 +280,10 @@ def drop(broker: BrokerUnderTest, files: int) -> int:
 def test_a_purge_between_two_pages_is_seen(under_test: BrokerUnderTest, newest_first: bool) -> None:
     """A cursor is a place in the log; what is out of sight by then is not listed."""
     ids = five(under_test)
-    pages = under_test.broker.letters.dead.pages
-    first = done(pages(LettersQuery(GROUP, newest_first=newest_first, max_letters=1)))
+    pages = under_test.broker.dead_letters.dead.pages
+    first = done(pages(DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=1)))
     set_marker(under_test, 3)
-    query = LettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
+    query = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
     rest = [each.message_id for each in done(pages(query)).letters]
     assert rest == ([ids[3]] if newest_first else ids[3:])
 
@@ -288,11 +293,11 @@ def test_a_purge_between_two_steps_of_a_count_is_no_mistake(
     under_test: BrokerUnderTest, is_restore: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That count, and the next one, are each of one moment."""
-    monkeypatch.setattr(letter_reading, "SLICE_MAX", 1)
+    monkeypatch.setattr(reading, "SLICE_MAX", 1)
     five(under_test)
     if is_restore:
         set_marker(under_test, 3)
-    steps = under_test.broker.letters.dead.groups()
+    steps = under_test.broker.dead_letters.dead.groups()
     next(steps)
     set_marker(under_test, 0 if is_restore else 3)
     (mine,) = done(steps)

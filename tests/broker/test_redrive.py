@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_LETTERS_MAX
+from rmqlite.broker.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX
 from rmqlite.broker.redrive.redriven import EARLIER
 from rmqlite.errors import (
     DiskFull,
@@ -25,7 +25,7 @@ from rmqlite.errors import (
 )
 from rmqlite.message import REDRIVEN_BY, RETRY_TOPIC, Message
 from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
     JobAction,
@@ -94,8 +94,8 @@ def test_letters_are_redriven_by_their_ids_and_places(under_test: BrokerUnderTes
     """Each named letter once, however often and by whatever name."""
     bury_many(under_test, 6)
     ids = (_id_of(under_test, 1), f"{GROUP}:0:3", f"{DLQ}:0:3", f"{GROUP}:1:4", "nobody's")
-    assert preview(under_test, filter=LetterFilter(ids=ids)).sent == 2
-    job = redrive(under_test, filter=LetterFilter(ids=ids))
+    assert preview(under_test, filter=DeadLetterFilter(ids=ids)).sent == 2
+    job = redrive(under_test, filter=DeadLetterFilter(ids=ids))
     assert [each.queue_offset for each in outcomes(under_test, job.job_id)] == [1, 3]
 
 
@@ -105,22 +105,22 @@ def test_what_a_job_sent_and_what_died_again_is_found_by_the_job(
     """So that the second failure is not looked for among thousands of first ones."""
     bury_many(under_test, 3)
     job = redrive(under_test)
-    assert dead_letters(under_test, LetterFilter(job_id=job.job_id)) == []
+    assert dead_letters(under_test, DeadLetterFilter(job_id=job.job_id)) == []
     message, *_ = under_test.messages(retry_topic(GROUP))
     assert message.properties[REDRIVEN_BY] == job.job_id
     under_test.broker.send_back(SendBackRequest(GROUP, message.physical_offset, delay_level=-1))
     under_test.sync()
-    (letter,) = dead_letters(under_test, LetterFilter(job_id=job.job_id))
+    (letter,) = dead_letters(under_test, DeadLetterFilter(job_id=job.job_id))
     assert (letter.queue_offset, letter.redriven_before) == (3, 1)
-    assert redrive(under_test, filter=LetterFilter(job_id=job.job_id)).sent == 1
+    assert redrive(under_test, filter=DeadLetterFilter(job_id=job.job_id)).sent == 1
 
 
 def test_a_job_that_was_begun_before_has_the_id_that_it_named(under_test: BrokerUnderTest) -> None:
     """In its table an older broker wrote one message_id; without it the job would take all."""
     bury_many(under_test, 4)
     wanted = _id_of(under_test, 2)
-    job_id = start(under_test, filter=LetterFilter(ids=(wanted,))).job_id
-    other_id = start(under_test, filter=LetterFilter(tag="none such")).job_id
+    job_id = start(under_test, filter=DeadLetterFilter(ids=(wanted,))).job_id
+    other_id = start(under_test, filter=DeadLetterFilter(tag="none such")).job_id
     under_test.close()
     path = under_test.config.store_path / "config" / "redriveJobs.json"
     table = json.loads(path.read_text())
@@ -132,8 +132,8 @@ def test_a_job_that_was_begun_before_has_the_id_that_it_named(under_test: Broker
     path.write_text(json.dumps(table | {"jobs": [json.dumps(each) for each in jobs]}))
     under_test.open()
     kept = {each.job_id: each.spec.filter for each in under_test.broker.redrive.all()}
-    assert kept[job_id] == LetterFilter(ids=(wanted,))
-    assert kept[other_id] == LetterFilter(tag="none such")
+    assert kept[job_id] == DeadLetterFilter(ids=(wanted,))
+    assert kept[other_id] == DeadLetterFilter(tag="none such")
     assert run(under_test, job_id).sent == 1
     assert [each.queue_offset for each in outcomes(under_test, job_id)] == [2]
 
@@ -153,7 +153,7 @@ def test_a_letter_that_dies_after_the_start_waits_for_another_job(
 def test_only_what_fits_the_filter_is_sent(under_test: BrokerUnderTest) -> None:
     """The others are looked at and left alone, without an outcome."""
     bury(under_test, *[Message("orders", b"%d" % n, tags=f"t{n % 3}") for n in range(9)])
-    job = redrive(under_test, filter=LetterFilter(tag="t1"))
+    job = redrive(under_test, filter=DeadLetterFilter(tag="t1"))
     assert (job.looked_at, job.sent) == (9, 3)
     assert [letter.queue_offset for letter in outcomes(under_test, job.job_id)] == [1, 4, 7]
 
@@ -213,9 +213,12 @@ def test_what_an_import_has_sent_is_found_in_the_log(under_test: BrokerUnderTest
 
 def test_a_job_takes_many_steps_of_few_letters(under_test: BrokerUnderTest) -> None:
     """Others get their turn in between."""
-    bury_many(under_test, STEP_LETTERS_MAX + 5)
+    bury_many(under_test, STEP_DEAD_LETTERS_MAX + 5)
     job = start(under_test)
-    assert under_test.broker.redrive.step(job.job_id) == (STEP_LETTERS_MAX, STEP_LETTERS_MAX)
+    assert under_test.broker.redrive.step(job.job_id) == (
+        STEP_DEAD_LETTERS_MAX,
+        STEP_DEAD_LETTERS_MAX,
+    )
     assert under_test.broker.redrive.step(job.job_id) == (5, 5)
     assert under_test.broker.redrive.step(job.job_id) == (0, 0)
 
@@ -312,9 +315,9 @@ def test_a_job_that_nobody_knows(under_test: BrokerUnderTest) -> None:
         (RedriveSpec(""), InvalidName, "group"),
         (RedriveSpec("a b"), InvalidName, "group"),
         (RedriveSpec("nobody"), GroupUnknown, "group"),
-        (RedriveSpec(GROUP, LetterFilter(key="a b")), InvalidValue, "key"),
-        (RedriveSpec(GROUP, LetterFilter(since_ms=5, until_ms=5)), InvalidValue, "until_ms"),
-        (RedriveSpec(GROUP, LetterFilter(reason="x" * 1_001)), InvalidValue, "reason"),
+        (RedriveSpec(GROUP, DeadLetterFilter(key="a b")), InvalidValue, "key"),
+        (RedriveSpec(GROUP, DeadLetterFilter(since_ms=5, until_ms=5)), InvalidValue, "until_ms"),
+        (RedriveSpec(GROUP, DeadLetterFilter(reason="x" * 1_001)), InvalidValue, "reason"),
         (RedriveSpec(GROUP, to_topic="a b"), InvalidName, "topic"),
         (RedriveSpec(GROUP, to_topic="%DLQ%shop"), InvalidValue, "to_topic"),
         (RedriveSpec(GROUP, to_topic="%RETRY%shop"), InvalidValue, "to_topic"),
@@ -426,8 +429,8 @@ def test_jobs_are_as_they_were_after_a_restart(make: Make, is_clean: bool) -> No
     """From the table, or from the log."""
     under_test = make()
     bury_many(under_test, 5)
-    done_id = redrive(under_test, filter=LetterFilter(ids=("nobody's",))).job_id
-    job_id = start(under_test, max_per_second=7, filter=LetterFilter(topic="orders")).job_id
+    done_id = redrive(under_test, filter=DeadLetterFilter(ids=("nobody's",))).job_id
+    job_id = start(under_test, max_per_second=7, filter=DeadLetterFilter(topic="orders")).job_id
     under_test.broker.redrive.step(job_id, 2)
     redriven = under_test.broker.redriven.of(DLQ, 0).ranges()
     assert redriven == [(0, 2)]
@@ -619,7 +622,7 @@ def test_a_preview_says_what_a_job_would_do_and_changes_nothing(
 ) -> None:
     """Not a byte, and no topic is made."""
     bury(under_test, Message("orders", b"a"), Message("bills", b"b"), Message("orders", b"c"))
-    redrive(under_test, filter=LetterFilter(topic="bills"))
+    redrive(under_test, filter=DeadLetterFilter(topic="bills"))
     end, topics = under_test.store.end, under_test.broker.topics.all()
     would = preview(under_test)
     assert (would.letters, would.looked_at, would.cursor) == (3, 3, "")
@@ -661,7 +664,7 @@ def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
 ) -> None:
     """Whatever the size of a page, and with other jobs' records between."""
     bury_many(under_test, 25)
-    redrive(under_test, filter=LetterFilter(ids=("nobody's",)))
+    redrive(under_test, filter=DeadLetterFilter(ids=("nobody's",)))
     one, two = start(under_test).job_id, start(under_test, again=True).job_id
     for _ in range(9):
         under_test.broker.redrive.step(one, 3)
@@ -677,7 +680,7 @@ def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
 def test_outcomes_can_be_asked_for_by_kind(under_test: BrokerUnderTest) -> None:
     """What went wrong is what one wants to see."""
     bury_many(under_test, 4)
-    redrive(under_test, filter=LetterFilter(ids=(_id_of(under_test, 2),)))
+    redrive(under_test, filter=DeadLetterFilter(ids=(_id_of(under_test, 2),)))
     job = redrive(under_test)
     found = outcomes(under_test, job.job_id, outcomes=(ALREADY,), max_letters=1)
     assert [each.queue_offset for each in found] == [2]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.broker.redrive.records import At, JobProgress, Step
+from rmqlite.broker.redrive.jobs import At, JobProgress, Step
 from rmqlite.errors import GroupUnknown, PermissionMissing
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_GROUP, retry_topic
@@ -117,9 +117,9 @@ def test_jobs_and_clients_from_before_mean_the_original_topics() -> None:
     tree = json.loads(body)
     del tree["job"]["spec"]["to_group"]
     for told in (body, json.dumps(tree).encode()):
-        assert not Step.read(told).kept.job.spec.to_group
+        assert not Step.read(told).progress.job.spec.to_group
     back = JobProgress.begun("new", RedriveSpec(GROUP), (), 1)
-    assert Step.read(Step(At(0, 0), back).record(1).body).kept.job.spec.to_group
+    assert Step.read(Step(At(0, 0), back).record(1).body).progress.job.spec.to_group
     assert not SPECS.from_pb(pb.RedriveSpec(group=GROUP)).to_group
     assert SPECS.from_pb(SPECS.to_pb(RedriveSpec(GROUP))).to_group
     assert not RedriveSpec(GROUP, to_topic="orders").to_group

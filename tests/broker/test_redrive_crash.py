@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.messages import SendBackRequest, SendRequest
 from rmqlite.requests.redrive import (
     JobAction,
@@ -94,7 +94,7 @@ def check_end(broker: BrokerUnderTest, where: str) -> None:
             continue
         assert job.looked_at == job.letters, where
         told = outcomes(broker, job.job_id)
-        if job.spec.filter == LetterFilter():
+        if job.spec.filter == DeadLetterFilter():
             assert [each.queue_offset for each in told] == list(range(job.letters)), where
         for each in told:
             if each.outcome is not RedriveOutcome.REFUSED:
@@ -148,7 +148,9 @@ class Run:
     def _start(self) -> None:
         spec = RedriveSpec(
             GROUP,
-            self._random.choice((LetterFilter(), LetterFilter(), LetterFilter(tag="new"))),
+            self._random.choice(
+                (DeadLetterFilter(), DeadLetterFilter(), DeadLetterFilter(tag="new"))
+            ),
             to_topic=self._random.choice(("", "bills")),
             delay_level=self._random.choice((0, 0, 1)),
             again=self._random.random() < 0.2,

@@ -12,9 +12,9 @@ from rmqlite.errors import DiskFull, InvalidName, InvalidValue, TopicUnknown
 from rmqlite.message import REDRIVEN_BY, Message, StoredMessage, encode_properties
 from rmqlite.names import retry_topic
 from rmqlite.requests.redrive import (
-    IMPORT_LETTERS_MAX,
+    IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     RedriveOutcome,
     TopicCount,
@@ -32,10 +32,12 @@ RETRY = retry_topic(GROUP)
 SENT, ALREADY, REFUSED = RedriveOutcome.SENT, RedriveOutcome.ALREADY, RedriveOutcome.REFUSED
 
 
-def exported(broker: BrokerUnderTest, *, body: bytes | None = None) -> tuple[ImportedLetter, ...]:
+def exported(
+    broker: BrokerUnderTest, *, body: bytes | None = None
+) -> tuple[ImportedDeadLetter, ...]:
     """All letters of the group as an export has them; body: the repaired one."""
     return tuple(
-        ImportedLetter(
+        ImportedDeadLetter(
             each.queue_id,
             each.queue_offset,
             each.offset_message_id,
@@ -48,7 +50,7 @@ def exported(broker: BrokerUnderTest, *, body: bytes | None = None) -> tuple[Imp
 
 
 def imported(
-    broker: BrokerUnderTest, letters: tuple[ImportedLetter, ...], **how: Any
+    broker: BrokerUnderTest, letters: tuple[ImportedDeadLetter, ...], **how: Any
 ) -> ImportAnswer:
     answer = broker.broker.redrive.imports.run(ImportRequest(GROUP, letters, **how))
     broker.sync()
@@ -62,7 +64,7 @@ def outcomes(answer: ImportAnswer) -> list[RedriveOutcome]:
 def open_count(broker: BrokerUnderTest) -> int:
     """By the list of groups, and by the counts that no letter is read for."""
     count = groups(broker)[GROUP].open
-    assert done(broker.broker.letters.dead.open_counts())[GROUP] == count
+    assert done(broker.broker.dead_letters.dead.open_counts())[GROUP] == count
     return count
 
 
@@ -186,7 +188,7 @@ def test_what_an_import_must_be(under_test: BrokerUnderTest) -> None:
     """The rules of a redrive, and a limit of letters."""
     bury_many(under_test, 1)
     letters = exported(under_test)
-    for wrong, named in (((), "letters"), (letters * (IMPORT_LETTERS_MAX + 1), "letters")):
+    for wrong, named in (((), "letters"), (letters * (IMPORTED_DEAD_LETTERS_MAX + 1), "letters")):
         with pytest.raises(InvalidValue, match=named):
             imported(under_test, wrong)
     with pytest.raises(InvalidName):

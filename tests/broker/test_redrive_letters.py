@@ -28,12 +28,12 @@ from rmqlite.message import (
 )
 from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.records.queue_entry import Entry
-from rmqlite.requests.letters import UNREADABLE
+from rmqlite.requests.dead_letters import UNREADABLE
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
+    DeadLetterOutcome,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
     RedriveRequest,
     RedriveSpec,
@@ -303,7 +303,7 @@ def test_the_first_refused_letters_are_samples_of_the_job(under_test: BrokerUnde
     assert job.refused == SAMPLES_MAX + 5
     assert [each.queue_offset for each in job.samples] == list(range(SAMPLES_MAX))
     assert all(each.outcome is RedriveOutcome.REFUSED and each.why for each in job.samples)
-    assert isinstance(job.samples[0], RedrivenLetter)
+    assert isinstance(job.samples[0], DeadLetterOutcome)
 
 
 def test_a_hostile_letter_changes_nothing_but_itself(under_test: BrokerUnderTest) -> None:

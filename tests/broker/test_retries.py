@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.letters import retries as module
+from rmqlite.broker.dead_letters import retries as module
 from rmqlite.broker.schedule import pending
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterFilter, DeadLettersQuery
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
+from rmqlite.views.groups import group_figures
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import retries, retry_pages
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
@@ -128,7 +129,7 @@ def test_retries_are_found_by_every_field(
     for name in ("since", "until"):
         if name in given:
             given[f"{name}_ms"] = begin_ms + 100 * given.pop(name)
-    assert ids(under_test, LetterFilter(**given), max_letters=page) == expected.split()
+    assert ids(under_test, DeadLetterFilter(**given), max_letters=page) == expected.split()
 
 
 def test_a_retry_is_found_in_every_group_by_its_id(under_test: BrokerUnderTest) -> None:
@@ -138,13 +139,13 @@ def test_a_retry_is_found_in_every_group_by_its_id(under_test: BrokerUnderTest) 
     for group in (GROUP, "other"):
         send_back(under_test, message, group=group)
     under_test.send(named("m4", 5))
-    both = retries(under_test, LetterFilter(ids=("both",)), group="")
+    both = retries(under_test, DeadLetterFilter(ids=("both",)), group="")
     assert sorted(each.group for each in both) == ["other", GROUP]
     for each in (*retries(under_test), *both):
-        by_id = LetterFilter(ids=(each.offset_message_id,))
+        by_id = DeadLetterFilter(ids=(each.offset_message_id,))
         assert retries(under_test, by_id, group="") == [each]
-    assert ids(under_test, LetterFilter(ids=("m4",)), group="") == ["m4"]
-    assert ids(under_test, LetterFilter(ids=("nobody",)), group="") == []
+    assert ids(under_test, DeadLetterFilter(ids=("m4",)), group="") == ["m4"]
+    assert ids(under_test, DeadLetterFilter(ids=("nobody",)), group="") == []
 
 
 def test_cancelled_retries_are_gone(under_test: BrokerUnderTest) -> None:
@@ -174,7 +175,7 @@ def test_a_page_looks_at_a_bounded_number_of_messages(
     """It may be empty, and say where to go on."""
     several(under_test)
     monkeypatch.setattr(module, "LOOK_MAX", 1)
-    pages = retry_pages(under_test, LetterFilter(tag="none such"))
+    pages = retry_pages(under_test, DeadLetterFilter(tag="none such"))
     assert len(pages) >= 2
     assert not any(page.letters for page in pages)
 
@@ -182,25 +183,25 @@ def test_a_page_looks_at_a_bounded_number_of_messages(
 @pytest.mark.parametrize(
     ("field", "query"),
     [
-        ("group", LettersQuery("")),
-        ("newest_first", LettersQuery(GROUP, newest_first=True)),
-        ("is_open", LettersQuery(GROUP, is_open=True)),
-        ("max_letters", LettersQuery(GROUP, max_letters=LETTERS_MAX + 1)),
-        ("key", LettersQuery(GROUP, LetterFilter(key="a b"))),
-        ("cursor", LettersQuery(GROUP, cursor="x")),
-        ("cursor", LettersQuery(GROUP, cursor="o.1")),
-        ("cursor", LettersQuery(GROUP, cursor="d.x")),
-        ("cursor", LettersQuery(GROUP, cursor="w")),
-        ("cursor", LettersQuery(GROUP, cursor="w.1.2")),
+        ("group", DeadLettersQuery("")),
+        ("newest_first", DeadLettersQuery(GROUP, newest_first=True)),
+        ("is_open", DeadLettersQuery(GROUP, is_open=True)),
+        ("max_letters", DeadLettersQuery(GROUP, max_letters=DEAD_LETTERS_MAX + 1)),
+        ("key", DeadLettersQuery(GROUP, DeadLetterFilter(key="a b"))),
+        ("cursor", DeadLettersQuery(GROUP, cursor="x")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="o.1")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="d.x")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="w")),
+        ("cursor", DeadLettersQuery(GROUP, cursor="w.1.2")),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    under_test: BrokerUnderTest, field: str, query: LettersQuery
+    under_test: BrokerUnderTest, field: str, query: DeadLettersQuery
 ) -> None:
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.letters.retries.pages(query))
+        done(under_test.broker.dead_letters.retries.pages(query))
     assert raised.value.field == field
 
 
@@ -223,3 +224,14 @@ def test_only_what_is_durable_is_listed(under_test: BrokerUnderTest) -> None:
     assert [each.due_ms > under_test.clock.now_ms() for each in retries(under_test)] == [
         *(False, True),
     ]
+
+
+def test_due_retries_that_nobody_reads_are_in_the_groups_status(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Without a member and a commit they were missing, and LAG and DUE lacked them."""
+    several(under_test)
+    status = done(under_test.broker.group_status(GROUP))
+    assert {each.queue.topic for each in status.progress} == {RETRY}
+    assert {each.committed_offset for each in status.progress} == {None}
+    assert group_figures(GROUP, status).due == group_figures(GROUP, status).lag == 2

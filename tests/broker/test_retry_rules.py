@@ -12,7 +12,7 @@ from rmqlite.errors import InvalidName, InvalidValue, StoreDamaged, StoreUnavail
 from rmqlite.message import MAX_RECONSUME_TIMES, RECONSUME_TIME, StoredMessage, encode_properties
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupChange, GroupInfo, HeartbeatRequest, Subscription
-from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.schedule import LevelsChange
 from rmqlite.retry_policy import TABLE_KEY
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room
 from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
@@ -27,7 +27,7 @@ from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import OVERHEAD_BYTES
 from rmqlite.requests.bulk import BulkRequest
-from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.requests.dead_letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import RouteRequest

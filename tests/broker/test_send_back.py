@@ -30,8 +30,8 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
+from rmqlite.requests.dead_letters import EventKind
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.requests.letters import HopKind
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
@@ -357,7 +357,7 @@ def test_a_reason_stays_on_the_record_until_a_failure_gives_another(
     (letter,) = dead_letters(under_test)
     assert (letter.reason, letter.delivery_attempts) == ("KeyError", 6)
     last = life(under_test, "m1").hops[-1]
-    assert (last.kind, last.attempt, last.reason) == (HopKind.DEAD, 6, "")
+    assert (last.kind, last.attempt, last.reason) == (EventKind.DEAD, 6, "")
 
 
 def test_a_reason_that_a_producer_made_up_is_not_kept(under_test: BrokerUnderTest) -> None:

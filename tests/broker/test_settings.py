@@ -18,7 +18,7 @@ from rmqlite.errors import (
 )
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.requests.groups import GroupChange, GroupExtras
-from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.schedule import LevelsChange
 from rmqlite.requests.topics import TopicExtras, TopicInfo
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest

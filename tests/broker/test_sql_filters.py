@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.broker.filters.java_numbers import CHARS_MAX
 from rmqlite.broker.filters.sql import Sql, compiled
 from rmqlite.broker.filters.sql_evaluation import Incomparable
 from rmqlite.broker.filters.sql_parser import NESTING_MAX
+from rmqlite.broker.filters.sql_tree import CHARS_MAX
 from rmqlite.errors import ExpressionInvalid, InvalidValue
 from rmqlite.limits import SQL_BYTES_MAX
 from rmqlite.message import KEY_END, PAIR_END

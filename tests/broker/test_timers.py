@@ -9,7 +9,7 @@ import pytest
 from rmqlite.errors import InvalidValue
 from rmqlite.names import TIMER_TOPIC
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.transactions import TransactionEnd
+from rmqlite.requests.messages import TransactionEnd
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, bodies, create_topic
 from tests.support.restarts import WAYS, Restart

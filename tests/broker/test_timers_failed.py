@@ -19,7 +19,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import TIMER_TOPIC, dlq_topic, retry_topic
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.redrive import ImportedLetter, ImportRequest
+from rmqlite.requests.redrive import ImportedDeadLetter, ImportRequest
 from rmqlite.requests.schedule import ChangeOutcome
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, send_back
@@ -108,10 +108,10 @@ def test_an_imported_letter_of_a_timer_is_sent_at_once(
     (letter,) = under_test.messages(DLQ)
     left = asked | {TIMER_OUT_MS: 1_700_000_000_000 + 3 * DAY_MS, TIMER_EXACT: 1}
     properties = {**letter.properties} | {name: str(value) for name, value in left.items()}
-    of_rocketmq = ImportedLetter(
+    of_rocketmq = ImportedDeadLetter(
         0, 7, "", letter.store_timestamp_ms, encode_properties(properties), letter.body
     )
-    ours = ImportedLetter(
+    ours = ImportedDeadLetter(
         letter.queue_id,
         letter.queue_offset,
         letter.offset_message_id,

@@ -10,7 +10,7 @@ from rmqlite.records.drafts import derived
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
 from rmqlite.records.written import Written
-from rmqlite.requests.finding import FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessages, MessageQuery, MessageState
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader
 from tests.support.brokers import BrokerUnderTest

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 from rmqlite.records.written import Written
-from rmqlite.requests.transactions import TransactionQuestion
+from rmqlite.requests.messages import TransactionQuestion
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.requests.levels import LevelsInForce
+from rmqlite.requests.schedule import LevelsInForce
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 
 Run = Callable[..., Result]

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite import __version__, compiled
-from rmqlite.cli.output.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 
@@ -125,8 +124,8 @@ def test_status_says_what_waits_and_how_late(run: Run) -> None:
     assert lines[3] == (
         "since the start 1m 40s ago: 1,000,000 sent, 900 delivered, 17 retried, 1 died"
     )
+    assert lines[5] == "levels: 99,100 pending, 1 unused"
     assert lines[7].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
-    assert lines[8] == "1 more without messages"
     assert max(len(line.rstrip()) for line in lines) <= 80
     assert json.loads(run("status", "--json").stdout)["levels"][0]["pending"] == 99_100
 
@@ -168,15 +167,6 @@ def test_status_says_what_is_open_and_left_whatever_was_counted_since_the_start(
         "warning: nobody reads for workers",
     ]
     assert lines[4].endswith("17 retried, 0 died")
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1 << 50, "1024.0 TiB")],
-)
-def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
-    """Nobody counts the digits of a number of bytes."""
-    assert size_text(size) == text
 
 
 @pytest.mark.parametrize("command", ["topic list", "group list", "status", "group show workers"])

@@ -15,10 +15,10 @@ from rmqlite.cli import completion
 from rmqlite.cli.main import app
 from rmqlite.errors import BrokerClosing
 from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.dead_letters import DeadLetterGroup
 from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.letters import DeadLetterGroup
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.schedule import LevelsInForce
 from rmqlite.requests.topics import TopicInfo
 from tests.support.fake_broker import WAIT_S, FakeBroker
 

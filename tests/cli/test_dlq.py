@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from rmqlite.clock import local_text
-from rmqlite.requests.letters import (
+from rmqlite.requests.dead_letters import (
+    DeadLetterFilter,
     DeadLetterGroup,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
     ReasonCount,
 )
 from tests.cli.conftest import Run
@@ -41,8 +41,8 @@ def has_groups(broker: FakeBroker, *groups: DeadLetterGroup) -> None:
     broker.answers["ListDeadLetterGroups"] = lambda _: groups
 
 
-def asked(broker: FakeBroker) -> LettersQuery:
-    query: LettersQuery = broker.asked["ListDeadLetters"][-1]
+def asked(broker: FakeBroker) -> DeadLettersQuery:
+    query: DeadLettersQuery = broker.asked["ListDeadLetters"][-1]
     return query
 
 
@@ -178,14 +178,14 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
         *("--reason", "Timed Out", "--since", "2h", "--until", str(NOW_MS - 1), "--newest"),
         *("--max", "7", "--cursor", "0"),
     )
-    wanted = LetterFilter("orders", "A", "k", "Timed Out", NOW_MS - 7_200_000, NOW_MS - 1)
-    assert asked(broker) == LettersQuery("billing", wanted, True, True, "0", 7)
+    wanted = DeadLetterFilter("orders", "A", "k", "Timed Out", NOW_MS - 7_200_000, NOW_MS - 1)
+    assert asked(broker) == DeadLettersQuery("billing", wanted, True, True, "0", 7)
     options = ("--id", "X", "--id", "billing:0:1", "--id", "X", "--job", "job-1")
     run("dlq", "show", "billing", "--all", *options, "--kind", "HTTP 503 after 17 ms")
-    found = LetterFilter(
+    found = DeadLetterFilter(
         ids=("X", "billing:0:1"), failure_kind="HTTP 503 after # ms", job_id="job-1"
     )
-    assert asked(broker) == LettersQuery("billing", found, max_letters=20)
+    assert asked(broker) == DeadLettersQuery("billing", found, max_letters=20)
     said = "id X or billing:0:1, reasons of the kind 'HTTP 503 after # ms', sent by job job-1"
     has_letters(broker)
     assert said in run("dlq", "show", "billing", *options, "--kind", "HTTP 503 after # ms").stderr
@@ -306,7 +306,7 @@ def test_a_letter_that_is_not_there_is_refused(run: Run, broker: FakeBroker, nam
 def test_a_purged_letter_can_still_be_read_at_its_place(run: Run, broker: FakeBroker) -> None:
     """It is out of sight, not out of the log."""
     has_letters(broker, record(0, b"still here"))
-    broker.answers["ListDeadLetters"] = lambda _: LetterPage(())
+    broker.answers["ListDeadLetters"] = lambda _: DeadLetterPage(())
     lines = run("dlq", "peek", "billing:0:0").stdout.splitlines()
     assert lines[0] == "purged dead letter %DLQ%billing:0:0"
     assert lines[-1] == "still here"

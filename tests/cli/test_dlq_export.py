@@ -15,7 +15,7 @@ from pyarrow import parquet
 from rmqlite.cli.dlq.export_rows import COLUMNS
 from rmqlite.errors import BrokerClosing
 from rmqlite.extras import EXTRAS
-from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record
@@ -38,7 +38,7 @@ def test_every_letter_is_a_line_of_json(run: Run, broker: FakeBroker) -> None:
     ]
     assert tuple(bodies) == BODIES
     assert [each["body_encoding"] for each in trees] == ["utf-8", "hex", "utf-8", "utf-8", "utf-8"]
-    assert all([tuple(each) == COLUMNS for each in trees])
+    assert all([tuple(each) == tuple(COLUMNS) for each in trees])
     assert result.stdout.isascii()
     assert trees[1]["queue_offset"] == 1
     assert trees[1]["keys"] == ["order-1"]
@@ -53,7 +53,7 @@ def test_csv_is_read_back_as_it_was(run: Run, broker: FakeBroker, tmp_path: Path
     has_letters(broker, *[record(n, body) for n, body in enumerate(BODIES)])
     assert run("dlq", "export", "billing", "-o", str(tmp_path / "x.csv")).exit_code == 0
     rows = rows_of((tmp_path / "x.csv").read_bytes().decode())
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == tuple(COLUMNS)
     bodies = [
         bytes.fromhex(each["body"]) if each["body_encoding"] == "hex" else each["body"].encode()
         for each in rows
@@ -135,7 +135,7 @@ def test_what_is_interrupted_leaves_the_file_that_was_there(
     path.write_text("yesterday's")
     list_dead = broker.answers["ListDeadLetters"]
 
-    def failing(query: LettersQuery) -> Any:
+    def failing(query: DeadLettersQuery) -> Any:
         if query.cursor:
             raise BrokerClosing
         return list_dead(query)
@@ -151,8 +151,8 @@ def test_a_filter_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> None:
     """The same options as show has."""
     has_letters(broker, record(0, b"x"))
     run("dlq", "export", "billing", "--tag", "A", "--reason", "r", "--open")
-    wanted = LetterFilter(tag="A", reason="r")
-    expected = LettersQuery("billing", wanted, is_open=True, max_letters=1_000)
+    wanted = DeadLetterFilter(tag="A", reason="r")
+    expected = DeadLettersQuery("billing", wanted, is_open=True, max_letters=1_000)
     assert broker.asked["ListDeadLetters"] == [expected]
 
 

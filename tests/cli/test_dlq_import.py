@@ -13,11 +13,11 @@ from rmqlite.cli.dlq.export_rows import json_lines, letter_in, row_in, row_of
 from rmqlite.errors import InvalidValue, Refused
 from rmqlite.message import decode_properties
 from rmqlite.names import retry_topic
-from rmqlite.requests.letters import UNREADABLE
+from rmqlite.requests.dead_letters import UNREADABLE
 from rmqlite.requests.redrive import (
+    DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
-    RedrivenLetter,
     RedriveOutcome,
     TopicCount,
 )
@@ -50,9 +50,9 @@ def takes_all(broker: FakeBroker, *refused: int) -> None:
     def answer(request: ImportRequest) -> ImportAnswer:
         to = request.to_topic or retry_topic(request.group)
         letters = [
-            RedrivenLetter(0, each.queue_offset, REFUSED, why=f"too large {HOSTILE}")
+            DeadLetterOutcome(0, each.queue_offset, REFUSED, why=f"too large {HOSTILE}")
             if each.queue_offset in refused
-            else RedrivenLetter(0, each.queue_offset, SENT, to, "redrive:x")
+            else DeadLetterOutcome(0, each.queue_offset, SENT, to, "redrive:x")
             for each in request.letters
         ]
         count = sum([each.outcome is SENT for each in letters])
@@ -233,7 +233,7 @@ def test_the_brokers_refusals_are_counted(run: Run, broker: FakeBroker, letters:
 
 def test_everything_sent_before_is_exit_code_1(run: Run, broker: FakeBroker, letters: Path) -> None:
     """As dlq redrive ends: a script sees that nothing was to do."""
-    letters_known = [RedrivenLetter(0, n, RedriveOutcome.ALREADY, why="r-1") for n in range(3)]
+    letters_known = [DeadLetterOutcome(0, n, RedriveOutcome.ALREADY, why="r-1") for n in range(3)]
     broker.answers["ImportLetters"] = lambda _: ImportAnswer(tuple(letters_known))
     result = run("dlq", "import", str(letters), "--yes", "--json")
     tree = json.loads(result.stdout)

@@ -17,12 +17,11 @@ import pytest
 
 from rmqlite.client.admin.letters import BEFORE_ALL_MS
 from rmqlite.errors import GroupUnknown
-from rmqlite.requests.letters import LetterFilter, Purged, PurgeRequest
-from rmqlite.requests.levels import LevelsInForce
+from rmqlite.requests.dead_letters import DeadLetterFilter, Purged, PurgeRequest
 from rmqlite.requests.redrive import (
+    DeadLetterOutcome,
     JobState,
     RedriveJob,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
@@ -30,13 +29,14 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
     TopicCount,
 )
+from rmqlite.requests.schedule import LevelsInForce
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS
 
 SPEC = RedriveSpec("billing")
-REFUSED = RedrivenLetter(0, 9, RedriveOutcome.REFUSED, why=f"no topic named {HOSTILE}")
-SENT = RedrivenLetter(0, 1, RedriveOutcome.SENT, "orders", "redrive:x")
+REFUSED = DeadLetterOutcome(0, 9, RedriveOutcome.REFUSED, why=f"no topic named {HOSTILE}")
+SENT = DeadLetterOutcome(0, 1, RedriveOutcome.SENT, "orders", "redrive:x")
 SHOWN = "no topic named \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script>"
 
 
@@ -142,7 +142,7 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     )
     how = ("--to-topic", "orders-2", "--delay", "10m", "--rate", "500", "--again")
     run("dlq", "redrive", "billing", *filters, *how, "--job-id", "mine", "--yes")
-    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X", "Y"))
+    wanted = DeadLetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X", "Y"))
     spec = RedriveSpec("billing", wanted, "orders-2", 14, 500, True)
     assert started(broker) == RedriveRequest(spec, "mine")
     assert not broker.asked["PreviewRedrive"]
@@ -224,7 +224,7 @@ def test_a_purge_is_counted_and_done(run: Run, broker: FakeBroker) -> None:
     purges(broker)
     result = run("dlq", "purge", "billing", "--until", "7d", "--yes")
     assert result.stdout == "12,000 dead letters purged, 300 of them open\n"
-    wanted = LetterFilter(until_ms=NOW_MS - 7 * 86_400_000)
+    wanted = DeadLetterFilter(until_ms=NOW_MS - 7 * 86_400_000)
     asked = PurgeRequest("billing", BEFORE_ALL_MS, filter=wanted)
     assert broker.asked["PurgeDeadLetters"] == [dataclasses.replace(asked, dry_run=True), asked]
 
@@ -235,7 +235,7 @@ def test_a_purge_takes_the_filters_of_a_redrive(run: Run, broker: FakeBroker) ->
     ids = ("--id", "A", "--id", "billing:0:1")
     found = run("dlq", "purge", "billing", "--kind", "no answer within 30 s", *ids, "--yes")
     assert found.stdout == "2 dead letters purged, 2 of them open\n"
-    wanted = LetterFilter(ids=("A", "billing:0:1"), failure_kind="no answer within # s")
+    wanted = DeadLetterFilter(ids=("A", "billing:0:1"), failure_kind="no answer within # s")
     assert broker.asked["PurgeDeadLetters"][-1] == PurgeRequest(
         "billing", BEFORE_ALL_MS, filter=wanted
     )

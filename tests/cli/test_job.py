@@ -11,19 +11,19 @@ import pytest
 from rmqlite.clock import local_text
 from rmqlite.errors import BrokerClosing, JobOver, JobUnknown
 from rmqlite.requests.bulk import BulkJob, Refusal
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.redrive import (
     NOT_ASKED,
+    DeadLetterOutcome,
     JobAction,
     JobChange,
     JobState,
     OutcomesPage,
     OutcomesQuery,
-    RedriveFates,
     RedriveJob,
     RedriveJobQuery,
-    RedrivenLetter,
     RedriveOutcome,
+    RedriveResults,
     RedriveSpec,
 )
 from tests.cli.conftest import Run
@@ -32,11 +32,11 @@ from tests.support.fake_dead_letters import HOSTILE
 
 FIRST_MS, LAST_MS = 1_700_000_000_000, 1_700_000_060_000
 REFUSED = Refusal("row\x1b-7", "delay-unknown", "delay must be x, not '11m'", "delay", "11m", "x")
-SPEC = RedriveSpec("billing", LetterFilter(reason="timed out"), "orders-2", 14, 500)
+SPEC = RedriveSpec("billing", DeadLetterFilter(reason="timed out"), "orders-2", 14, 500)
 LETTERS = (
-    RedrivenLetter(0, 7, RedriveOutcome.SENT, "orders", "redrive:x"),
-    RedrivenLetter(0, 8, RedriveOutcome.ALREADY, why="job r0"),
-    RedrivenLetter(0, 9, RedriveOutcome.REFUSED, why=f"no topic {HOSTILE}"),
+    DeadLetterOutcome(0, 7, RedriveOutcome.SENT, "orders", "redrive:x"),
+    DeadLetterOutcome(0, 8, RedriveOutcome.ALREADY, why="job r0"),
+    DeadLetterOutcome(0, 9, RedriveOutcome.REFUSED, why=f"no topic {HOSTILE}"),
 )
 REDRIVE = RedriveJob(
     job_id="r1",
@@ -51,7 +51,7 @@ REDRIVE = RedriveJob(
     changed_at_ms=FIRST_MS + 30_000,
     samples=LETTERS[2:],
 )
-FATES = RedriveFates(True, 43_000, 300, 700, "the log is cut")
+FATES = RedriveResults(True, 43_000, 300, 700, "the log is cut")
 JOB = BulkJob("import-7", 1_000_000, 3, 2, 2_001, FIRST_MS, LAST_MS, (REFUSED,))
 
 

@@ -15,14 +15,14 @@ from rmqlite.cli.levels import effect_lines, word
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import parse_levels
-from rmqlite.requests.levels import (
+from rmqlite.requests.figures import LevelStatus
+from rmqlite.requests.schedule import (
     DatedTable,
     LevelChange,
     LevelsChange,
     LevelsChanged,
     LevelsInForce,
 )
-from rmqlite.requests.status import LevelStatus
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, WAIT_S, FakeBroker
 

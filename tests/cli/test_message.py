@@ -13,7 +13,7 @@ from rmqlite.clock import local_text
 from rmqlite.errors import MessageNotFound, TopicUnknown
 from rmqlite.message import DELAY, REAL_TOPIC, Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from tests.cli.conftest import Run
 from tests.support.compressed import COMPRESS
 from tests.support.fake_broker import FakeBroker
@@ -211,7 +211,7 @@ def test_a_record_is_shown_whole(run: Run, answering: FakeBroker) -> None:
         "  TAGS        paid",
         "  UNIQ_KEY    ID",
         "",
-        "body, 6 bytes",
+        "body, 6 bytes, text",
         "a body",
     ]
     assert answering.asked["GetMessage"] == [OFFSET_ID]
@@ -237,9 +237,9 @@ def test_a_committed_message_names_its_half_message(run: Run, answering: FakeBro
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
-        (b"", ["body, 0 bytes", ""]),
-        (b'{\n\t"a": 1\r\n}', ["body, 12 bytes", "{", '\\t"a": 1\\r', "}"]),
-        (b"\xff" * 40, ["body, 40 bytes in hex", "ff" * 32, "ff" * 8]),
+        (b"", ["no body"]),
+        (b'{\n\t"a": 1\r\n}', ["body, 12 bytes, JSON", "{", '  "a": 1', "}"]),
+        (b"\xff\xfe", ["body, 2 bytes, hex", f"00000000  {'ff fe':<50}|..|"]),
     ],
 )
 def test_a_body_is_shown_line_by_line(

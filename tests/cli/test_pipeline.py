@@ -22,10 +22,10 @@ def test_a_job_reads_one_source(command: str) -> None:
     """Neither is nothing to read; both would be a question of which."""
     neither = run(command)
     assert (neither.exit_code, neither.stdout) == (2, "")
-    assert neither.stderr.startswith("error: --path must be a store's folder, not '': or give")
+    assert neither.stderr.startswith("error: give --path, a store's folder, or --endpoint")
     both = run(command, "--path", "store", "--endpoint", "127.0.0.1:1")
     assert (both.exit_code, both.stdout) == (2, "")
-    assert both.stderr.startswith("error: --endpoint must be left out if --path is given, not ")
+    assert both.stderr.startswith("error: give --path or --endpoint, not both")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown
-from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -49,7 +49,7 @@ def test_what_is_retried_is_listed_due_first(run: Run, broker: FakeBroker) -> No
         f"  {retry(3, 0).message_id}  no reason given",
     ]
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
-    assert broker.asked["ListRetries"] == [LettersQuery("billing", max_letters=50)]
+    assert broker.asked["ListRetries"] == [DeadLettersQuery("billing", max_letters=50)]
 
 
 def test_a_group_that_nobody_serves_is_said_to_be_so(run: Run, broker: FakeBroker) -> None:
@@ -93,9 +93,9 @@ def test_every_option_of_a_list_reaches_the_broker(run: Run, broker: FakeBroker)
     )
     since_ms = NOW_MS - 7_200_000
     rest = (("A", "B"), "(no reason)", "J")
-    wanted = LetterFilter("orders", "paid", "k", "card", since_ms, NOW_MS, *rest)
+    wanted = DeadLetterFilter("orders", "paid", "k", "card", since_ms, NOW_MS, *rest)
     assert broker.asked["ListRetries"] == [
-        LettersQuery("billing", wanted, False, False, "C0", 1_000)
+        DeadLettersQuery("billing", wanted, False, False, "C0", 1_000)
     ]
 
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown, MessageNotFound
-from rmqlite.requests.letters import HopKind, Life, LifeQuery
+from rmqlite.requests.dead_letters import EventKind, History, HistoryQuery
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_retries import ID, RETRY, Record, has_life
@@ -37,8 +37,8 @@ def words(lines: list[str]) -> list[str]:
 def test_a_life_is_told_from_the_first_hop_to_what_comes_next(run: Run, broker: FakeBroker) -> None:
     """When, how long after, what, how late; and where each record lies."""
     record = Record()
-    record(HopKind.SCHEDULED, 0, "SCHEDULE_TOPIC_XXXX", level=3, due_in_ms=10 * SECOND)
-    record(HopKind.DELIVERED, 10_003, "orders", readers=("billing",))
+    record(EventKind.SCHEDULED, 0, "SCHEDULE_TOPIC_XXXX", level=3, due_in_ms=10 * SECOND)
+    record(EventKind.DELIVERED, 10_003, "orders", readers=("billing",))
     record.failed(1, 10 * SECOND, "card declined", is_pending=True)
     has_life(broker, record)
     result = run("retry", "show", ID)
@@ -47,7 +47,7 @@ def test_a_life_is_told_from_the_first_hop_to_what_comes_next(run: Run, broker: 
         local_text(NOW_MS + ms)[11:] for ms in (0, 10_003, 10_008, 20_008)
     ]
     assert result.stdout.splitlines() == [
-        f"{ID}  3 hops in 10.0s",
+        f"{ID}  3 events in 10.0s",
         local_text(NOW_MS)[:10],
         f"{start}            scheduled at level 3 (10s), due {local_text(NOW_MS + 10_000)[11:]}",
         f"              SCHEDULE_TOPIC_XXXX/0@0  {0:032x}",
@@ -60,22 +60,22 @@ def test_a_life_is_told_from_the_first_hop_to_what_comes_next(run: Run, broker: 
         "",
         f"It waits for attempt 2 of 17 in billing: {due[:8]}, in 9.0s.",
     ]
-    assert broker.asked["GetLife"] == [LifeQuery(ID)]
+    assert broker.asked["GetLife"] == [HistoryQuery(ID)]
 
 
 def lives() -> Iterator[tuple[str, Record, list[str]]]:
     """A name, a life, and the words of its last hop and of its end."""
-    yield "sent", Record()(HopKind.SENT, 0, "orders"), ["sent to orders"]
+    yield "sent", Record()(EventKind.SENT, 0, "orders"), ["sent to orders"]
     dead = Record().failed(1, SECOND, "no").retried(1_000, 1)
-    dead(HopKind.DEAD, 7, DLQ, group="billing", attempt=17, reason="no")
+    dead(EventKind.DEAD, 7, DLQ, group="billing", attempt=17, reason="no")
     yield "dead", dead, ["dead in billing after 17 attempts, for the same reason"]
-    cancelled = Record().failed(1, MINUTE)(HopKind.CANCELLED, 5, "x", group="billing")
+    cancelled = Record().failed(1, MINUTE)(EventKind.CANCELLED, 5, "x", group="billing")
     yield "cancelled", cancelled, ["cancelled in billing: it is not delivered"]
-    fired = Record().failed(1, MINUTE)(HopKind.FIRED, 5_000, RETRY, group="billing", attempt=1)
+    fired = Record().failed(1, MINUTE)(EventKind.FIRED, 5_000, RETRY, group="billing", attempt=1)
     yield "fired", fired, ["fired: given to billing again, 55.0s early"]
     again = Record().failed(1, MINUTE)
     again(
-        *(HopKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),
+        *(EventKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),
         group="billing",
         attempt=1,
         level=5,
@@ -84,14 +84,14 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     )
     due = local_text(again.at_ms + MINUTE)[11:]
     yield "rescheduled", again, [f"rescheduled in billing to level 5 (1m), due {due}"]
-    lost = Record()(HopKind.UNDELIVERABLE, 0, "%DLQ%SCHEDULE_CONSUMER", reason="no such topic")
+    lost = Record()(EventKind.UNDELIVERABLE, 0, "%DLQ%SCHEDULE_CONSUMER", reason="no such topic")
     yield "undeliverable", lost, ["came due and could not be delivered: no such topic"]
-    redriven = Record()(HopKind.DEAD, 0, DLQ, group="billing", attempt=1)
-    redriven(HopKind.REDRIVEN, 60_000, "orders", job_id="job-7", message_id="NEW")
+    redriven = Record()(EventKind.DEAD, 0, DLQ, group="billing", attempt=1)
+    redriven(EventKind.REDRIVEN, 60_000, "orders", job_id="job-7", message_id="NEW")
     yield "redriven", redriven, ["sent again by job job-7 to orders, as NEW"]
-    waits = Record()(HopKind.DEAD, 0, DLQ, group="billing", attempt=1)
+    waits = Record()(EventKind.DEAD, 0, DLQ, group="billing", attempt=1)
     waits(
-        *(HopKind.REDRIVEN, 60_000, "SCHEDULE_TOPIC_XXXX"),
+        *(EventKind.REDRIVEN, 60_000, "SCHEDULE_TOPIC_XXXX"),
         job_id="job-7",
         message_id="NEW",
         level=5,
@@ -130,12 +130,12 @@ def test_every_hop_and_every_end_is_said_in_words(
 
 def test_seventeen_deliveries_stay_readable(run: Run, broker: FakeBroker) -> None:
     """In 80 columns; a reason is told when it is another one, a reader when it says something."""
-    record = Record()(HopKind.SENT, 0, "orders", readers=("audit", "billing"))
+    record = Record()(EventKind.SENT, 0, "orders", readers=("audit", "billing"))
     for attempt in range(1, 17):
         reason = "card declined: " + "the bank is closed, " * 5 if attempt < 9 else "timed out"
         record.failed(attempt, attempt * MINUTE, reason)
         record.retried(attempt * MINUTE, attempt, readers=("billing",))
-    record(HopKind.DEAD, 5, DLQ, group="billing", attempt=17, reason="timed out")
+    record(EventKind.DEAD, 5, DLQ, group="billing", attempt=17, reason="timed out")
     lines = told(run, broker, record)
     assert max(map(cell_len, lines)) <= 80
     assert len(lines) < 100
@@ -179,19 +179,19 @@ def test_the_senders_limit_is_what_the_next_attempt_is_counted_to(
 def test_another_day_has_its_date(run: Run, broker: FakeBroker) -> None:
     """Before its first hop; the times below it stay short."""
     day_ms = 24 * 60 * MINUTE
-    lines = told(run, broker, Record()(HopKind.SENT, 0, "orders").failed(1, 2 * day_ms))
+    lines = told(run, broker, Record()(EventKind.SENT, 0, "orders").failed(1, 2 * day_ms))
     assert f"due {local_text(NOW_MS + 5 + 2 * day_ms)}" in lines[3]
-    lines = told(run, broker, Record()(HopKind.SENT, 0, "a")(HopKind.DELIVERED, day_ms, "b"))
+    lines = told(run, broker, Record()(EventKind.SENT, 0, "a")(EventKind.DELIVERED, day_ms, "b"))
     assert local_text(NOW_MS + day_ms)[:10] in lines
     assert "+1d 0h" in "\n".join(lines)
 
 
 def test_a_life_that_is_cut_says_so(run: Run, broker: FakeBroker) -> None:
     """The first hop that is shown is not the first one."""
-    has_life(broker, Record()(HopKind.SENT, 0, "orders"))
+    has_life(broker, Record()(EventKind.SENT, 0, "orders"))
     plain = broker.answers["GetLife"](None)
     broker.answers["GetLife"] = lambda _: replace(plain, is_cut=True)
-    assert run("retry", "show", ID).stdout.splitlines()[1] == "older hops are left out"
+    assert run("retry", "show", ID).stdout.splitlines()[1] == "older events are left out"
 
 
 def test_a_life_as_json(run: Run, broker: FakeBroker) -> None:
@@ -211,7 +211,7 @@ def test_a_message_that_is_not_there_is_exit_code_1(
     run: Run, broker: FakeBroker, options: tuple[str, ...]
 ) -> None:
     """Whether the broker answers with nothing or refuses."""
-    broker.answers["GetLife"] = lambda query: Life(query.message_id, ())
+    broker.answers["GetLife"] = lambda query: History(query.message_id, ())
     result = run("retry", "show", "NOBODY", *options)
     assert (result.exit_code, result.stderr) == (1, "no message with the id NOBODY\n")
 
@@ -225,14 +225,14 @@ def test_a_message_that_is_not_there_is_exit_code_1(
 
 def test_nothing_of_a_life_drives_the_terminal(run: Run, broker: FakeBroker) -> None:
     """A reason may have many lines; none of them leaves its column."""
-    record = Record(HOSTILE)(HopKind.SENT, 0, HOSTILE, readers=(HOSTILE,))
+    record = Record(HOSTILE)(EventKind.SENT, 0, HOSTILE, readers=(HOSTILE,))
     record(
-        *(HopKind.DEAD, 5, HOSTILE),
+        *(EventKind.DEAD, 5, HOSTILE),
         group=HOSTILE,
         reason=f"Traceback:\n  {HOSTILE}\n\rline",
         message_id=HOSTILE,
     )
-    record(HopKind.REDRIVEN, 5, HOSTILE, job_id=HOSTILE)
+    record(EventKind.REDRIVEN, 5, HOSTILE, job_id=HOSTILE)
     has_life(broker, record)
     for options in ((), ("--json",)):
         result = run("retry", "show", ID, *options)

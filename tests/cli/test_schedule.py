@@ -13,19 +13,19 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
-from rmqlite.cli.output.spans import delay_text, wait_text
 from rmqlite.clock import local_text
 from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
+    LevelsInForce,
     LevelTimeline,
     PendingCount,
     PendingFilter,
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.views.times import delay_text
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, FakeBroker
 from tests.support.fake_schedule import HOSTILE, NOW_MS, asked_for, has_schedule, waiting
@@ -55,7 +55,7 @@ def test_what_waits_is_listed_in_due_order(run: Run, broker: FakeBroker) -> None
     late, now, soon = [local_text(NOW_MS + seconds * SECOND) for seconds in (-5, 0, 9)]
     assert result.stdout.splitlines() == [
         "DUE                      IN         LEVEL   TOPIC           KEYS",
-        f"{late}  late 5.0s  5 (1m)  orders          order--5",
+        f"{late}  5.0s late  5 (1m)  orders          order--5",
         f"  {waiting(-5).message_id}  17 bytes",
         f"{now}  now        5 (1m)  orders          order-0",
         f"  {waiting(0).message_id}  2.0 KiB",
@@ -484,28 +484,3 @@ def test_status_says_what_became_of_scheduled_messages(run: Run, broker: FakeBro
 
 
 # ---- spans
-
-
-@pytest.mark.parametrize(
-    ("delay_ms", "text"),
-    [
-        (0, "0s"),
-        (1, "0.001s"),
-        (1_500, "1.5s"),
-        (60_000, "1m"),
-        (90_000, "1m 30s"),
-        (93_600_000, "1d 2h"),
-        (-5_000, "-5s"),
-    ],
-)
-def test_a_delay_is_said_in_full(delay_ms: int, text: str) -> None:
-    """So that two that differ are told apart."""
-    assert delay_text(delay_ms) == text
-
-
-@pytest.mark.parametrize(
-    ("wait_ms", "text"), [(543, "543ms"), (0, "now"), (-999, "now"), (-1_000, "late 1.0s")]
-)
-def test_a_wait_is_said_as_seen_from_now(wait_ms: int, text: str) -> None:
-    """A message that is due this second is not late yet."""
-    assert wait_text(wait_ms) == text

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.clock import local_text
 from rmqlite.errors import BrokerClosing, TopicUnknown
 from rmqlite.message import Message
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.requests.schedule import (
     IDS_MAX,
     ChangeByFilter,

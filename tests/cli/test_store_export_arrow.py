@@ -100,10 +100,10 @@ def table_of_named(root: Path, output: Path, *options: object) -> list[str]:
     ("options", "told"),
     [
         (("--format", "parquet"), "--output must be"),
-        (("--columns", "topic"), "--columns must be"),
+        (("--columns", "topic"), "--columns needs --format parquet or arrow"),
         (("-o", "x.parquet", "--columns", "topci"), "did you mean topic?"),
-        (("-o", "x.parquet", "--inflate"), "--inflate must be"),
-        (("-o", "x.parquet", "--skip-damaged"), "--skip-damaged must be"),
+        (("-o", "x.parquet", "--inflate"), "--inflate needs --format jsonl"),
+        (("-o", "x.parquet", "--skip-damaged"), "--skip-damaged needs --format jsonl"),
     ],
 )
 def test_what_no_table_can_be_is_refused(

@@ -80,18 +80,18 @@ def test_yes_does_it_and_checks_again(damaged: StoreUnderTest) -> None:
 
 
 def test_a_topic_that_changes_is_counted_before_and_after(closed: StoreUnderTest) -> None:
-    """The preview is what happens: a byte that is restored gives its message back."""
-    flip(closed.log_files()[0], 95)
+    """The preview is what happens: a record with a wrong time could be read, its place cannot."""
+    flip(closed.log_files()[0], 58)
     lines = run_store("repair", closed.root).stdout.splitlines()
     at = lines.index("what can be read, before the repair -> after it:")
     assert [line.split()[:4] for line in lines[at + 1 : at + 3]] == [
-        ["orders", "27", "->", "28"],
-        ["all", "topics", "27", "->"],
+        ["orders", "28", "->", "27"],
+        ["all", "topics", "28", "->"],
     ]
     tree = json.loads(run_store("repair", closed.root, "--json").stdout)
     before, after = tree["before"]["orders"], tree["after"]["orders"]
     assert before["pending"] == after["pending"] == 23
-    assert after["bytes"] - before["bytes"] == 258
+    assert before["bytes"] - after["bytes"] == 258
     assert run_store("repair", closed.root, "--yes").exit_code == 0
     closed.open()
     assert {topic: count._asdict() for topic, count in counted(closed).items()} == tree["after"]

@@ -10,7 +10,6 @@ from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import (
     body_text,
-    cell_text,
     error_line,
     numbers,
     out,
@@ -21,6 +20,7 @@ from rmqlite.cli.output.terminal import (
     shortened,
 )
 from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
+from rmqlite.views.tables import cell_text
 from tests.cli.conftest import Run
 
 

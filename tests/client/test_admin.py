@@ -9,9 +9,9 @@ import pytest
 from rmqlite.client import AdminClient
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.message import Message
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.requests.topics import Queue, TopicInfo
 from tests.support.fake_broker import FakeBroker
 

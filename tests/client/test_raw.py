@@ -8,7 +8,6 @@ import pytest
 
 from rmqlite.client.raw import RawReader
 from rmqlite.errors import BrokerClosing, BrokerUnreachable, OffsetGone, TopicUnknown
-from rmqlite.requests.levels import DatedTable
 from rmqlite.requests.log import (
     LogRead,
     LogReadRequest,
@@ -17,6 +16,7 @@ from rmqlite.requests.log import (
     QueueRead,
     QueueReadRequest,
 )
+from rmqlite.requests.schedule import DatedTable
 from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from tests.support.eventually import eventually
 from tests.support.fake_broker import FakeBroker, failing_at

@@ -13,15 +13,15 @@ from typing import NamedTuple
 from rmqlite.message import TIMER_OUT_MS, StoredMessage
 from rmqlite.names import AUTO_CREATE_TOPIC, group_of
 from rmqlite.property_string import PropertyString
-from rmqlite.wire.remoting.bodies.clients import (
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.clients import (
     ConsumerConnections,
     ProducerConnections,
     Producers,
-    QueueView,
 )
-from rmqlite.wire.remoting.bodies.queues import ConsumeStats
-from rmqlite.wire.remoting.bodies.topics import GroupList, Route, SubscriptionGroups
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.groups import ConsumeStats, SubscriptionGroups
+from rmqlite.wire.remoting.requests.name_server import Route
+from rmqlite.wire.remoting.requests.topics import GroupList, QueueView
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.exchanges import Row, command_of, frame_of
 from tests.support.remoting import records_of

@@ -20,15 +20,19 @@ from rmqlite.names import group_of
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.server.checking_back import CheckingBack
-from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, ProducerData, Subscription
-from rmqlite.wire.remoting.codes import consuming
-from rmqlite.wire.remoting.codes.request import Body
-from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
+from rmqlite.server.loops import CheckingBack
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.odd_json import strict
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.wire.remoting.requests.clients import (
+    HEART_BEAT,
+    ConsumerData,
+    Heartbeat,
+    ProducerData,
+    Subscription,
+)
+from rmqlite.wire.remoting.requests.request import Body
+from rmqlite.wire.remoting.requests.table import ANSWERED, REFUSED
+from rmqlite.wire.remoting.shapes import read_body, strict
 from tests.conformance.captures import PULLS, SENDS, WITH_RECORDS, Before, Place, Step
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of
@@ -157,13 +161,13 @@ class Replay:
         for group, client_id in live:
             if not group:
                 producer = Heartbeat(client_id, (ProducerData("pg_live"),), ())
-                assert (await client.ask(consuming.HEART_BEAT, None, producer)).code == 0
+                assert (await client.ask(HEART_BEAT, None, producer)).code == 0
                 continue
             every = [each.topic for each in self.under_test.broker.topics.all()]
             own = [name for name in every if group_of(name) in (None, group)]
             wanted = tuple([Subscription(name) for name in own])
             body = Heartbeat(client_id, (), (ConsumerData(group, subscription_data_set=wanted),))
-            assert (await client.ask(consuming.HEART_BEAT, None, body)).code == 0
+            assert (await client.ask(HEART_BEAT, None, body)).code == 0
 
     async def _check_back(self) -> None:
         """Ask producers about half messages, which are old enough now."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import send
 from rmqlite.store.check import check
@@ -79,7 +79,7 @@ def test_a_task_of_the_sink_outlives_its_broker(start_broker: StartBroker) -> No
             bodies = [str(n).encode() for n in range(start, start + 1_000)]
             yield pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
 
-    options = SinkOptions(broker.endpoint, "orders", delay_level=1, batch_size=100)
+    options = SinkOptions(endpoint=broker.endpoint, topic="orders", delay_level=1, batch_size=100)
     for kills in (True, False):
         done = send(batches(kills=kills), options, job_id="sink", id_prefix="sink:0")
         assert done.messages == MESSAGES

@@ -61,7 +61,7 @@ BROKEN_DISK = """
 OF_FEW_FILES = """
     import resource
     from rmqlite.config import BrokerConfig
-    from rmqlite.server.gate.open_files import connections_max
+    from rmqlite.server.gate.limits import connections_max
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000))
     found = connections_max(BrokerConfig())

@@ -16,7 +16,7 @@ from rmqlite.client import (
 )
 from rmqlite.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.finding import FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessages, MessageQuery, MessageState
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

@@ -22,13 +22,13 @@ from rmqlite.client import AdminClient, Message, Producer, PullConsumer, StoredM
 from rmqlite.message import DELAY, REAL_TOPIC, REDRIVEN_FROM, UNIQ_KEY, encode_properties
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.record import read_head
-from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullMessage
-from rmqlite.wire.remoting.codes.sending import (
+from rmqlite.wire.remoting.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
-    SEND_MESSAGE_V2,
+    PULL_MESSAGE,
+    PullMessage,
     SendBack,
-    SendMessage,
 )
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.compressed import COMPRESS, LZ4
 from tests.support.eventually import eventually

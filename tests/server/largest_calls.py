@@ -14,7 +14,12 @@ from rmqlite import limits
 from rmqlite.broker.tables.membership import PAUSE_MS
 from rmqlite.message import Message, offset_message_id
 from rmqlite.requests.bulk import BulkRequest
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.dead_letters import (
+    DeadLetterFilter,
+    DeadLettersQuery,
+    HistoryQuery,
+    PurgeRequest,
+)
 from rmqlite.requests.groups import (
     GroupChange,
     GroupInfo,
@@ -24,12 +29,10 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
-from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.messages import MessageQuery, PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.redrive import (
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     JobAction,
     JobChange,
@@ -44,6 +47,7 @@ from rmqlite.requests.schedule import (
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
+    LevelsChange,
     PendingFilter,
     PendingQuery,
     ScheduleAction,
@@ -241,10 +245,10 @@ class Largest:
 
 
 KEY: Final = "k" * limits.KEY_BYTES_MAX
-EVERY_LETTER: Final = LetterFilter(reason="nothing like that " * 50)
+EVERY_DEAD_LETTER: Final = DeadLetterFilter(reason="nothing like that " * 50)
 EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
 LETTER_PROPERTIES: Final = b"RETRY_TOPIC\x01orders"
-SPEC: Final = RedriveSpec(READERS, LetterFilter(reason="nothing like that " * 50), again=True)
+SPEC: Final = RedriveSpec(READERS, DeadLetterFilter(reason="nothing like that " * 50), again=True)
 REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.GET_ROUTE: lambda at: RouteRequest(at.name, create=True),
     rpcs.SEND: Largest.send,
@@ -284,14 +288,14 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
         " ".join(f"{100 + at._number % 2 + number}s" for number in range(64)), dry_run=True
     ),
     rpcs.LIST_DEAD_LETTER_GROUPS: lambda _: None,
-    rpcs.LIST_DEAD_LETTERS: lambda at: LettersQuery(
-        READERS, EVERY_LETTER if at.is_first else LetterFilter(), max_letters=1_000
+    rpcs.LIST_DEAD_LETTERS: lambda at: DeadLettersQuery(
+        READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
     rpcs.PURGE_DEAD_LETTERS: lambda _: PurgeRequest(READERS, dry_run=True),
-    rpcs.LIST_RETRIES: lambda at: LettersQuery(
-        READERS, EVERY_LETTER if at.is_first else LetterFilter(), max_letters=1_000
+    rpcs.LIST_RETRIES: lambda at: DeadLettersQuery(
+        READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
-    rpcs.GET_LIFE: lambda at: LifeQuery("id-1" if at.is_first else TEXT),
+    rpcs.GET_LIFE: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
     rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
     rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
@@ -301,7 +305,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.IMPORT_LETTERS: lambda at: ImportRequest(
         READERS,
         tuple(
-            ImportedLetter(
+            ImportedDeadLetter(
                 0, 1_000_000 + 100 * at._number + n, "", 0, LETTER_PROPERTIES, b"x" * 40_000
             )
             for n in range(100)

@@ -15,8 +15,8 @@ from rmqlite import limits
 from rmqlite.message import offset_message_id
 from rmqlite.requests.schedule import RecallHandle
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.limits import GROUPS_MAX, LOCK_QUEUES_MAX, SETTINGS_MAX
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from tests.server.largest_calls import GROUP, KEY, READERS, TOPIC, WIDE
 from tests.support.brokers import BrokerUnderTest
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import FlushFailed
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
-from rmqlite.server.checking_back import CheckingBack
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.server.loops import CheckingBack
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from rmqlite.clock import SystemClock
-from rmqlite.server.clock_watch import READ_MS_MAX, STEP_MS_MIN, SUSPEND_MS_MIN, ClockWatch
+from rmqlite.server.upkeep import READ_MS_MAX, STEP_MS_MIN, SUSPEND_MS_MIN, ClockWatch
 from rmqlite.store.tables.clock_table import Origin
 from tests.support.clock import START_MS, FakeMachine
 

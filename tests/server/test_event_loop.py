@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.server import event_loop as module
-from rmqlite.server.event_loop import ExactSelector
+from rmqlite.server import turns as module
+from rmqlite.server.turns import ExactSelector
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.drafts import Draft
+from rmqlite.requests.dead_letters import DeadLettersQuery
 from rmqlite.requests.groups import GroupChange
-from rmqlite.requests.letters import LettersQuery
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
@@ -40,8 +40,8 @@ from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from rmqlite.wire.remoting.codes.request import Party, Request
-from rmqlite.wire.remoting.codes.table import ANSWERED
+from rmqlite.wire.remoting.requests.request import Party, Request
+from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES
 from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import ask
@@ -101,7 +101,7 @@ def ext_fields(row: Request[Any, Any]) -> Iterator[dict[str, str]]:
         yield usual | {wire: str(ends(bits)[at]) for wire, bits in numbers.items()}
 
 
-@pytest.mark.parametrize("row", CODES, ids=[row.name for row in CODES])
+@pytest.mark.parametrize("row", CODES, ids=[NAMES[row.code] for row in CODES])
 def test_no_number_of_a_remoting_request_makes_the_broker_fail(
     row: Request[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,7 +232,7 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
                 dead = broker.broker.send_back(SendBackRequest(GROUP, physical_offset, -1, "no"))
                 assert dead.is_dead
         broker.sync()
-        page = done(broker.broker.letters.dead.pages(LettersQuery(GROUP)))
+        page = done(broker.broker.dead_letters.dead.pages(DeadLettersQuery(GROUP)))
         attempts = [letter.delivery_attempts for letter in page.letters]
         assert len(attempts) >= 3
         assert all(0 <= each <= INT32_MAX for each in attempts)

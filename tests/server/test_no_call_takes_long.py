@@ -22,11 +22,11 @@ from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting import frame
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes.request import Party
-from rmqlite.wire.remoting.codes.sending import SEND_BATCH_MESSAGE, SendMessage
-from rmqlite.wire.remoting.codes.table import ANSWERED
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
+from rmqlite.wire.remoting.requests.request import Party
+from rmqlite.wire.remoting.requests.sends import SEND_BATCH_MESSAGE, SendMessage
+from rmqlite.wire.remoting.requests.table import ANSWERED
 from rmqlite.wire.rpcs import Rpc
 from tests.server import largest_remoting
 from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled

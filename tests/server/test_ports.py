@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.gate.tls import load_keys
 from rmqlite.server.protocols.metrics.server import MetricsServer
 from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import VIP_BELOW, RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
+from rmqlite.server.upkeep import ClockWatch
 from rmqlite.server.web import web_server
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest

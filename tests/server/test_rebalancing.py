@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.broker.tables.membership import SMALL_MEMBERS_MAX
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.server.rebalancing import Rebalancing
+from rmqlite.server.loops import Rebalancing
 from rmqlite.server.waiting import WOKEN_AT_ONCE, Waiting
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import run_with

@@ -23,8 +23,8 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.redriving import Redriving
-from rmqlite.server.service.letters import RedriveCalls
+from rmqlite.server.loops import Redriving
+from rmqlite.server.service.dead_letters import RedriveCalls
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import SyncsAtOnce, run_with, turns_beside

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import BrokerConfig, load_config
-from rmqlite.requests.levels import LevelsChange
-from rmqlite.server.reload import Reload
+from rmqlite.requests.schedule import LevelsChange
+from rmqlite.server.loops import Reload
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.messages import delayed

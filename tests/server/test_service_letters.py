@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
+from rmqlite.requests.dead_letters import (
+    DeadLetterFilter,
+    DeadLettersQuery,
+    HistoryQuery,
+    PurgeRequest,
+)
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
@@ -27,7 +32,7 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
         for _ in range(4):
             under_test.store.append([record] * 1_000)
     under_test.sync()
-    wanted = LetterFilter(tag="none such")
+    wanted = DeadLetterFilter(tag="none such")
 
     counted: list[int] = []
 
@@ -35,9 +40,9 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
         letters = server.service.letters
         for call in (
             letters.dead_groups(),
-            letters.dead(LettersQuery(GROUP, wanted)),
-            letters.retries(LettersQuery(GROUP, wanted)),
-            letters.life(LifeQuery("same")),
+            letters.dead(DeadLettersQuery(GROUP, wanted)),
+            letters.retries(DeadLettersQuery(GROUP, wanted)),
+            letters.life(HistoryQuery("same")),
         ):
             _, turns = await turns_beside(call)
             counted.append(turns)
@@ -60,14 +65,14 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
 
     async def scenario(server: Served, _: object) -> None:
         letters = server.service.letters
-        life = await letters.life(LifeQuery("m2"))
+        life = await letters.life(HistoryQuery("m2"))
         answers: list[tuple[Rpc[Any, Any], Any]] = [
             (rpcs.LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),
             (
                 rpcs.LIST_DEAD_LETTERS,
-                await letters.dead(LettersQuery(GROUP)),
+                await letters.dead(DeadLettersQuery(GROUP)),
             ),
-            (rpcs.LIST_RETRIES, await letters.retries(LettersQuery(GROUP))),
+            (rpcs.LIST_RETRIES, await letters.retries(DeadLettersQuery(GROUP))),
             (rpcs.GET_LIFE, life),
             (
                 rpcs.PURGE_DEAD_LETTERS,

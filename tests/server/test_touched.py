@@ -23,19 +23,22 @@ from rmqlite.names import BULK_JOBS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic
 from rmqlite.records.drafts import Draft, derived
 from rmqlite.records.record import destination
 from rmqlite.records.stored import Record, Records
+from rmqlite.requests.dead_letters import HistoryQuery
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.letters import LifeQuery
 from rmqlite.requests.log import LogReadRequest
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.topics import Queue
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.access import CALLER, Caller
-from rmqlite.wire.remoting.bodies.clients import Heartbeat, ProducerData
-from rmqlite.wire.remoting.codes import consuming, sending
-from rmqlite.wire.remoting.codes.request import Body, Party, Request
-from rmqlite.wire.remoting.codes.sending import SendBack, SendMessage
-from rmqlite.wire.remoting.codes.table import ANSWERED
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.wire.remoting.requests.messages import CONSUMER_SEND_MSG_BACK, SendBack
+from rmqlite.wire.remoting.requests.request import Body, Party, Request
+from rmqlite.wire.remoting.requests.sends import (
+    SEND_REPLY_MESSAGE,
+    SEND_REPLY_MESSAGE_V2,
+    SendMessage,
+)
+from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.look_alikes import send_look_alike
@@ -65,7 +68,7 @@ CURIOUS = account(
 PLACES = (OTHER, retry_topic(THEIRS), dlq_topic(THEIRS), SCHEDULE_TOPIC, HALF_TOPIC, "forged")
 TOUCHABLE = {OWN, retry_topic(MINE), dlq_topic(MINE), BULK_JOBS_TOPIC}
 """The last one has what the broker notes of the account's own bulk job."""
-REPLIES = (sending.SEND_REPLY_MESSAGE, sending.SEND_REPLY_MESSAGE_V2)
+REPLIES = (SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2)
 
 
 class Aim(NamedTuple):
@@ -188,7 +191,7 @@ def asked_of_the_service(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
         ("messages.record", (aim.physical_offset,)),
         ("messages.at", (offset_id,)),
         ("messages.hand_out", (offset_id,)),
-        ("letters.life", (LifeQuery(offset_id),)),
+        ("letters.life", (HistoryQuery(offset_id),)),
         ("log.read", (LogReadRequest(aim.physical_offset),)),
         ("transactions.end", (end,)),
     ]
@@ -292,7 +295,7 @@ def test_a_send_back_of_a_message_that_its_group_cannot_have_received_is_refused
     async def scenario(protocol: ProtocolUnderTest) -> None:
         protocol.server.access.accounts = accounts(CURIOUS)
         async with protocol.client(signs_as=(CURIOUS.access_key, SECRET)) as client:
-            answer = await client.ask(sending.CONSUMER_SEND_MSG_BACK, SendBack(at, MINE, 0))
+            answer = await client.ask(CONSUMER_SEND_MSG_BACK, SendBack(at, MINE, 0))
         assert answer.code == 1
         rule = f"No default permission for the message at physical offset {at}"
         assert answer.remark == f"access denied: {rule}"
@@ -304,7 +307,7 @@ def test_a_send_back_of_a_message_that_its_group_cannot_have_received_is_refused
     served_protocol(filled.under_test, scenario)
 
 
-@pytest.mark.parametrize("row", REPLIES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", REPLIES, ids=lambda row: NAMES[row.code])
 @pytest.mark.parametrize("topic", [OWN, OTHER])
 def test_a_reply_needs_the_right_to_its_topic(
     filled: Filled, row: Any, topic: str, caplog: pytest.LogCaptureFixture
@@ -318,7 +321,7 @@ def test_a_reply_needs_the_right_to_its_topic(
             protocol.client(signs_as=(CURIOUS.access_key, SECRET)) as replier,
         ):
             beat = Heartbeat("asker-1", (ProducerData("askers"),), ())
-            assert (await asker.ask(consuming.HEART_BEAT, None, beat)).code == 0
+            assert (await asker.ask(HEART_BEAT, None, beat)).code == 0
             protocol.server.access.accounts = accounts(CURIOUS)
             properties = encode_properties({"REPLY_TO_CLIENT": "asker-1"}).decode()
             sent = replier.request(row, SendMessage(topic, "g", properties=properties), b"yes")

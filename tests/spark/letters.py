@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rmqlite.arrow.columns import columns_of
 from rmqlite.spark.jobs.dead_letters import COLUMNS
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

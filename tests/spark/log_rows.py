@@ -10,7 +10,7 @@ from rmqlite.arrow.columns import columns_of
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

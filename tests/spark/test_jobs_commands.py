@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.main import app
 from rmqlite.errors import Refused, StoreDamaged
 from rmqlite.message import FAILURE_REASON, ORIGIN_MESSAGE_ID, RETRY_TOPIC
-from rmqlite.spark.jobs.failure import told
+from rmqlite.spark.jobs.running import error_in
 from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
 from tests.support.looking import untouched
@@ -163,10 +163,10 @@ def test_a_failure_on_an_executor_is_the_error_that_it_was() -> None:
         "[STAGE] failed\n  File x\nrmqlite.errors.StoreUnavailable: first\n\n"
         "The above exception was the cause:\nrmqlite.errors.StoreDamaged: log is damaged\n\tat org"
     )
-    error = told(trace)
+    error = error_in(trace)
     assert isinstance(error, StoreDamaged)
     assert str(error) == "log is damaged"
-    other = told("[PATH_ALREADY_EXISTS] Path x already exists.\nmore")
+    other = error_in("[PATH_ALREADY_EXISTS] Path x already exists.\nmore")
     assert isinstance(other, Refused)
     assert str(other) == "Spark: Path x already exists."
 

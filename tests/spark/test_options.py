@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rmqlite.arrow.options import EARLIEST, LATEST
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.options import offsets_text, option_names, parse_offsets, parse_options, written
+from rmqlite.spark.options import option_names, parse_offsets, parse_options, to_spark, written
 
 FULL = {
     "path": "/store",
@@ -117,6 +119,6 @@ def test_a_place_is_needed(options: dict[str, str]) -> None:
 def test_offsets_are_the_same_text_whatever_their_order() -> None:
     """Spark compares them as text."""
     rows = {("b", 1): 5, ("a", 10): 3, ("a", 2): 4}
-    text = offsets_text(rows)
+    text = json.dumps(to_spark(rows))
     assert text == '{"a": {"2": 4, "10": 3}, "b": {"1": 5}}'
     assert parse_offsets("startingOffsets", text) == (("a", 2, 4), ("a", 10, 3), ("b", 1, 5))

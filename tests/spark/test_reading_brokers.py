@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow import blocks
+from rmqlite.arrow import records
 from rmqlite.arrow.partitions import LogSlice, QueueSlices
 from rmqlite.arrow.planning import look_at_store
 from rmqlite.cli.bench.broker_process import BrokerProcess
@@ -110,7 +110,7 @@ def test_a_slice_over_the_wire_may_begin_in_a_body(
     running: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking back for a record is another read of the broker."""
-    monkeypatch.setattr(blocks, "WINDOW_BYTES", 50_000)
+    monkeypatch.setattr(records, "WINDOW_BYTES", 50_000)
     monkeypatch.setattr("rmqlite.arrow.records.LOOK_BACK_BYTES", 100_000)
     assert over_the_wire(running, sliceBytes="200k") == every(running.store)
 
@@ -133,7 +133,7 @@ def test_a_broker_that_stays_away_is_an_error(
     """In the middle of a slice: no partial result looks like a whole one."""
     from rmqlite.client import raw
 
-    monkeypatch.setattr(blocks, "WINDOW_BYTES", 200_000)
+    monkeypatch.setattr(records, "WINDOW_BYTES", 200_000)
     with BrokerProcess(tmp_path, OF_ANY_DISK | {"maxMessageSize": "400000"}) as broker:
         with Producer(broker.endpoint, "shop") as producer:
             for number in range(40):

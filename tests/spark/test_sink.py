@@ -243,7 +243,7 @@ def test_more_refused_rows_than_are_kept_are_counted(
     bad = rows([f"id-{n}" for n in range(5)], topic="a b")
     done = sent(broker, bad, bad, is_collecting=True, batch_size=2)
     kept = sum([pa.ipc.open_stream(data).read_all().num_rows for data in done.refused])
-    assert (done.messages, done.accepted, kept, done.not_kept) == (10, 0, 3, 7)
+    assert (done.messages, done.accepted, kept, done.left_out) == (10, 0, 3, 7)
     assert broker.job("j").refused == 10
 
 

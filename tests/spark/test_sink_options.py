@@ -50,8 +50,8 @@ def test_options_are_read_whatever_their_case() -> None:
         checkpointLocation="Spark's own",
     )
     assert options == SinkOptions(
-        ENDPOINT,
-        "orders",
+        endpoint=ENDPOINT,
+        topic="orders",
         delay="10m",
         match=BulkMatch.LONGER,
         batch_size=7,

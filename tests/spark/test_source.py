@@ -10,10 +10,9 @@ import pytest
 
 from rmqlite.arrow.columns import COLUMNS, columns_of
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.batch import LogReader, Task, checked_columns
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.reading import read_log, snapshot
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import LogReader, checked_columns, spark_schema
 from tests.support.plain_decoder import Row, decoded_rows, every
 from tests.support.stores import StoreUnderTest
 
@@ -50,7 +49,6 @@ def test_every_partition_may_be_read_again(filled: StoreUnderTest) -> None:
     """A task that failed is tried once more."""
     found = reader(filled.root, "physical_offset", sliceBytes="2000")
     for task in found.partitions():
-        assert isinstance(task, Task)
         assert decoded_rows(found.read(task)) == decoded_rows(found.read(task))
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from rmqlite.arrow.partitions import QueueStretch
 from rmqlite.errors import OffsetGone
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.spark.broker_rows import kept_chunks
+from rmqlite.spark.broker_rows import queue_chunks
 from rmqlite.spark.options import parse_options
 
 
@@ -36,7 +37,7 @@ class FakeReader:
 
 def read(reader: Any, **options: str) -> list[int]:
     parsed = parse_options({"endpoint": "127.0.0.1:1", **options})
-    return [int(chunk) for chunk in kept_chunks(reader, ("orders", 3, 4, 12), parsed)]
+    return [int(chunk) for chunk in queue_chunks(reader, QueueStretch("orders", 3, 4, 12), parsed)]
 
 
 @pytest.mark.parametrize(

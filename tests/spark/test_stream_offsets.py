@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.arrow.packing import QueueSlice, packed
+from rmqlite.arrow.partitions import QueueStretch, packed
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.stream.offsets import from_spark, limited, to_spark
+from rmqlite.spark.options import to_spark
+from rmqlite.spark.stream.queue_ranges import from_spark, limited
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "%RETRY%g"]), st.integers(0, 12))
 SIZES = st.dictionaries(QUEUES, st.integers(0, 5_000), max_size=20)
@@ -60,8 +61,8 @@ def test_a_limit_is_shared_by_length() -> None:
     assert limited(sizes, 2) == {("a", 0): 1, ("a", 1): 1}
 
 
-def slices_of(*sizes: int) -> list[QueueSlice]:
-    return [QueueSlice("a", number, 100, 100 + size) for number, size in enumerate(sizes)]
+def slices_of(*sizes: int) -> list[QueueStretch]:
+    return [QueueStretch("a", number, 100, 100 + size) for number, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 from rmqlite.arrow.partitions import Place
 from rmqlite.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
 from rmqlite.spark.options import parse_options
-from rmqlite.spark.stream.offsets import Offsets, Queue
 from rmqlite.spark.stream.plan import StreamPlan
-from rmqlite.spark.stream.queue_ranges import Ranges
+from rmqlite.spark.stream.queue_ranges import Offsets, Queue, Ranges
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 

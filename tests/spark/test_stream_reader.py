@@ -17,8 +17,7 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, InvalidValue, OffsetGone
 from rmqlite.spark.options import parse_options
-from rmqlite.spark.schema import spark_schema
-from rmqlite.spark.source import RmqliteDataSource
+from rmqlite.spark.source import RmqliteDataSource, spark_schema
 from rmqlite.spark.stream.stream import RmqliteStreamReader
 from tests.support.broker_processes import free_port
 

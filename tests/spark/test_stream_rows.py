@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow.partitions import QueueSlices
+from rmqlite.arrow.partitions import QueueSlices, QueueStretch
 from rmqlite.message import Message
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import read_partition
@@ -30,7 +30,7 @@ def test_several_queues_are_read_in_any_order(
 ) -> None:
     """Each record once, with its own fields; those of a queue in their order."""
     options = parse_options({"path": str(broker.config.store_path), "batchRows": batch_rows})
-    stretches = tuple(("orders", queue_id, 3, 20) for queue_id in queues)
+    stretches = tuple(QueueStretch("orders", queue_id, 3, 20) for queue_id in queues)
     columns = ("topic", "queue_id", "queue_offset", "body", "keys")
     rows = [
         tuple(row.values())

@@ -126,35 +126,32 @@ def test_a_store_that_a_broker_holds_is_left_alone(store: StoreUnderTest) -> Non
 
 @pytest.mark.parametrize("log_file_bytes", [LOG_FILE_BYTES, 2 * BLOCK_BYTES])
 @pytest.mark.parametrize("at", [1, 6, 9, 14, 25, 33, 37, 50, 58, 80, 86, 90, 103, 105])
-def test_a_single_changed_byte_is_restored(tmp_path: Path, at: int, log_file_bytes: int) -> None:
-    """Whatever it was: the checksum tells which one changed, and what it was before."""
+def test_a_single_changed_byte_is_named(tmp_path: Path, at: int, log_file_bytes: int) -> None:
+    """The record that it is in becomes a place, or keeps its bytes; no other message is lost."""
     store = filled(tmp_path / "store", log_file_bytes=log_file_bytes)
     before = known(store)
     store.close()
-    path, begin = place_in(store, before["orders", 1, 3][0])
-    original = path.read_bytes()
+    key = ("orders", 1, 3)
+    path, begin = place_in(store, before[key][0])
     flip(path, begin + at, 0x93)
+    name = "orders queue 1, queue offset 3"
+    damaged = path.read_bytes()[begin : begin + before[key][1]]
     assert refusal(store).path == str(path)
-    (action, *others) = planned(store).actions
-    assert (action.what, action.path, action.position) == ("restored-byte", path, begin + at)
-    assert action.lost == ()
-    assert [each.what for each in others] == []
-    side = repaired(store)
-    assert (side / "commitlog" / f"{path.name}@{begin + at}").read_bytes() != b""
-    assert lost(before, known(store)) == []
-    store.close()
-    assert path.read_bytes()[: before["orders", 1, 4][0]] == original[: before["orders", 1, 4][0]]
-
-
-def test_a_wrong_guess_is_taken_back(closed: StoreUnderTest, before: Known) -> None:
-    """Two records changed so that another single byte would explain the checksum."""
-    first, second = before["orders", 0, 2][0], before["orders", 1, 2][0]
-    path, at = place_in(closed, first)
-    flip(path, at + 90)
-    flip(path, place_in(closed, second)[1] + 90)
-    assert "restored-byte" not in whats(closed)
-    repaired(closed)
-    assert lost(before, known(closed)) == [("orders", 0, 2), ("orders", 1, 2)]
+    plan = planned(store)
+    action = plan.actions[0]
+    assert action.what in ("repaired-place", "accepted-bytes", "mended-header")
+    assert any(each.startswith(name) for each in (*action.lost, *action.about))
+    side = repaired(store, plan)
+    after = known(store)
+    if action.what == "repaired-place":
+        kept = (side / "commitlog" / f"{path.name}@{begin}").read_bytes()
+        assert kept == damaged
+        assert lost(before, after) == [key]
+    else:
+        # Only a pointer at nothing is cleared.
+        now = path.read_bytes()[begin : begin + before[key][1]]
+        assert now == (damaged[:76] + bytes(8) + damaged[84:] if at == 80 else damaged)
+        assert lost(before, after) == []
 
 
 # ---- repaired places
@@ -371,47 +368,48 @@ HEADER_FIELDS: dict[str, tuple[int, bytes]] = {
 
 
 @pytest.mark.parametrize("field", HEADER_FIELDS)
-def test_a_header_is_mended_by_its_queue_entry(
+def test_a_header_that_cannot_be_right_is_given_up(
     closed: StoreUnderTest, before: Known, field: str
 ) -> None:
-    """Its message is kept; accepted as it is, it would be in the wrong place or time."""
+    """Accepted as it is, its message would be in the wrong place or time."""
     at, data = HEADER_FIELDS[field]
     begin, _, _ = before["orders", 1, 4]
     path, position = place_in(closed, begin)
     view = closed.view()
     overwrite(path, position + at, data)
     action = planned(closed).actions[0]
-    assert (action.what, action.position) == ("mended-header", position)
-    assert action.about == ("orders queue 1, queue offset 4",)
+    assert (action.what, action.position) == ("repaired-place", position)
+    assert action.lost == ("orders queue 1, queue offset 4",)
     repaired(closed)
-    assert lost(before, known(closed)) == []
+    assert lost(before, known(closed)) == [("orders", 1, 4)]
     assert closed.view()["newest"] == view["newest"]
 
 
-def test_a_topic_is_mended_by_its_queue_entry(closed: StoreUnderTest, before: Known) -> None:
+def test_a_topic_that_its_queue_entry_does_not_confirm_is_given_up(
+    closed: StoreUnderTest, before: Known
+) -> None:
     """Else the record would be in a queue of its own."""
     begin, _, body = before["orders", 1, 4]
     path, position = place_in(closed, begin)
     at = position + 88 + len(body) + 1
     assert path.read_bytes()[at : at + 6] == b"orders"
     overwrite(path, at, b"ordErz")
-    assert planned(closed).actions[0].what == "mended-header"
+    assert planned(closed).actions[0].lost == ("orders queue 1, queue offset 4",)
     repaired(closed)
-    assert lost(before, known(closed)) == []
+    assert lost(before, known(closed)) == [("orders", 1, 4)]
     assert not any(topic == "ordErz" for topic, _ in closed.store.queue_keys())
 
 
-def test_a_scheduled_records_time_is_that_of_its_deliver_time(
+def test_a_scheduled_record_with_a_wrong_time_is_given_up(
     closed: StoreUnderTest, before: Known
 ) -> None:
-    """P2, P5: what was promised is in the queue."""
+    """P2: its deliver time would be made up; it is completed, and nothing waits for it."""
     key = ("SCHEDULE_TOPIC_XXXX", 1, 2)
     path, position = place_in(closed, before[key][0])
-    original = path.read_bytes()[position + 56 : position + 64]
     overwrite(path, position + 56, b"\x7f\x01\0\0\0\0\0\0")
     repaired(closed)
-    assert path.read_bytes()[position + 56 : position + 64] == original
-    assert lost(before, known(closed)) == []
+    assert lost(before, known(closed)) == [key]
+    assert closed.store.progress.of(2).next_open(key[2]) == key[2] + 1
 
 
 def test_a_header_that_no_queue_confirms_is_given_up(closed: StoreUnderTest, before: Known) -> None:
@@ -618,7 +616,7 @@ def test_a_killed_repair_leaves_a_store_that_counts_as_closed(
     with pytest.raises(StoreUnavailable):
         repair(plan, files=files, clock=closed.clock)
     assert not (closed.root / "abort").exists()
-    assert lost(before, known(closed)) == []
+    assert lost(before, known(closed)) == [("orders", 0, 0)]
     assert not (closed.root / "abort").exists()
 
 

@@ -28,6 +28,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.drafts import Draft
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
@@ -50,7 +51,6 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import read_batch

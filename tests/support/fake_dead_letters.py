@@ -20,9 +20,9 @@ from rmqlite.names import dlq_topic
 from rmqlite.records.drafts import Draft, fresh
 from rmqlite.records.encoding import encode
 from rmqlite.records.record import read_head, to_message
-from rmqlite.requests.finding import FoundMessage, MessageState
-from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterPage, DeadLettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
+from rmqlite.requests.messages import FoundMessage, MessageState
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms
@@ -62,9 +62,9 @@ def stored(data: bytes) -> StoredMessage:
     return to_message(head, data)
 
 
-def letter_of(message: StoredMessage, **fields: Any) -> Letter:
+def letter_of(message: StoredMessage, **fields: Any) -> DeadLetter:
     """What the broker says of such a record."""
-    found = Letter(
+    found = DeadLetter(
         group=message.topic.removeprefix("%DLQ%"),
         topic=message.topic,
         queue_id=message.queue_id,
@@ -92,7 +92,7 @@ def letter_of(message: StoredMessage, **fields: Any) -> Letter:
 
 def has_letters(
     broker: FakeBroker, *records: bytes, page: int = 1_000, **fields: Any
-) -> list[Letter]:
+) -> list[DeadLetter]:
     """The broker has these dead letters; fields are the same for all of them.
 
     Of a filter only the ids are looked at: the others are the real broker's affair.
@@ -100,7 +100,7 @@ def has_letters(
     messages = [stored(each) for each in records]
     letters = [letter_of(each, **fields) for each in messages]
 
-    def list_dead(query: LettersQuery) -> LetterPage:
+    def list_dead(query: DeadLettersQuery) -> DeadLetterPage:
         wanted = query.filter.ids
         fitting = [
             each
@@ -111,7 +111,7 @@ def has_letters(
         begin = int(query.cursor or 0)
         end = min(begin + page, begin + (query.max_letters or 100), len(fitting))
         more = str(end) if end < len(fitting) else ""
-        return LetterPage(tuple(fitting[begin:end]), more, end - begin)
+        return DeadLetterPage(tuple(fitting[begin:end]), more, end - begin)
 
     def get(offset_message_id: str) -> FoundMessage:
         for each in messages:

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.errors import TopicUnknown
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo
-from rmqlite.requests.letters import Hop, HopKind, Letter, LetterPage, Life
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLetterPage,
+    EventKind,
+    History,
+    HistoryEvent,
+)
+from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
 from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.topics import Queue, QueueRange
+from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_schedule import NOW_MS, has_schedule, waiting
 
@@ -20,9 +25,9 @@ ID: Final = "C0000202140D5E18BA61678330EF7E45"
 RETRY: Final = "%RETRY%billing"
 
 
-def retry(number: int, due_in_ms: int, **fields: Any) -> Letter:
+def retry(number: int, due_in_ms: int, **fields: Any) -> DeadLetter:
     """The number-th retry of billing."""
-    plain = Letter(
+    plain = DeadLetter(
         group="billing",
         topic=RETRY,
         queue_id=0,
@@ -51,16 +56,16 @@ def retry(number: int, due_in_ms: int, **fields: Any) -> Letter:
 
 def has_retries(
     broker: FakeBroker,
-    *pages: Sequence[Letter],
+    *pages: Sequence[DeadLetter],
     members: Sequence[MemberInfo] = (MEMBER,),
     can_consume: bool = True,
 ) -> None:
     """The broker's billing has these, page by page; what is not due waits in its schedule."""
 
-    def answer(query: Any) -> LetterPage:
+    def answer(query: Any) -> DeadLetterPage:
         number = int(query.cursor.removeprefix("C") or 0)
         cursor = f"C{number + 1}" if number + 1 < len(pages) else ""
-        return LetterPage(tuple(pages[number]), cursor, len(pages[number]))
+        return DeadLetterPage(tuple(pages[number]), cursor, len(pages[number]))
 
     every = [each for page in pages for each in page]
     waits = [each for each in every if each.due_ms > NOW_MS]
@@ -68,19 +73,14 @@ def has_retries(
     info = GroupInfo("billing", 16, 1, can_consume)
     has_schedule(broker, [waiting(0, topic=RETRY, deliver_at_ms=e.due_ms) for e in waits[:1]])
 
-    def ranges(topic: str) -> tuple[QueueRange, ...]:
-        if topic != RETRY:
-            raise TopicUnknown(topic)
-        return (QueueRange(Queue(RETRY, 0), 3, 3 + due),)
-
+    progress = QueueProgress(Queue(RETRY, 0), 3, 3 + due, None, "")
     broker.answers |= {
         "ListRetries": answer,
-        "DescribeGroup": lambda _: GroupStatus(info, tuple(members), ()),
+        "DescribeGroup": lambda _: GroupStatus(info, tuple(members), (progress,)),
         "CountPending": lambda _: (
             PendingCount(3, RETRY, len(waits)),
             PendingCount(3, "orders", 1_000_000),
         ),
-        "GetQueueRanges": ranges,
     }
 
 
@@ -90,9 +90,9 @@ class Record:
     def __init__(self, message_id: str = ID) -> None:
         self.message_id = message_id
         self.at_ms = NOW_MS
-        self.hops: list[Hop] = []
+        self.hops: list[HistoryEvent] = []
 
-    def __call__(self, kind: HopKind, after_ms: int, topic: str, **fields: Any) -> Record:
+    def __call__(self, kind: EventKind, after_ms: int, topic: str, **fields: Any) -> Record:
         self.at_ms += after_ms
         number = len(self.hops)
         if "due_in_ms" in fields:
@@ -100,14 +100,14 @@ class Record:
         place = {"queue_id": 0, "queue_offset": number, "physical_offset": number * 1_000}
         named = {"offset_message_id": f"{number:032x}", "message_id": self.message_id}
         self.hops.append(
-            Hop(kind=kind, at_ms=self.at_ms, topic=topic, **{**place, **named, **fields})
+            HistoryEvent(kind=kind, at_ms=self.at_ms, topic=topic, **{**place, **named, **fields})
         )
         return self
 
     def failed(self, attempt: int, due_in_ms: int, reason: str = "", **fields: Any) -> Record:
         """billing fails it after 5 ms; the retry is at level 2 + attempt."""
         return self(
-            *(HopKind.FAILED, 5, "SCHEDULE_TOPIC_XXXX"),
+            *(EventKind.FAILED, 5, "SCHEDULE_TOPIC_XXXX"),
             group="billing",
             attempt=attempt,
             level=2 + attempt,
@@ -117,11 +117,11 @@ class Record:
         )
 
     def retried(self, after_ms: int, attempt: int, **fields: Any) -> Record:
-        return self(HopKind.RETRIED, after_ms, RETRY, group="billing", attempt=attempt, **fields)
+        return self(EventKind.RETRIED, after_ms, RETRY, group="billing", attempt=attempt, **fields)
 
     @property
-    def life(self) -> Life:
-        return Life(ID, tuple(self.hops))
+    def life(self) -> History:
+        return History(ID, tuple(self.hops))
 
 
 def has_life(broker: FakeBroker, record: Record, now_ms: int = 0) -> None:

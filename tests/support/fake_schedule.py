@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
     ChangedPage,
     ChangeOutcome,
+    LevelsInForce,
     PendingFilter,
     PendingMessage,
     PendingPage,

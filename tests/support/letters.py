@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rmqlite.message import StoredMessage
-from rmqlite.requests.letters import (
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLetterFilter,
     DeadLetterGroup,
-    Letter,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
-    Life,
-    LifeQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
+    History,
+    HistoryQuery,
     Purged,
     PurgeRequest,
 )
@@ -37,7 +37,7 @@ def dead(
 
 
 def groups(broker: BrokerUnderTest) -> dict[str, DeadLetterGroup]:
-    found = done(broker.broker.letters.dead.groups())
+    found = done(broker.broker.dead_letters.dead.groups())
     assert [each.group for each in found] == sorted(each.group for each in found)
     return {each.group: each for each in found}
 
@@ -47,50 +47,50 @@ def reasons(broker: BrokerUnderTest, group: str = GROUP) -> dict[str, int]:
 
 
 def dead_pages(
-    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
-) -> list[LetterPage]:
+    broker: BrokerUnderTest, wanted: DeadLetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[DeadLetterPage]:
     """All pages, one after the other."""
-    found: list[LetterPage] = []
+    found: list[DeadLetterPage] = []
     cursor = ""
     while not found or cursor:
-        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.letters.dead.pages(query)))
+        query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.dead_letters.dead.pages(query)))
         cursor = found[-1].cursor
     return found
 
 
 def dead_letters(
-    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
-) -> list[Letter]:
+    broker: BrokerUnderTest, wanted: DeadLetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[DeadLetter]:
     return [each for page in dead_pages(broker, wanted, group, **more) for each in page.letters]
 
 
 def dead_ids(
-    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+    broker: BrokerUnderTest, wanted: DeadLetterFilter | None = None, group: str = GROUP, **more: Any
 ) -> list[str]:
     return [each.message_id for each in dead_letters(broker, wanted, group, **more)]
 
 
 def retry_pages(
-    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
-) -> list[LetterPage]:
-    found: list[LetterPage] = []
+    broker: BrokerUnderTest, wanted: DeadLetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[DeadLetterPage]:
+    found: list[DeadLetterPage] = []
     cursor = ""
     while not found or cursor:
-        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.letters.retries.pages(query)))
+        query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.dead_letters.retries.pages(query)))
         cursor = found[-1].cursor
     return found
 
 
 def retries(
-    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
-) -> list[Letter]:
+    broker: BrokerUnderTest, wanted: DeadLetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[DeadLetter]:
     return [each for page in retry_pages(broker, wanted, group, **more) for each in page.letters]
 
 
 def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
-    return done(broker.broker.letters.purging.purge(PurgeRequest(group, **how)))
+    return done(broker.broker.dead_letters.purging.purge(PurgeRequest(group, **how)))
 
 
 def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
@@ -98,8 +98,8 @@ def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
     broker.broker.markers.set(GROUP, {0: CompletedOffsets([(0, queue_offset)])})
 
 
-def life(broker: BrokerUnderTest, message_id: str) -> Life:
-    return done(broker.broker.letters.lives.life(LifeQuery(message_id)))
+def life(broker: BrokerUnderTest, message_id: str) -> History:
+    return done(broker.broker.dead_letters.histories.history(HistoryQuery(message_id)))
 
 
 def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:

@@ -8,9 +8,9 @@ from rmqlite.levels import LevelTable
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.records.queue_entry import Entry
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import SendBackRequest, SendBackResult, SendResult
-from rmqlite.requests.status import LevelStatus
 from rmqlite.requests.topics import TopicInfo
 from tests.support.brokers import BrokerUnderTest
 

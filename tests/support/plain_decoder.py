@@ -20,7 +20,7 @@ from rmqlite.records.completion import completed_queue, completion_of
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
 from rmqlite.spark.options import parse_options
 
 Row = dict[str, Any]

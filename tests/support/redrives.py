@@ -16,9 +16,9 @@ from rmqlite.message import (
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, is_dlq
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
+    DeadLetterOutcome,
     OutcomesQuery,
     RedriveJob,
-    RedrivenLetter,
     RedriveRequest,
     RedriveSpec,
 )
@@ -66,9 +66,9 @@ def redrive(broker: BrokerUnderTest, **spec: Any) -> RedriveJob:
     return run(broker, start(broker, **spec).job_id)
 
 
-def outcomes(broker: BrokerUnderTest, job_id: str, **query: Any) -> list[RedrivenLetter]:
+def outcomes(broker: BrokerUnderTest, job_id: str, **query: Any) -> list[DeadLetterOutcome]:
     """All of them, page by page."""
-    found: list[RedrivenLetter] = []
+    found: list[DeadLetterOutcome] = []
     cursor = ""
     while True:
         page = done(broker.broker.redrive.outcomes(OutcomesQuery(job_id, cursor=cursor, **query)))

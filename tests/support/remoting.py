@@ -21,16 +21,22 @@ from typing import Any, Final
 
 from rmqlite.message import StoredMessage
 from rmqlite.records.record import has_sound_body, read_head, to_message
-from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.protocols.remoting.calls import Calls
 from rmqlite.server.protocols.remoting.connection import Connection, Connections
 from rmqlite.server.protocols.remoting.server import RemotingServer
 from rmqlite.server.protocols.server import Running
-from rmqlite.wire.remoting.codes.request import Request
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, SERVER_VERSION, Command
+from rmqlite.server.upkeep import ClockWatch
+from rmqlite.wire.remoting.command import (
+    ACCESS_KEY,
+    ONE_WAY_FLAG,
+    SERVER_VERSION,
+    SIGNATURE,
+    Command,
+    signature,
+)
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
+from rmqlite.wire.remoting.requests.request import Request
 from rmqlite.wire.remoting.shapes import write_body
-from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

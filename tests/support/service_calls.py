@@ -14,7 +14,7 @@ from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
 from rmqlite.records.drafts import Draft
-from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.dead_letters import DeadLettersQuery, HistoryQuery, PurgeRequest
 from rmqlite.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -23,12 +23,16 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.requests.letters import LettersQuery, LifeQuery, PurgeRequest
-from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.messages import (
+    MessageQuery,
+    PullRequest,
+    SendBackRequest,
+    SendRequest,
+    TransactionEnd,
+)
 from rmqlite.requests.redrive import (
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     JobAction,
     JobChange,
@@ -41,6 +45,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
+    LevelsChange,
     PendingFilter,
     PendingQuery,
     RecallHandle,
@@ -48,7 +53,6 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
-from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.service.service import Service
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request
@@ -62,7 +66,7 @@ WAITING = "waiting-1"
 TIMER = "timer-1"
 TIMER_MS = START_MS + 86_400_000
 JOB = "nightly"
-LETTER = ImportedLetter(0, 7, "", 0, b"RETRY_TOPIC\x01orders", b"x")
+LETTER = ImportedDeadLetter(0, 7, "", 0, b"RETRY_TOPIC\x01orders", b"x")
 NEW = "not-there-yet"
 HALF_AT = 192
 """Where the half message of a transaction begins."""
@@ -168,9 +172,9 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("schedule.timeline", (TimelineRequest((1_000,)),)),
     ("schedule.levels", ()),
     ("letters.dead_groups", ()),
-    ("letters.dead", (LettersQuery(GROUP),)),
-    ("letters.retries", (LettersQuery(GROUP),)),
-    ("letters.life", (LifeQuery(WAITING),)),
+    ("letters.dead", (DeadLettersQuery(GROUP),)),
+    ("letters.retries", (DeadLettersQuery(GROUP),)),
+    ("letters.life", (HistoryQuery(WAITING),)),
     ("redrives.preview", (RedrivePreviewRequest(RedriveSpec(GROUP)),)),
     ("redrives.get", (RedriveJobQuery(JOB, with_fates=True),)),
     ("redrives.all", ()),

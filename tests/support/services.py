@@ -8,9 +8,11 @@ from contextlib import closing
 from typing import Any
 
 from rmqlite.errors import RmqliteError
+from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.group_commit import GroupCommit, Ran, SyncThread, run_timed
-from rmqlite.server.rebalancing import Rebalancing
+from rmqlite.server.loops import Rebalancing
 from rmqlite.server.service.access import Access
+from rmqlite.server.service.part import ServiceParts
 from rmqlite.server.service.service import Service
 from rmqlite.server.waiting import Waiting
 from rmqlite.store.disk_jobs import SyncJob
@@ -29,7 +31,18 @@ class Served:
         heartbeats = Waiting("maxParkedPolls", 10)
         self.commit = GroupCommit(config, under_test.store, syncer, pulls.wake)
         self.access = Access()
-        self.service = Service(config, broker, self.commit, pulls, heartbeats, clock, self.access)
+        self.service = Service(
+            ServiceParts(
+                config=config,
+                broker=broker,
+                commit=self.commit,
+                pulls=pulls,
+                heartbeats=heartbeats,
+                clock=clock,
+                access=self.access,
+                limits=limits_of(config),
+            )
+        )
         self.rebalancing = Rebalancing(broker.membership, heartbeats, clock)
 
 

@@ -10,7 +10,7 @@ from rmqlite.names import HALF_TOPIC
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.records.written import Written
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 

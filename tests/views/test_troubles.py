@@ -8,10 +8,12 @@ import pytest
 
 from rmqlite.names import SCHEDULE_GROUP
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.views.counts import counts_text
-from rmqlite.views.group_figures import GroupFigures
-from rmqlite.views.troubles import JOINING_MS, LATE_MS, Subject, troubles
+from rmqlite.views.groups import GroupFigures
+from rmqlite.views.levels import LATE_MS
+from rmqlite.views.tables import Subject
+from rmqlite.views.troubles import JOINING_MS, troubles
 
 NOW_MS = 1_700_000_100_000
 STATUS = BrokerStatus(
@@ -24,8 +26,8 @@ def test_a_trouble_names_where_to_look_the_worst_first() -> None:
     """A page makes links of the names."""
     groups = [GroupFigures("a", dead=1), GroupFigures("b", dead=3_527), GroupFigures("c", dead=0)]
     (found,) = troubles(STATUS, groups, ())
-    assert found.sentence == "3,528 open dead letters in 2 groups, most in b"
-    assert (found.subject, found.names) == (Subject.DEAD_LETTERS, ("b", "a"))
+    assert found.text == "3,528 open dead letters in 2 groups, most in b"
+    assert (found.about, found.names) == (Subject.DEAD_LETTERS, ("b", "a"))
 
 
 @pytest.mark.parametrize(("up_ms", "count"), [(JOINING_MS - 1, 0), (JOINING_MS, 1)])
@@ -33,7 +35,7 @@ def test_a_group_has_time_to_come_back_after_a_restart(up_ms: int, count: int) -
     """Members that have not sent a heartbeat yet are no members, and no trouble."""
     status = replace(STATUS, started_at_ms=NOW_MS - up_ms)
     found = troubles(status, [GroupFigures("a", lag=5, members=0)], ())
-    assert [each.sentence for each in found] == ["nobody reads for a"] * count
+    assert [each.text for each in found] == ["nobody reads for a"] * count
 
 
 @pytest.mark.parametrize(("late_ms", "count"), [(LATE_MS - 1, 0), (LATE_MS, 1)])
@@ -41,7 +43,7 @@ def test_a_level_is_late_a_second_after_its_message_is_due(late_ms: int, count: 
     """Milliseconds are how delivery works; a second is not."""
     level = replace(STATUS.levels[0], next_due_ms=NOW_MS - late_ms)
     found = troubles(replace(STATUS, levels=(level,)), (), ())
-    assert [each.sentence for each in found] == ["level 1 late by 1.0s"] * count
+    assert [each.text for each in found] == ["level 1 late by 1.0s"] * count
 
 
 def test_late_timers_are_told_as_late_levels_are() -> None:
@@ -49,11 +51,11 @@ def test_late_timers_are_told_as_late_levels_are() -> None:
     (level,) = STATUS.levels
     timers = LevelStatus(TIMERS, "timers", 5, NOW_MS - 2_000, 0, 0, 0, 0)
     (found,) = troubles(replace(STATUS, levels=(level, timers)), (), ())
-    assert found.sentence == "timers late by 2.0s"
-    assert (found.subject, found.names) == (Subject.LEVELS, ("timer",))
+    assert found.text == "timers late by 2.0s"
+    assert (found.about, found.names) == (Subject.LEVELS, ("timer",))
     later = replace(level, next_due_ms=NOW_MS - 1_000)
     (found,) = troubles(replace(STATUS, levels=(later, timers)), (), ())
-    assert found.sentence == "timers and 1 more late by 2.0s"
+    assert found.text == "timers and 1 more late by 2.0s"
     assert found.names == ("timer", "1")
 
 
@@ -61,7 +63,7 @@ def test_a_timer_that_keeps_old_files_is_told() -> None:
     """Its number means nothing to a person."""
     pinned = replace(STATUS, pinned_by_level=TIMERS, pinned_bytes=5 << 20)
     (found,) = troubles(replace(pinned, pinned_deliver_at_ms=NOW_MS), (), ())
-    assert found.sentence.startswith("5.0 MiB of expired log files stay for a timer, due 2023-11-")
+    assert found.text.startswith("5.0 MiB of expired log files stay for a timer, due 2023-11-")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_what_the_schedule_could_not_deliver_is_still_known_after_a_restart(
     """The count begins at 0 then; its dead letters do not, until somebody redrives them."""
     status = replace(STATUS, undeliverable=counted)
     found = troubles(status, [GroupFigures(SCHEDULE_GROUP, dead=dead)], ())
-    assert [each.sentence for each in found] == sentences
+    assert [each.text for each in found] == sentences
 
 
 def test_counts_say_since_when_they_count() -> None:

@@ -12,8 +12,8 @@ from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.waits.timer_keys import TimerKeys
 from rmqlite.broker.waits.unindexed import UNINDEXED_MAX
 from rmqlite.broker.waits.wait_queues import WaitQueues
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.schedule import ScheduleAction
-from rmqlite.requests.status import BrokerStatus
 from rmqlite.store.message_store import MessageStore
 
 

@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rmqlite.broker.filters.java_numbers import double, order, whole
 from rmqlite.broker.filters.sql_tree import (
     And,
     Compared,
@@ -29,6 +28,9 @@ from rmqlite.broker.filters.sql_tree import (
     Or,
     Property,
     Value,
+    double,
+    order,
+    whole,
 )
 from rmqlite.message import find_property, property_marker
 

@@ -20,8 +20,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, NoReturn
 
-from rmqlite.broker.filters.java_numbers import DOUBLE_MAX, LONG_MAX, order
 from rmqlite.broker.filters.sql_tree import (
+    DOUBLE_MAX,
+    LONG_MAX,
     And,
     Compared,
     In,
@@ -35,6 +36,7 @@ from rmqlite.broker.filters.sql_tree import (
     Property,
     Value,
     is_condition,
+    order,
 )
 from rmqlite.errors import ExpressionInvalid
 

@@ -1,21 +1,24 @@
-"""Find messages by key, by message id, and by the offset message id that names a record.
+"""Finds messages by key, by message id, and by the offset message id that names a record.
 
 The key index yields candidates, newest first; their records in the log decide.  A message
 has one record in each place where it was: with `hops` the schedule, the retry and the
 dead-letter topics are searched, too, because the properties of records there name the topic.
-Only durable records are returned, as to a consumer.
+find_messages() and message_at() return durable records only, as a consumer gets them.
+
+The index has every record of the log under its UNIQ_KEY.  So it also shows how the wait of a
+scheduled record ended, and which messages were sent before (SentBefore): no other memory of ids is
+needed, and a crash forgets none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby
 from typing import Final
 
-from rmqlite.broker.finding.matching import check_key
-from rmqlite.broker.finding.outcome import how_it_ended
+from rmqlite.broker.finding.matching import check_key, wanted_ids
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
@@ -26,11 +29,18 @@ from rmqlite.message import (
     RETRY_TOPIC,
     UNIQ_KEY,
     StoredMessage,
+    find_property,
+    property_marker,
 )
 from rmqlite.names import CANCELLED_TOPIC, is_dlq, is_retry
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.property_string import PropertyString
+from rmqlite.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.records.key_hash import Suffix
+from rmqlite.records.record import Head, read_outline
+from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.waits import wait_of
 
@@ -49,6 +59,10 @@ STEP_PLACES: Final = 100
 """Records, bytes or topics of one step, 3 ms; then other calls may run."""
 _OFFSET_MESSAGE_ID: Final = re.compile("[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS: Final = 16
+_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+Name = tuple[str, str]
+"""Topic and message id."""
 
 
 def find_messages(
@@ -172,14 +186,14 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
 def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str]:
     """The topics by which a record may be found."""
     topics = {message.topic}
-    if query.hops and _is_hop(message.topic):
+    if query.hops and _is_hidden(message.topic):
         topics.add(message.properties.get(REAL_TOPIC, ""))
     if query.hops and any(is_retry(topic) or is_dlq(topic) for topic in topics):
         topics.add(message.properties.get(RETRY_TOPIC, ""))
     return topics
 
 
-def _is_hop(topic: str) -> bool:
+def _is_hidden(topic: str) -> bool:
     """Do records of this topic have the message's destination in REAL_TOPIC?"""
     return topic in (*WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
 
@@ -203,3 +217,129 @@ def _ended(store: MessageStore, message: StoredMessage) -> str:
     end = message.physical_offset + message.store_size
     topic = message.properties.get(REAL_TOPIC, "")
     return how_it_ended(store, end, message.message_id, topic).value
+
+
+def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:
+    """How the wait of a scheduled record ended; for one that waits no more.
+
+    end: the physical offset at which it ends.  topic: its destination.  Without any trace it
+    counts as delivered: RocketMQ leaves none, and retention may have removed ours.
+    """
+    # The destination comes last: it may have many messages with the same id.
+    for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, *WAIT_TOPICS, topic):
+        for head in outlines(store, place, message_id):
+            if head.completes == end:
+                return completion_of(head.topic, PropertyString(head.properties))
+            if head.physical_offset < end:
+                break
+    return Completion.DELIVERED
+
+
+def outlines(
+    store: MessageStore,
+    topic: str,
+    *keys: str,
+    named: Iterable[int] = (),
+    below: int | None = None,
+) -> Iterator[Head]:
+    """The records of a topic that may have one of these keys or message ids, the newest first.
+
+    Their bodies are not read.  named: physical offsets of more records.  below: only records
+    before this physical offset.
+    """
+    found = [store.index.find(topic, key) for key in keys]
+    for physical_offset, _ in groupby(merge(*found, sorted(named, reverse=True), reverse=True)):
+        if below is None or physical_offset < below:
+            head = outline_at(store, physical_offset)
+            if head is not None and head.topic == topic:
+                yield head
+
+
+def named_offsets(store: MessageStore, ids: tuple[str, ...]) -> set[int]:
+    """The physical offsets of the records that offset message ids and places among ids name."""
+    wanted = wanted_ids(ids)
+    found = set()
+    for physical_offset in {int.from_bytes(each[-8:], "big") for each in wanted.offset_ids}:
+        head = outline_at(store, physical_offset) if physical_offset < store.end else None
+        if head is not None and is_entered(store, head):
+            found.add(physical_offset)
+    for place in wanted.places:
+        queue = store.queue(place.topic, place.queue_id)
+        entry = queue.entry(place.queue_offset) if queue else None
+        if entry is not None:
+            found.add(entry.physical_offset)
+    return found
+
+
+def outline_at(store: MessageStore, physical_offset: int) -> Head | None:
+    """The record that begins there, its body not read; None if there is none.
+
+    A body may contain bytes that look like a record: an offset from a user is for record_at().
+    """
+    size = int.from_bytes(store.read(physical_offset, 4), "big")
+    head = read_outline(store.read, physical_offset, size)
+    return None if head is None or is_repaired(head) else head
+
+
+def record_at(store: MessageStore, physical_offset: int) -> Record:
+    """The record at an offset that a user has named.
+
+    Raises MessageNotFound, also for bytes of a body that look like a record: whoever sent that
+    body has chosen the topic, the group and the properties in it.  Raises StoreDamaged.
+    """
+    record = store.read_record(physical_offset)
+    if not is_entered(store, record.head):
+        raise MessageNotFound(physical_offset)
+    return record
+
+
+def is_entered(store: MessageStore, head: Head) -> bool:
+    """Has the record's queue an entry for it, at the record's queue offset?"""
+    queue = store.queue(head.topic, head.queue_id)
+    entry = queue.entry(head.queue_offset) if queue else None
+    return entry is not None and entry.physical_offset == head.physical_offset
+
+
+class SentBefore:
+    """Finds those of some messages that are in the log since a time."""
+
+    def __init__(self, store: MessageStore, names: Sequence[Name], since_ms: int) -> None:
+        self._store = store
+        self._names = names
+        self._since_ms = since_ms
+        self._suffixes = [Suffix.of(message_id) for _, message_id in names]
+        by_topic: dict[str, list[int]] = {}
+        for position, (topic, _) in enumerate(names):
+            by_topic.setdefault(topic, []).append(position)
+        waiting = dict.fromkeys(WAIT_TOPICS, range(len(names)))
+        self._places: dict[str, Sequence[int]] = {**by_topic, **waiting}
+
+    def positions(self, min_offset: int = 0) -> set[int]:
+        """The positions of messages with a record at or behind a physical offset.
+
+        Raises StoreUnavailable.
+        """
+        sent: set[int] = set()
+        for place, positions in self._places.items():
+            keys = [self._suffixes[position] for position in positions]
+            found = self._store.index.find_any(place, keys, self._since_ms, min_offset)
+            for at, physical_offset in found:
+                position = positions[at]
+                if position not in sent and _is_of(
+                    self._store, physical_offset, place, self._names[position], self._since_ms
+                ):
+                    sent.add(position)
+        return sent
+
+
+def _is_of(store: MessageStore, offset: int, place: str, name: Name, since_ms: int) -> bool:
+    """Does a record of this message begin there, and is it new enough?"""
+    size = int.from_bytes(store.read(offset, 4), "big")
+    head = read_outline(store.read, offset, size)
+    if head is None or head.topic != place or head.store_timestamp_ms < since_ms:
+        return False
+    if place in WAIT_TOPICS:
+        topic = find_property(head.properties, _REAL_TOPIC)
+        if topic != name[0].encode():
+            return False
+    return find_property(head.properties, _UNIQ_KEY) == name[1].encode()

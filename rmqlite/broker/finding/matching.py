@@ -38,8 +38,13 @@ from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
-from rmqlite.requests.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
-from rmqlite.requests.letters import LETTER_IDS_MAX, Place
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTER_IDS_MAX,
+    NO_REASON,
+    REASON_CHARS_MAX,
+    Place,
+    failure_kind,
+)
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)
@@ -98,8 +103,8 @@ def check_wanted(
 
 def check_ids(ids: Sequence[str]) -> None:
     """Raises InvalidValue for too many ids, an empty one, or too much text."""
-    if len(ids) > LETTER_IDS_MAX:
-        raise InvalidValue("ids", f"{len(ids)} ids", f"at most {LETTER_IDS_MAX}")
+    if len(ids) > DEAD_LETTER_IDS_MAX:
+        raise InvalidValue("ids", f"{len(ids)} ids", f"at most {DEAD_LETTER_IDS_MAX}")
     if "" in ids:
         raise InvalidValue("ids", "", "ids that are not empty")
     check_length("ids", "".join(ids), SEARCH_BYTES_MAX)
@@ -177,7 +182,7 @@ def unique_key_of(head: Head) -> str:
 
 
 def redriven_from(properties: bytes) -> bytes:
-    """The place of the letter (topic:queue id:queue offset) that a message was; empty if none.
+    """The place of the dead letter (topic:queue id:queue offset) that a message was; empty if none.
 
     Its message id is made of the place: a message that only copies the properties of a
     redriven one does not count.
@@ -215,7 +220,7 @@ def has_reason(head: Head, part: str) -> bool:
     return wanted == NO_REASON if kind == NO_REASON else wanted in kind.casefold()
 
 
-def tells_last_failure(head: Head) -> bool:
+def has_last_failure(head: Head) -> bool:
     """Do the failure properties of a record belong to its last failure?
 
     RocketMQ counts a failure without recording it, and copies our properties of an older one.
@@ -229,7 +234,7 @@ def tells_last_failure(head: Head) -> bool:
 def reason_of(head: Head) -> str:
     """The reason that the last failure gave; empty if it gave none."""
     is_of_earlier_attempt = find_property(head.properties, _REASON_ATTEMPT) is not None
-    if is_of_earlier_attempt or not tells_last_failure(head):
+    if is_of_earlier_attempt or not has_last_failure(head):
         return ""
     return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
 

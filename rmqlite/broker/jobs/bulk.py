@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.admission import Room, TimerRules
+from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.jobs.bulk_rows import (
     QueueOf,
     Row,
@@ -23,7 +23,6 @@ from rmqlite.broker.jobs.bulk_rows import (
     rows_of,
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
-from rmqlite.broker.room import Room
 from rmqlite.broker.sends.calls import is_large
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
@@ -115,12 +114,12 @@ class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
 
     def _count_again(self, job: BulkJob, messages: int, record: Record) -> None:
         """Count the messages of the last call, because a crash may have torn its append."""
-        kept = sum(1 for _ in islice(self._store.walk(record.end), messages))
-        if kept < messages:
-            job = replace(job, accepted=job.accepted - (messages - kept))
+        stored = sum(1 for _ in islice(self._store.walk(record.end), messages))
+        if stored < messages:
+            job = replace(job, accepted=job.accepted - (messages - stored))
             self.keep(job)
             # A record now, so that later messages are not counted as the rest of the call.
-            self._correct(job.job_id, self.record(job, 0), kept=kept, of=messages)
+            self._correct(job.job_id, self.record(job, 0), stored=stored, of=messages)
 
 
 @dataclass(frozen=True, slots=True)

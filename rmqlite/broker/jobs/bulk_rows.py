@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
-from rmqlite.broker.admission import TimerRules, check_sent_properties
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room, TimerRules, check_sent_properties
 from rmqlite.broker.routing import record_of
 from rmqlite.broker.sends.calls import check_count, check_messages
 from rmqlite.config import BrokerConfig

@@ -138,12 +138,12 @@ class Journal(ABC, Generic[Job, Body]):
                 if record is not None and (body := self.read(record)) is not None:
                     yield body, record
 
-    def _correct(self, job_id: str, record: NewRecord, *, kept: int, of: int) -> int | None:
-        """Append the state of a job whose step has kept only some of its messages.
+    def _correct(self, job_id: str, record: NewRecord, *, stored: int, of: int) -> int | None:
+        """Append the state of a job whose step has stored only some of its messages.
 
         Returns the record's queue offset, or None if there is no room.
         """
-        log.info("a %s job was cut off job=%s kept=%d of=%d", self.kind, job_id, kept, of)
+        log.info("a %s job was cut off job=%s kept=%d of=%d", self.kind, job_id, stored, of)
         try:
             (at,) = self._store.append([record])
         except StoreUnavailable as error:

@@ -1,1 +1,1 @@
-"""The broker's jobs that send dead letters again, each letter once."""
+"""The broker's jobs that send dead letters again, each dead letter once."""

@@ -1,6 +1,6 @@
-"""Sends letters that come from a file of dlq export, each once: repaired bodies, old letters.
+"""Sends dead letters from a file of dlq export, each once: repaired bodies, old dead letters.
 
-They are judged and made as a job's are.  A letter that this broker still has, and that was
+They are judged and made as a job's are.  A dead letter that this broker still has, and that was
 sent from the file, counts as redriven: a record says so behind the messages of its call.  If a
 crash takes that record and leaves messages, the same call again finds them in the log by their
 ids, sends none twice, and writes the record.
@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from rmqlite.broker.finding.finding import offset_in
-from rmqlite.broker.finding.letter_reading import SeenWhole
+from rmqlite.broker.finding.finding import offset_in, outline_at
 from rmqlite.broker.finding.matching import has_offset_id
-from rmqlite.broker.finding.outcome import outline_at
+from rmqlite.broker.finding.reading import SeenWhole
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.jobs import JobProgress, RedriveJobs, imported_record
 from rmqlite.broker.redrive.judge import NO_JOB, Judge, Judged, RedrivenMessages
 from rmqlite.broker.redrive.pages import with_groups
-from rmqlite.broker.redrive.records import JobProgress, imported_record
 from rmqlite.broker.redrive.redriven import IMPORTED
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
@@ -28,9 +26,9 @@ from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
 from rmqlite.records.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
 from rmqlite.records.stored import Record
 from rmqlite.requests.redrive import (
-    IMPORT_LETTERS_MAX,
+    IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     RedriveOutcome,
     RedriveSpec,
@@ -61,47 +59,48 @@ class Imports:
         self._check = check
 
     def run(self, request: ImportRequest) -> ImportAnswer:
-        """Send the letters of one call, or judge them only.
+        """Send the dead letters of one call, or judge them only.
 
         Raises InvalidValue, InvalidName, GroupUnknown, TopicUnknown, PermissionMissing, DiskFull,
         Overloaded, StoreUnavailable; then none is sent.
         """
         spec = RedriveSpec(request.group, to_topic=request.to_topic, to_group=request.to_group)
         self._check(spec)
-        if not 1 <= len(request.letters) <= IMPORT_LETTERS_MAX:
-            raise InvalidValue("letters", len(request.letters), f"1 to {IMPORT_LETTERS_MAX}")
+        if not 1 <= len(request.letters) <= IMPORTED_DEAD_LETTERS_MAX:
+            raise InvalidValue("letters", len(request.letters), f"1 to {IMPORTED_DEAD_LETTERS_MAX}")
         found, known = self._judged(spec, request.letters)
         sent = [each for _, each in found if each.outcome is RedriveOutcome.SENT]
         if not request.dry_run:
             self._broker.retention.check_room(is_send=False)
             self._put(spec, sent, known)
-        letters = [each.shown(queue_id) for queue_id, each in found]
+        dead_letters = [each.shown(queue_id) for queue_id, each in found]
         topics = Counter(each.topic for each in sent)
-        return ImportAnswer(tuple(letters), with_groups(topics, self._broker.readers_of))
+        return ImportAnswer(tuple(dead_letters), with_groups(topics, self._broker.readers_of))
 
     # ---- inside
 
     def _judged(
-        self, spec: RedriveSpec, letters: Sequence[ImportedLetter]
+        self, spec: RedriveSpec, dead_letters: Sequence[ImportedDeadLetter]
     ) -> tuple[list[tuple[int, Judged]], dict[int, CompletedOffsets]]:
-        """Queue id and judgement of each letter; and this broker's letters that are sent by now."""
-        kept = JobProgress.begun(IMPORTED, spec, (), self._broker.clock.now_ms())
+        """Queue id and judgement of each dead letter; and this broker's dead letters that are sent
+        by now."""
+        progress = JobProgress.begun(IMPORTED, spec, (), self._broker.clock.now_ms())
         found: list[tuple[int, Judged]] = []
         known: dict[int, CompletedOffsets] = {}
         places: set[tuple[int, int]] = set()
         records: dict[tuple[int, bool], list[SeenWhole]] = {}
-        for each in letters:
+        for each in dead_letters:
             place = each.queue_id, each.queue_offset
             if place in places:
                 twice = Judged(each.queue_offset, RedriveOutcome.ALREADY, "", "", _TWICE)
                 found.append((each.queue_id, twice))
                 continue
             places.add(place)
-            key = each.queue_id, self._is_here(kept.topic, each)
-            seen = SeenWhole(each.queue_offset, _record(kept.topic, each))
+            key = each.queue_id, self._is_here(progress.topic, each)
+            seen = SeenWhole(each.queue_offset, _record(progress.topic, each))
             records.setdefault(key, []).append(seen)
         for (queue_id, is_here), several in records.items():
-            judged = self._judge.judged(kept, queue_id, several, is_known=is_here)
+            judged = self._judge.judged(progress, queue_id, several, is_known=is_here)
             found += [(queue_id, each) for each in judged]
             for outcome in judged if is_here else ():
                 is_found = outcome.outcome is RedriveOutcome.ALREADY and outcome.why == NO_JOB
@@ -110,15 +109,15 @@ class Imports:
                     sent.add(outcome.queue_offset, outcome.queue_offset + 1)
         return found, known
 
-    def _is_here(self, topic: str, letter: ImportedLetter) -> bool:
-        """Is it still a letter of this broker?  Another broker's may have the same place."""
-        physical_offset = offset_in(letter.offset_message_id)
+    def _is_here(self, topic: str, dead_letter: ImportedDeadLetter) -> bool:
+        """Is it still a dead letter of this broker?  Another broker's may have the same place."""
+        physical_offset = offset_in(dead_letter.offset_message_id)
         head = None if physical_offset is None else outline_at(self._broker.store, physical_offset)
         return (
             head is not None
             and (head.topic, head.queue_id, head.queue_offset)
-            == (topic, letter.queue_id, letter.queue_offset)
-            and has_offset_id(head, letter.offset_message_id)
+            == (topic, dead_letter.queue_id, dead_letter.queue_offset)
+            and has_offset_id(head, dead_letter.offset_message_id)
         )
 
     def _put(
@@ -136,20 +135,20 @@ class Imports:
             self._jobs.keep_imported(topic, known)
 
 
-def _record(topic: str, letter: ImportedLetter) -> Record:
-    """A letter as if it lay in the log, with the file's body."""
-    body, properties = letter.body, letter.properties
+def _record(topic: str, dead_letter: ImportedDeadLetter) -> Record:
+    """A dead letter as if it lay in the log, with the file's body."""
+    body, properties = dead_letter.body, dead_letter.properties
     head = Head(
         size=OVERHEAD_BYTES + len(topic) + len(body) + len(properties),
         body_crc=body_crc(body),
-        queue_id=letter.queue_id,
+        queue_id=dead_letter.queue_id,
         flag=0,
-        queue_offset=letter.queue_offset,
+        queue_offset=dead_letter.queue_offset,
         physical_offset=0,
         sys_flag=0,
-        born_timestamp_ms=letter.store_timestamp_ms,
+        born_timestamp_ms=dead_letter.store_timestamp_ms,
         born_host=_HOST,
-        store_timestamp_ms=letter.store_timestamp_ms,
+        store_timestamp_ms=dead_letter.store_timestamp_ms,
         store_host=_HOST,
         reconsume_times=0,
         completes=0,

@@ -3,8 +3,8 @@
 The properties that retry or the schedule wrote are removed: attempts start anew.  A message that
 goes back to the group that failed keeps those that name its origin, as every retry has them.  The
 producer's own properties stay, byte by byte, and so does the body, compressed or not.  The
-message names the letter and the job; its message id is made of the letter's place, so a
-search for the id in the log shows whether the letter was sent before.
+message names the dead letter and the job; its message id is made of the dead letter's place, so a
+search for the id in the log shows whether the dead letter was sent before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.broker.finding.letter_reading import SeenWhole, fits
+from rmqlite.broker.admission import Room
+from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.finding.reading import SeenWhole, fits
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.redrive.records import JobProgress, OutcomeRun, message_id_of
+from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import record_of, route, routed
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
@@ -53,12 +53,12 @@ from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
-from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
-from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome, RedriveSpec
+from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, LEFT_BEHIND, UNREADABLE
+from rmqlite.requests.redrive import DeadLetterOutcome, RedriveOutcome, RedriveSpec
 from rmqlite.requests.topics import TopicInfo
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
-"""The sender of a letter whose message id is in the log but in no job."""
+"""The sender of a dead letter whose message id is in the log but in no job."""
 WHY_CHARS_MAX: Final = 200
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not name its original topic: name another topic"
@@ -71,23 +71,24 @@ _NOTHING: Final = PropertyString(b"")
 
 
 class Judged(NamedTuple):
-    """A letter that matches, and its outcome; letter, properties: for the message to send."""
+    """A dead letter that matches, and its outcome; dead letter, properties: for the message to
+    send."""
 
     queue_offset: int
     outcome: RedriveOutcome
     topic: str
     message_id: str
     why: str
-    letter: Record | None = None
+    dead_letter: Record | None = None
     properties: PropertyString = _NOTHING
 
-    def shown(self, queue_id: int) -> RedrivenLetter:
+    def shown(self, queue_id: int) -> DeadLetterOutcome:
         """The outcome as users see it."""
-        return RedrivenLetter(queue_id, *self[:5])
+        return DeadLetterOutcome(queue_id, *self[:5])
 
 
 class Judge:
-    """Decides the outcomes of letters; changes nothing."""
+    """Decides the outcomes of dead letters; changes nothing."""
 
     def __init__(self, broker: BrokerParts, redriven: Redriven) -> None:
         self._broker = broker
@@ -96,30 +97,32 @@ class Judge:
 
     def judged(
         self,
-        kept: JobProgress,
+        progress: JobProgress,
         queue_id: int,
-        letters: Sequence[SeenWhole],
+        dead_letters: Sequence[SeenWhole],
         *,
         is_known: bool = True,
     ) -> list[Judged]:
-        """The judgements of the matching ones of some letters, in order.
+        """The judgements of the matching ones of some dead letters, in order.
 
-        is_known: False for letters of another broker, in whose places other letters may lie here.
-        Raises StoreUnavailable.
+        is_known: False for dead letters of another broker, in whose places other dead letters may
+        lie here. Raises StoreUnavailable.
         """
         refusals: dict[str, str] = {}
         found: list[Judged] = []
-        for queue_offset, letter in letters:
-            if letter is not None:
-                if fits(letter.head, kept.job.spec.filter):
+        for queue_offset, dead_letter in dead_letters:
+            if dead_letter is not None:
+                if fits(dead_letter.head, progress.job.spec.filter):
                     place = queue_id, queue_offset
-                    found.append(self._judged(kept, place, letter, refusals, is_known=is_known))
-            elif kept.job.spec.filter == EVERY_LETTER:
+                    found.append(
+                        self._judged(progress, place, dead_letter, refusals, is_known=is_known)
+                    )
+            elif progress.job.spec.filter == EVERY_DEAD_LETTER:
                 found.append(_refused(queue_offset, _UNREADABLE))
-        return found if kept.job.spec.again else self._without_sent(found, is_known=is_known)
+        return found if progress.job.spec.again else self._without_sent(found, is_known=is_known)
 
     def why_not_to(self, topic: str) -> str:
-        """Why no letter may be redriven to a topic; empty if letters may."""
+        """Why no dead letter may be redriven to a topic; empty if dead letters may."""
         try:
             self.check_topic(topic)
         except RmqliteError as error:
@@ -144,55 +147,59 @@ class Judge:
 
     def _judged(
         self,
-        kept: JobProgress,
+        progress: JobProgress,
         place_in_topic: tuple[int, int],
-        letter: Record,
+        dead_letter: Record,
         refusals: dict[str, str],
         *,
         is_known: bool,
     ) -> Judged:
         """refusals: a cache of why_not_to() by topic."""
-        spec, (queue_id, queue_offset) = kept.job.spec, place_in_topic
-        origin = origin_of(letter.head)
-        topic = spec.to_topic or _target(spec, letter.head, origin)
-        message_id = message_id_of(kept, queue_id, queue_offset)
+        spec, (queue_id, queue_offset) = progress.job.spec, place_in_topic
+        origin = origin_of(dead_letter.head)
+        topic = spec.to_topic or _target(spec, dead_letter.head, origin)
+        message_id = message_id_of(progress, queue_id, queue_offset)
         if is_known and not spec.again:
-            by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
+            by = self._redriven.job_of(progress.topic, queue_id, queue_offset)
             if by:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
-        why = _why_not(letter, self._broker.config)
+        why = _why_not(dead_letter, self._broker.config)
         if not why and not spec.to_topic:
             why = _why_not_from(origin)
         if not why and topic not in refusals:
             refusals[topic] = self.why_not_to(topic)
         if why or refusals[topic]:
             return _refused(queue_offset, why or refusals[topic])
-        place = f"{kept.topic}:{queue_id}:{queue_offset}"
-        properties = new_properties(letter, place, kept.job.job_id, message_id)
+        place = f"{progress.topic}:{queue_id}:{queue_offset}"
+        properties = new_properties(dead_letter, place, progress.job.job_id, message_id)
         if is_retry(topic):
-            properties = properties.edited(_origin_properties(letter, origin))
-        why = self._why_too_long(letter.head, properties, topic, spec.delay_level)
+            properties = properties.edited(_origin_properties(dead_letter, origin))
+        why = self._why_too_long(dead_letter.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
         sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
-        return Judged(*sent, letter, properties)
+        return Judged(*sent, dead_letter, properties)
 
     def _without_sent(self, found: list[Judged], *, is_known: bool) -> list[Judged]:
-        """Change SENT to ALREADY for letters whose message id is in the log."""
+        """Change SENT to ALREADY for dead letters whose message id is in the log."""
         fresh = [each for each in found if each.outcome is RedriveOutcome.SENT]
         if not fresh:
             return found
-        since_ms = min(each.letter.head.store_timestamp_ms for each in fresh if each.letter)
+        since_ms = min(
+            each.dead_letter.head.store_timestamp_ms for each in fresh if each.dead_letter
+        )
         # An older dlq import has sent it to the original topic, whatever this job's topic is.
         names = [(each.topic, each.message_id) for each in fresh]
         if is_known:
             names += [
-                (origin_of(each.letter.head), each.message_id) for each in fresh if each.letter
+                (origin_of(each.dead_letter.head), each.message_id)
+                for each in fresh
+                if each.dead_letter
             ]
         ids = {names[at][1] for at in SentBefore(self._broker.store, names, since_ms).positions()}
         return [
             each._replace(
-                outcome=RedriveOutcome.ALREADY, why=NO_JOB, letter=None, properties=_NOTHING
+                outcome=RedriveOutcome.ALREADY, why=NO_JOB, dead_letter=None, properties=_NOTHING
             )
             if each.message_id in ids
             else each
@@ -211,7 +218,7 @@ class Judge:
 
 
 class RedrivenMessages:
-    """Makes the records of redriven letters, each for a queue of its topic.
+    """Makes the records of redriven dead letters, each for a queue of its topic.
 
     A topic that is missing is made, and a retry topic with its group, as every send does it.
     """
@@ -221,7 +228,7 @@ class RedrivenMessages:
         self._turn = 0
 
     def records(self, sent: Sequence[Judged], delay_level: int, now_ms: int) -> list[NewRecord]:
-        """The new messages of letters, to the queues of each topic by turns.
+        """The new messages of dead letters, to the queues of each topic by turns.
 
         Raises Overloaded, and the errors of a send to these topics.
         """
@@ -245,13 +252,13 @@ class RedrivenMessages:
         return topics
 
     def _record(self, judged: Judged, queue_id: int, level: int, now_ms: int) -> NewRecord:
-        assert judged.letter is not None
-        head = judged.letter.head
+        assert judged.dead_letter is not None
+        head = judged.dead_letter.head
         draft = Draft(
             judged.topic,
             queue_id,
             judged.properties.encoded,
-            judged.letter.body,
+            judged.dead_letter.body,
             now_ms,
             self._broker.host,
             head.flag,
@@ -269,10 +276,10 @@ def _queues(info: TopicInfo) -> int:
     return max(1, both if is_retry(info.topic) else info.write_queues)
 
 
-def runs_of(letters: list[Judged]) -> tuple[OutcomeRun, ...]:
-    """Join successive letters with the same outcome."""
+def runs_of(dead_letters: list[Judged]) -> tuple[OutcomeRun, ...]:
+    """Join successive dead letters with the same outcome."""
     runs: list[OutcomeRun] = []
-    for each in letters:
+    for each in dead_letters:
         last = runs[-1] if runs else None
         is_next = last and each.queue_offset == last.queue_offset + last.letters
         if last and is_next and (each.outcome, each.topic, each.why) == last[2:]:
@@ -288,7 +295,7 @@ def is_own(topic: str) -> bool:
 
 
 def _target(spec: RedriveSpec, head: Head, origin: str) -> str:
-    """The topic for a letter of a job without a to_topic."""
+    """The topic for a dead letter of a job without a to_topic."""
     if not spec.to_group:
         return origin
     is_schedules = head.topic == UNDELIVERABLE_TOPIC
@@ -298,7 +305,7 @@ def _target(spec: RedriveSpec, head: Head, origin: str) -> str:
 
 
 def _why_not_from(origin: str) -> str:
-    """Why a letter of this origin needs another topic; empty if it does not."""
+    """Why a dead letter of this origin needs another topic; empty if it does not."""
     if not origin:
         return _NO_ORIGIN
     if is_own(origin):
@@ -310,9 +317,9 @@ def _why_not_from(origin: str) -> str:
     return ""
 
 
-def _origin_properties(letter: Record, origin: str) -> dict[str, str | bytes]:
+def _origin_properties(dead_letter: Record, origin: str) -> dict[str, str | bytes]:
     """What names the origin of a message in a retry topic, for clients and for its next failure."""
-    own = letter.properties
+    own = dead_letter.properties
     known = {
         ORIGIN_MESSAGE_ID: own.get(DLQ_ORIGIN_MESSAGE_ID) or own.get(ORIGIN_MESSAGE_ID),
         ORIGIN_QUEUE_ID: own.get(ORIGIN_QUEUE_ID),
@@ -321,9 +328,9 @@ def _origin_properties(letter: Record, origin: str) -> dict[str, str | bytes]:
     return {RETRY_TOPIC: origin} | {name: value for name, value in known.items() if value}
 
 
-def new_properties(letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:
-    """The producer's own properties, byte by byte, and those that name the letter and the job."""
-    own = letter.properties
+def new_properties(dead_letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:
+    """The producer's own properties, byte by byte, and those that name dead letter and job."""
+    own = dead_letter.properties
     changes: dict[str, str | bytes] = {
         REDRIVEN_FROM: place,
         REDRIVEN_TIMES: str(one_more(own.number(REDRIVEN_TIMES) or 0)),
@@ -338,15 +345,15 @@ def new_properties(letter: Record, place: str, job_id: str, message_id: str) -> 
     return own.edited(changes, _GONE_BUT_LIMIT if is_senders else _GONE)
 
 
-def _why_not(letter: Record, config: BrokerConfig) -> str:
+def _why_not(dead_letter: Record, config: BrokerConfig) -> str:
     """Why a record cannot be sent to any topic; empty if it can."""
-    head = letter.head
+    head = dead_letter.head
     size = head.body_end - head.body_position
-    if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(letter.properties, size):
+    if head.topic == UNDELIVERABLE_TOPIC and _is_without_content(dead_letter.properties, size):
         return _UNREADABLE
-    if not letter.has_sound_body():
+    if not dead_letter.has_sound_body():
         return "its content is lost: its body is damaged"
-    if letter.body == LEFT_BEHIND.encode():
+    if dead_letter.body == LEFT_BEHIND.encode():
         return LEFT_BEHIND
     if not size:
         return f"its body is empty; a body has {BODY_RULE}"
@@ -355,8 +362,8 @@ def _why_not(letter: Record, config: BrokerConfig) -> str:
     return ""
 
 
-def _tells_nothing(properties: PropertyString, body_bytes: int) -> bool:
-    """Is it a letter for an unreadable scheduled record?  Older brokers left the body empty."""
+def _is_without_content(properties: PropertyString, body_bytes: int) -> bool:
+    """Is it for an unreadable scheduled record?  Older brokers left the body empty."""
     return (
         (not body_bytes or properties.get(FAILURE_REASON) == UNREADABLE.encode())
         and properties.get(REAL_TOPIC) is None

@@ -1,8 +1,8 @@
 """The broker's jobs that send dead letters again: start, preview, step, change, show.
 
-A job reads its group's letters in their order, up to those that existed when it started.
+A job reads its group's dead letters in their order, up to those that existed when it started.
 Each step is one append, a record of the job and the messages behind it; so after a crash the
-job has counted every letter that was sent.  The caller of step() decides when.
+job has counted every dead letter that was sent.  The caller of step() decides when.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
+from rmqlite.broker.finding.reading import check_filter, whole_slices
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.redrive.fates import Fates
 from rmqlite.broker.redrive.imports import Imports
-from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step, counted
 from rmqlite.broker.redrive.judge import Judge, Judged, RedrivenMessages, is_own, runs_of
-from rmqlite.broker.redrive.pages import page_of, preview, read_cursor
-from rmqlite.broker.redrive.records import At, JobProgress, QueuePart, Step, counted
+from rmqlite.broker.redrive.pages import Results, page_of, preview, read_cursor
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.purge_markers import dead_letter_queues
 from rmqlite.clock import local_text
@@ -48,10 +46,11 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 
-STEP_LETTERS_MAX: Final = 100
-"""The most letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one letter."""
-STEP_LETTERS_MIN: Final = 20
-"""A step reads this many letters even if it may send fewer: some may not match."""
+STEP_DEAD_LETTERS_MAX: Final = 100
+"""The most dead letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one dead letter.
+"""
+STEP_DEAD_LETTERS_MIN: Final = 20
+"""A step reads this many dead letters even if it may send fewer: some may not match."""
 JOBS_NOT_OVER_MAX: Final = 20
 RATE_MAX: Final = 1_000_000
 FILTER_CHARS_MAX: Final = 1_000
@@ -68,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 class Stepped(NamedTuple):
-    """The numbers of letters that a step has read and sent."""
+    """The numbers of dead letters that a step has read and sent."""
 
     looked_at: int
     sent: int
@@ -83,7 +82,7 @@ class Redrive:
         """Letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
-        self.fates = Fates(broker, jobs)
+        self.results = Results(broker, jobs)
         self._broker = broker
         self._judge = Judge(broker, jobs.redriven)
         self._messages = RedrivenMessages(broker)
@@ -106,7 +105,7 @@ class Redrive:
             if known is not None:
                 if replace(known.job.spec, max_per_second=spec.max_per_second) != spec:
                     raise JobExists(request.job_id)
-                return self._told(known)
+                return self._with_note(known)
         parts = self._parts(spec)
         most = min(JOBS_NOT_OVER_MAX, self._broker.config.redrive_jobs_max)
         if len(self.jobs.not_over()) >= most:
@@ -114,10 +113,12 @@ class Redrive:
         self._broker.retention.check_room(is_send=False)
         now_ms = self._broker.clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
-        kept = JobProgress.begun(job_id, spec, parts, now_ms)
-        self._put(Step(kept.at, kept))
-        log.info("redrive started job=%s group=%s letters=%d", job_id, spec.group, kept.job.letters)
-        return self._told(kept)
+        progress = JobProgress.begun(job_id, spec, parts, now_ms)
+        self._put(Step(progress.at, progress))
+        log.info(
+            "redrive started job=%s group=%s letters=%d", job_id, spec.group, progress.job.letters
+        )
+        return self._with_note(progress)
 
     def preview(self, request: RedrivePreviewRequest) -> Steps[RedrivePreview]:
         """The preview of a job, page by page, in steps.  Raises start()'s errors about the spec."""
@@ -125,13 +126,13 @@ class Redrive:
         at = At(0, parts[0].begin if parts else 0)
         if request.cursor:
             at, parts = read_cursor(request.cursor)
-        kept = JobProgress.begun(_SOME_ID, request.spec, parts, 0).moved(at)
+        progress = JobProgress.begun(_SOME_ID, request.spec, parts, 0).moved(at)
         is_named = request.spec.to_topic or request.spec.to_group
-        return preview(kept, self._look, self._broker.readers_of if is_named else lambda _: ())
+        return preview(progress, self._look, self._broker.readers_of if is_named else lambda _: ())
 
     def get(self, job_id: str) -> RedriveJob:
         """Raises JobUnknown."""
-        return self._told(self.jobs.get(job_id))
+        return self._with_note(self.jobs.get(job_id))
 
     def all(self) -> tuple[RedriveJob, ...]:
         """All jobs without samples, the last changed one first."""
@@ -144,8 +145,8 @@ class Redrive:
 
         Raises JobUnknown, JobOver, InvalidValue, StoreUnavailable.
         """
-        kept = self.jobs.get(change.job_id)
-        job = kept.job
+        progress = self.jobs.get(change.job_id)
+        job = progress.job
         if job.is_over:
             raise JobOver(job.job_id, job.state.name.lower())
         changes: dict[str, Any]
@@ -161,19 +162,19 @@ class Redrive:
             now_ms = self._broker.clock.now_ms()
             if change.action is JobAction.CANCEL:
                 changes["ended_at_ms"] = now_ms
-            kept = kept.moved(kept.at, changed_at_ms=now_ms, **changes)
+            progress = progress.moved(progress.at, changed_at_ms=now_ms, **changes)
             self.note(job.job_id, "")
-            self._put(Step(kept.at, kept))
+            self._put(Step(progress.at, progress))
             log.info(
                 "redrive changed job=%s state=%s max_per_second=%d",
                 job.job_id,
-                kept.job.state.name,
-                kept.job.spec.max_per_second,
+                progress.job.state.name,
+                progress.job.spec.max_per_second,
             )
-        return self._told(kept)
+        return self._with_note(progress)
 
     def outcomes(self, query: OutcomesQuery) -> Steps[OutcomesPage]:
-        """The outcomes of a job's letters, page by page, in steps.
+        """The outcomes of a job's dead letters, page by page, in steps.
 
         Raises JobUnknown, InvalidValue, StoreUnavailable.
         """
@@ -182,7 +183,11 @@ class Redrive:
     # ---- called by the runner of jobs
 
     def running(self) -> list[RedriveJob]:
-        return [kept.job for kept in self.jobs.not_over() if kept.job.state is JobState.RUNNING]
+        return [
+            progress.job
+            for progress in self.jobs.not_over()
+            if progress.job.state is JobState.RUNNING
+        ]
 
     def note(self, job_id: str, text: str) -> None:
         """Note why a job stands still; empty when it goes on."""
@@ -191,30 +196,32 @@ class Redrive:
         else:
             self._notes.pop(job_id, None)
 
-    def step(self, job_id: str, sent_max: int = STEP_LETTERS_MAX) -> Stepped:
-        """Let a running job read its next letters, and send at most sent_max of them.
+    def step(self, job_id: str, sent_max: int = STEP_DEAD_LETTERS_MAX) -> Stepped:
+        """Let a running job read its next dead letters, and send at most sent_max of them.
 
         Raises DiskFull, StoreUnavailable, MessageTooLarge: then the job has not moved.
         """
-        kept = self.jobs.find(job_id)
-        if kept is None or kept.job.state is not JobState.RUNNING:
+        progress = self.jobs.find(job_id)
+        if progress is None or progress.job.state is not JobState.RUNNING:
             return Stepped(0, 0)
         self._broker.retention.check_room(is_send=False)
-        at, letters = self._look(kept, min(max(sent_max, STEP_LETTERS_MIN), STEP_LETTERS_MAX))
-        sent = [each for each in letters if each.outcome is RedriveOutcome.SENT]
+        at, dead_letters = self._look(
+            progress, min(max(sent_max, STEP_DEAD_LETTERS_MIN), STEP_DEAD_LETTERS_MAX)
+        )
+        sent = [each for each in dead_letters if each.outcome is RedriveOutcome.SENT]
         if len(sent) > sent_max:
-            at = At(kept.at.part, sent[sent_max].queue_offset)
-            letters = [each for each in letters if each.queue_offset < at.queue_offset]
+            at = At(progress.at.part, sent[sent_max].queue_offset)
+            dead_letters = [each for each in dead_letters if each.queue_offset < at.queue_offset]
             sent = sent[:sent_max]
-        step = self._step(kept, at, letters)
-        done = Stepped(step.kept.job.looked_at - kept.job.looked_at, len(sent))
-        if letters or step.kept.job.is_over:
-            now_ms = step.kept.job.changed_at_ms
-            self._put(step, self._messages.records(sent, kept.job.spec.delay_level, now_ms))
+        step = self._step(progress, at, dead_letters)
+        done = Stepped(step.progress.job.looked_at - progress.job.looked_at, len(sent))
+        if dead_letters or step.progress.job.is_over:
+            now_ms = step.progress.job.changed_at_ms
+            self._put(step, self._messages.records(sent, progress.job.spec.delay_level, now_ms))
             self.sent += len(sent)
         else:
-            # Skipped letters need no record: after a crash they are skipped again.
-            self.jobs.move(step.kept)
+            # Skipped dead letters need no record: after a crash they are skipped again.
+            self.jobs.move(step.progress)
         return done
 
     # ---- inside
@@ -243,7 +250,7 @@ class Redrive:
         _check_rate(spec.max_per_second)
 
     def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
-        """The ranges of letters of a job.  Raises start()'s errors about the spec."""
+        """The ranges of dead letters of a job.  Raises start()'s errors about the spec."""
         self._check(spec)
         queues = dead_letter_queues(self._broker.store).get(spec.group)
         if queues is None:
@@ -256,61 +263,65 @@ class Redrive:
         return tuple([part for part in parts if part.begin < part.end])
 
     def _look(
-        self, kept: JobProgress, count_max: int = STEP_LETTERS_MAX
+        self, progress: JobProgress, count_max: int = STEP_DEAD_LETTERS_MAX
     ) -> tuple[At, list[Judged]]:
         """The next letters: the position behind them, and the judgement of those that match."""
-        number, begin = kept.at
-        part = kept.parts[number]
-        queue = self._broker.store.queue(kept.topic, part.queue_id)
-        begin = max(begin, self._broker.markers.begin(kept.job.spec.group, part.queue_id))
-        letters: list[Judged] = []
+        number, begin = progress.at
+        part = progress.parts[number]
+        queue = self._broker.store.queue(progress.topic, part.queue_id)
+        begin = max(begin, self._broker.markers.begin(progress.job.spec.group, part.queue_id))
+        dead_letters: list[Judged] = []
         end = part.end
         if queue is not None:
             upto = min(part.end, begin + count_max)
             slice_ = next(whole_slices(self._broker.store, queue, begin, upto), [])
-            hidden = self._broker.markers.hidden(kept.job.spec.group, part.queue_id)
+            hidden = self._broker.markers.hidden(progress.job.spec.group, part.queue_id)
             shown = [each for each in slice_ if hidden.next_open(each[0]) == each[0]]
-            letters = self._judge.judged(kept, part.queue_id, shown)
+            dead_letters = self._judge.judged(progress, part.queue_id, shown)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)
         if end < part.end:
-            return At(number, end), letters
+            return At(number, end), dead_letters
         number += 1
-        return At(number, kept.parts[number].begin if number < len(kept.parts) else 0), letters
+        return At(
+            number, progress.parts[number].begin if number < len(progress.parts) else 0
+        ), dead_letters
 
-    def _step(self, kept: JobProgress, at: At, letters: list[Judged]) -> Step:
-        """The job behind some letters."""
-        runs = runs_of(letters)
+    def _step(self, progress: JobProgress, at: At, dead_letters: list[Judged]) -> Step:
+        """The job behind some dead letters."""
+        runs = runs_of(dead_letters)
         counts = counted(runs)
-        job, now_ms = kept.job, self._broker.clock.now_ms()
+        job, now_ms = progress.job, self._broker.clock.now_ms()
         changes: dict[str, Any] = {"changed_at_ms": now_ms}
-        if at.part == len(kept.parts):
+        if at.part == len(progress.parts):
             changes |= {"state": JobState.DONE, "ended_at_ms": now_ms}
         if counts[RedriveOutcome.REFUSED] and len(job.samples) < SAMPLES_MAX:
-            queue_id = kept.parts[kept.at.part].queue_id
+            queue_id = progress.parts[progress.at.part].queue_id
             refused = [
-                each.shown(queue_id) for each in letters if each.outcome is RedriveOutcome.REFUSED
+                each.shown(queue_id)
+                for each in dead_letters
+                if each.outcome is RedriveOutcome.REFUSED
             ]
             changes["samples"] = (*job.samples, *refused)[:SAMPLES_MAX]
-        moved = kept.moved(
+        moved = progress.moved(
             at,
             sent=job.sent + counts[RedriveOutcome.SENT],
             already=job.already + counts[RedriveOutcome.ALREADY],
             refused=job.refused + counts[RedriveOutcome.REFUSED],
             **changes,
         )
-        return Step(kept.at, moved, runs)
+        return Step(progress.at, moved, runs)
 
     def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
         """Append a step, then count it."""
         self._broker.topics.ensure(REDRIVE_JOBS_TOPIC, 1)
         # The job's record first: then it survives a crash that tears the append.
-        record = step.record(step.kept.job.changed_at_ms)
+        record = step.record(step.progress.job.changed_at_ms)
         written = self._broker.appending.append([record, *(messages or ())])
         self.jobs.keep(step, written[0].queue_offset)
         if not messages:
-            for told in self.on_change:
-                told()
-        job = step.kept.job
+            for changed in self.on_change:
+                changed()
+        job = step.progress.job
         if job.is_over:
             log.info(
                 "redrive over job=%s state=%s sent=%d already=%d refused=%d",
@@ -321,8 +332,8 @@ class Redrive:
                 job.refused,
             )
 
-    def _told(self, kept: JobProgress) -> RedriveJob:
-        return replace(kept.job, note=self._notes.get(kept.job.job_id, ""))
+    def _with_note(self, progress: JobProgress) -> RedriveJob:
+        return replace(progress.job, note=self._notes.get(progress.job.job_id, ""))
 
     def _new_id(self, now_ms: int) -> str:
         """A new job id, short and readable."""

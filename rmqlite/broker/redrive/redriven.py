@@ -1,7 +1,7 @@
 """The dead letters that were sent again, and the jobs that did it, read from the jobs' records.
 
 For each queue of dead letters it is a set of queue offsets; a hundred thousand in a row take
-two numbers.  The letters of forgotten jobs remain, as those of an earlier job.
+two numbers.  The dead letters of forgotten jobs remain, as those of an earlier job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Offsets = dict[int, CompletedOffsets]
 
 
 class Redriven:
-    """Queue offsets by the topic and queue that letters were redriven from."""
+    """Queue offsets by the topic and queue that dead letters were redriven from."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -36,20 +36,21 @@ class Redriven:
         return self._all.get((topic, queue_id)) or CompletedOffsets()
 
     def job_of(self, topic: str, queue_id: int, queue_offset: int) -> str:
-        """The last job that has sent this letter again, or EARLIER; empty if none has."""
+        """The last job that has sent this dead letter again, or EARLIER; empty if none has."""
         if not self.of(topic, queue_id).count_between(queue_offset, queue_offset + 1):
             return ""
         return next(self.jobs_of(topic, queue_id, queue_offset), EARLIER)
 
     def jobs_of(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[str]:
-        """Every job that has sent this letter again and was not forgotten, the last one first."""
+        """Every job that has sent this dead letter again, the last one first; no forgotten job."""
         for job_id, by_queue in reversed(self._jobs.get(topic, {}).items()):
             known = by_queue.get(queue_id)
             if known is not None and known.count_between(queue_offset, queue_offset + 1):
                 yield job_id
 
     def add(self, job_id: str, topic: str, queue_id: int, start: int, end: int) -> None:
-        """Note that a job has sent the letters start <= n < end; a second call changes nothing."""
+        """Note that a job has sent the dead letters start <= n < end; a second call changes
+        nothing."""
         jobs = self._jobs.setdefault(topic, {EARLIER: {}})
         _add(jobs.setdefault(job_id, {}), queue_id, start, end)
         every = self._all.get((topic, queue_id))
@@ -59,7 +60,7 @@ class Redriven:
         self.version += 1
 
     def forget(self, job_id: str, topic: str) -> None:
-        """Move a job's letters to EARLIER."""
+        """Move a job's dead letters to EARLIER."""
         jobs = self._jobs.get(topic, {})
         for queue_id, sent in jobs.pop(job_id, {}).items():
             for start, end in sent.ranges():
@@ -81,14 +82,14 @@ class Redriven:
     ) -> None:
         """Add a tree of to_json(), up to the end of each queue: end_of(topic, queue id)."""
         for queue_id, sent in tree.items():
-            # The tree is from a longer log: letters that come now were not redriven.
+            # The tree is from a longer log: dead letters that come now were not redriven.
             upto = end_of(topic, int(queue_id))
             for start, end in CompletedOffsets.from_json(sent).ranges():
                 if start < upto:
                     self.add(job_id, topic, int(queue_id), start, min(end, upto))
 
     def topics(self) -> list[str]:
-        """Every topic whose letters were redriven."""
+        """Every topic whose dead letters were redriven."""
         return sorted(self._jobs)
 
 

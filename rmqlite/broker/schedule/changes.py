@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.broker.admission import TimerRules
+from rmqlite.broker.finding.finding import how_it_ended
 from rmqlite.broker.finding.matching import offset_id_of, unique_key_of
-from rmqlite.broker.finding.outcome import how_it_ended
 from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
 from rmqlite.broker.schedule.schedule import Ready, Schedule

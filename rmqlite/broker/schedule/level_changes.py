@@ -13,7 +13,7 @@ import logging
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.levels import (
+from rmqlite.requests.schedule import (
     DatedTable,
     LevelChange,
     LevelsChange,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.waits.wait_queue import WaitQueue

@@ -13,9 +13,9 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from rmqlite.broker.finding.letter_reading import read_heads
+from rmqlite.broker.finding.finding import named_offsets, outlines
 from rmqlite.broker.finding.matching import check_wanted, has_all, has_any_id
-from rmqlite.broker.finding.outcome import named_offsets, outlines
+from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.appending import Appending
-from rmqlite.broker.histogram import Durations
-from rmqlite.broker.room import Room
+from rmqlite.broker.counts import Durations
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.broker.schedule.undeliverable import dead_letter, why_undeliverable
@@ -34,7 +34,7 @@ from rmqlite.records.record import Head, NewRecord, destination
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.records.written import Written
-from rmqlite.requests.letters import UNREADABLE
+from rmqlite.requests.dead_letters import UNREADABLE
 from rmqlite.store.message_store import MessageStore
 
 DELIVER_BYTES_MAX: Final = 4 << 20

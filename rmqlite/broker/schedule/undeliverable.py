@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.retry import FAILURE_PROPERTIES, without_longest
-from rmqlite.broker.room import Room
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -37,7 +37,7 @@ from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, delay_level
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
-from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
+from rmqlite.requests.dead_letters import LEFT_BEHIND, UNREADABLE
 
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
@@ -135,7 +135,7 @@ def _with_wait(wait_queue: int, entry: Entry, waited: Record | None) -> Property
     in_front = PropertyString(b"").edited(said)
     if waited is None:
         return in_front
-    # The letter gets a reason of its own, not one of an earlier attempt.
+    # The dead letter gets a reason of its own, not one of an earlier attempt.
     gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT}) | TIMER_PROPERTIES
     if group_of(topic_ahead(waited.properties)) is None:
         # It waits for no retry: what it tells of failures is another message's.

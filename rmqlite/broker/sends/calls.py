@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room
 from rmqlite.compression import COMPRESSED
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.finding.finding import outlines
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.finding.outcome import outlines
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,

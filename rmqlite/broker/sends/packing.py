@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import TimerRules
-from rmqlite.broker.room import Room
+from rmqlite.broker.admission import Room, TimerRules
 from rmqlite.broker.routing import route
 from rmqlite.clock import Clock
 from rmqlite.compiled import only_in_c

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.broker.admission import (
+    Room,
     TimerRules,
     check_draft,
     has_timer,
     level_of,
     without_timer,
 )
-from rmqlite.broker.room import Room
 from rmqlite.broker.routing import record_of
 from rmqlite.broker.sends.calls import (
     BATCH_WORK_MAX,

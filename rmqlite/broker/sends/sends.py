@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR, TimerRules, check_draft, has_timer
+from rmqlite.broker.admission import DELAY_PAIR, Room, TimerRules, check_draft, has_timer
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.room import Room
 from rmqlite.broker.sends.calls import (
     BODY_BYTES,
     KEYS_WORK,
@@ -32,8 +31,7 @@ from rmqlite.broker.sends.failed_drafts import LOOK_WORK, FailedDrafts
 from rmqlite.broker.sends.packing import Packing
 from rmqlite.broker.sends.plain_records import PlainRecords
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.compiled import SPAN

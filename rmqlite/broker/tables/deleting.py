@@ -64,7 +64,7 @@ class Deleting:
         """Forget a deletion whose records retention has taken.  Raises StoreUnavailable.
 
         Places in a topic that exists, or in one of dead letters, must never mean another
-        message: groups have offsets there, and redrive jobs remember letters by their places.
+        message: groups have offsets there, and redrive jobs remember dead letters by their places.
         """
         for topic, deleted in self._store.deletions.topics.topics.items():
             is_gone = deleted.physical_end <= self._store.min_offset

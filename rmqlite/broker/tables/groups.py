@@ -3,6 +3,10 @@
 A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
 the table.  A change is made in memory, and all changes of one turn are on disk after one write:
 then the service answers those who made them.  The members of groups are in membership.py.
+
+A call first looks up all groups and topics that it needs (OnDemand), and is refused if something is
+missing and may not be made.  Only then the missing ones are added to their tables, which the next
+sync writes before the records of the call.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.broker.tables.topics import TopicTable, check_queue
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
-from rmqlite.names import check_group, retry_topic
+from rmqlite.errors import GroupUnknown, InvalidValue, MessageTooLarge, Overloaded
+from rmqlite.limits import NEW_QUEUES_MAX
+from rmqlite.names import check_group, check_sendable, group_of, is_retry, retry_topic
 from rmqlite.requests.figures import TableVersion
 from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import tables
@@ -236,3 +242,65 @@ def _info(row: GroupRow) -> GroupInfo:
         row.consume_enable,
         row.rmqlite_retry_policy,
     )
+
+
+class OnDemand:
+    """The topics and groups of one call; turn: a number that chooses a queue of each topic."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, groups: GroupTable, turn: int = 0
+    ) -> None:
+        self._store = store
+        self._new_queues = 0
+        self._topics = topics
+        self._groups = groups
+        self._turn = turn
+        self._new_topics: dict[str, TopicInfo] = {}
+        self._new_groups: dict[str, GroupInfo] = {}
+
+    def queue_for(self, topic: str, queue_id: int = -1) -> int:
+        """The given queue id, or for -1 the topic's next queue in turn.
+
+        Raises GroupUnknown, InvalidName, PermissionMissing, QueueUnknown, TopicUnknown.
+        """
+        if is_retry(topic):
+            self.retry_topic(group_of(topic) or "")
+        info = self._new_topics.get(topic)
+        if info is None:
+            info = self._topics.wanted(topic)
+            if self._topics.get(topic) is None:
+                self._new_topics[topic] = info
+        if queue_id < 0:
+            queue_id = self._turn % max(1, info.write_queues)
+        check_queue(info, queue_id, info.write_queues)
+        self._new_queues += self._store.queue(topic, queue_id) is None
+        return queue_id
+
+    def sendable_queue(self, topic: str) -> int:
+        """queue_for(), after check_sendable(), whose errors it raises, too."""
+        check_sendable(topic)
+        return self.queue_for(topic)
+
+    def retry_topic(self, group: str) -> GroupInfo:
+        """The group; it is planned with its retry topic.  Raises GroupUnknown, InvalidName."""
+        info = self._new_groups.get(group)
+        if info is None:
+            info = self._new_groups[group] = self._groups.wanted(group)
+        topic = retry_topic(group)
+        if self._topics.get(topic) is None:
+            self._new_topics[topic] = TopicInfo(topic, info.retry_queues, info.retry_queues)
+        return info
+
+    def make(self) -> None:
+        """Make the missing groups, then the missing topics.
+
+        Raises MessageTooLarge for too many new queues; Overloaded: groups that were made before
+        the topics were refused stay.
+        """
+        if self._new_queues > NEW_QUEUES_MAX:
+            rule = f"at most {NEW_QUEUES_MAX} in one call that sends their first messages"
+            raise MessageTooLarge("queues", self._new_queues, rule)
+        if self._new_groups:
+            self._groups.make(self._new_groups.values())
+        if self._new_topics:
+            self._topics.make(self._new_topics.values())

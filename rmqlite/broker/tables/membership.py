@@ -342,7 +342,7 @@ class Membership:
             if not group.members:
                 del self._groups[name]
                 self._stale.pop(name, None)
-                self._tell(name)
+                self._announce(name)
             elif not is_one_of_many and self._is_small(group):
                 self._stale.pop(name, None)
                 for _ in self._assigned(name, group):
@@ -388,11 +388,11 @@ class Membership:
             tuple(queues),
             {client_id: tuple(each) for client_id, each in queues.items()},
         )
-        self._tell(name)
+        self._announce(name)
 
-    def _tell(self, name: str) -> None:
-        for told in self.on_change:
-            told(name)
+    def _announce(self, name: str) -> None:
+        for changed in self.on_change:
+            changed(name)
 
 
 def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:

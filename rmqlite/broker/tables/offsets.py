@@ -9,6 +9,7 @@ from rmqlite.broker.pulling import STEP_QUEUES, queue_range
 from rmqlite.broker.steps import Steps
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.names import retry_topic
 from rmqlite.requests.groups import QueueProgress
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
@@ -115,15 +116,18 @@ class ConsumerOffsets:
                 self._groups_of.setdefault(queue.topic, set()).add(group)
 
     def progress(
-        self, group: str, readers: Mapping[Queue, str]
+        self, group: str, readers: Mapping[Queue, str], retry_queues: int
     ) -> Steps[tuple[QueueProgress, ...]]:
-        """The progress of a group in every queue that it reads or has read, in steps.
+        """The progress of a group in every queue that it reads, has read or has retries in.
 
-        readers: the member that reads each queue now.
+        In steps.  readers: the member that reads each queue now.  retry_queues: how many queues
+        its retry topic has.
         """
         committed = self.of(group)
+        retries = [Queue(retry_topic(group), number) for number in range(retry_queues)]
+        queues = {*committed, *readers, *filter(self._max_offset, retries)}
         progress = []
-        for number, queue in enumerate(sorted({*committed, *readers}), 1):
+        for number, queue in enumerate(sorted(queues), 1):
             if number % STEP_QUEUES == 0:
                 yield
             known = queue_range(self._store, queue)

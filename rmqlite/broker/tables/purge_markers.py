@@ -1,9 +1,9 @@
 """The dead letters that are hidden: config/deadLetterMarkers.json.
 
-A purge of all letters, or of the older ones, moves a queue's marker: every letter before it is
-hidden.  A purge by a filter hides single letters behind the marker.  The log is never rewritten:
-the letters stay until retention removes them, a consumer of the %DLQ% topic still gets them, and a
-restore shows them again.
+A purge of all dead letters, or of the older ones, moves a queue's marker: every dead letter before
+it is hidden.  A purge by a filter hides single dead letters behind the marker.  The log is never
+rewritten: the dead letters stay until retention removes them, a consumer of the %DLQ% topic still
+gets them, and a restore shows them again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class PurgeMarkers:
-    """The queue offsets of hidden letters, by group and queue id."""
+    """The queue offsets of hidden dead letters, by group and queue id."""
 
     def __init__(self, store: MessageStore) -> None:
         """Raises StoreDamaged for a table that cannot be read."""
@@ -46,20 +46,21 @@ class PurgeMarkers:
                 self._load((topic, queue_id), CompletedOffsets.from_json(tree))
 
     def hidden(self, group: str, queue_id: int) -> CompletedOffsets:
-        """The hidden letters of a queue; the caller must not change them."""
+        """The hidden dead letters of a queue; the caller must not change them."""
         return self._hidden.get((dlq_topic(group), queue_id), _NONE)
 
     def begin(self, group: str, queue_id: int) -> int:
-        """The queue offset of the first letter that is or will be shown."""
+        """The queue offset of the first dead letter that is or will be shown."""
         queue = self._store.queue(dlq_topic(group), queue_id)
         return max(self.hidden(group, queue_id).below, queue.min_offset if queue else 0)
 
     def hide(self, group: str, letters: Mapping[int, CompletedOffsets]) -> None:
-        """Hide these letters of a group, by queue id, beside those that are hidden."""
+        """Hide these dead letters of a group, by queue id, beside those that are hidden."""
         self.set(group, {n: self.hidden(group, n).union(each) for n, each in letters.items()})
 
     def set(self, group: str, letters: Mapping[int, CompletedOffsets]) -> None:
-        """Hide these letters of a group, by queue id, and no others; written with the next sync."""
+        """Hide these dead letters of a group, by queue id, and no others; written with the next
+        sync."""
         topic = dlq_topic(group)
         before = self._put({(topic, queue_id): each for queue_id, each in letters.items()})
         self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
@@ -85,7 +86,7 @@ class PurgeMarkers:
         end = queue.max_offset if queue else 0
         last = hidden.ranges()[-1:]
         if last and last[0][1] > end:
-            # The marker is from a longer log: letters that come now were never purged.
+            # The marker is from a longer log: dead letters that come now were never purged.
             log.warning(
                 "purge marker beyond its queue topic=%s queue=%d marker=%d end=%d",
                 *key,

@@ -239,8 +239,8 @@ class TopicTable:
         before = put_all(self._known, changes)
         self.version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
         for topic in changes:
-            for told in self.on_change:
-                told(topic)
+            for changed in self.on_change:
+                changed(topic)
         return before
 
     def _snapshot(self) -> tables.Snapshot:

@@ -61,8 +61,8 @@ from rmqlite.records.record import (
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS
 from rmqlite.records.written import Written
+from rmqlite.requests.messages import TransactionQuestion
 from rmqlite.requests.topics import Queue
-from rmqlite.requests.transactions import TransactionQuestion
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets

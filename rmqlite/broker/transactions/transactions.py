@@ -12,10 +12,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite.broker.admission import Room
 from rmqlite.broker.appending import Appending
-from rmqlite.broker.finding.letter_reading import read_heads
-from rmqlite.broker.finding.outcome import record_at
-from rmqlite.broker.room import Room
+from rmqlite.broker.finding.finding import record_at
+from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.topics import TopicTable, check_queue
 from rmqlite.broker.transactions.halves import (
@@ -38,7 +38,7 @@ from rmqlite.property_string import PropertyString
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, destination
 from rmqlite.records.stored import Record
-from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.store.message_store import MessageStore
 
 STEP_HALVES: Final = 100

@@ -18,7 +18,7 @@ from heapq import merge
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreUnavailable
 from rmqlite.records.queue_entry import Entry

@@ -12,7 +12,7 @@ from rmqlite.broker.waits.timer_queue import TimerQueue
 from rmqlite.broker.waits.wait_queue import Lateness, LevelQueue, WaitQueue
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
-from rmqlite.requests.status import LevelStatus
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.timers.index import check_sqlite
 

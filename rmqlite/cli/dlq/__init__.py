@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from rmqlite.cli.dlq.export import export
-from rmqlite.cli.dlq.groups import list_groups
 from rmqlite.cli.dlq.importing import import_letters
-from rmqlite.cli.dlq.listing import show
+from rmqlite.cli.dlq.listing import list_groups, show
 from rmqlite.cli.dlq.peek import peek
 from rmqlite.cli.dlq.purge import purge
 from rmqlite.cli.dlq.redrive import redrive

@@ -14,27 +14,36 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.dlq.export_rows import COLUMNS, TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
-from rmqlite.cli.letter_options import Group, LetterOptions, checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse, with_options
-from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    Endpoint,
+    Output,
+    format_of,
+    format_option,
+    option,
+    with_options,
+)
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
-    bytes_to_standard_output,
+    note_exported,
     quiet_when_nobody_reads,
+    writing,
     written_bytes,
 )
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import TopicUnknown
 from rmqlite.extras import check_extra
 from rmqlite.names import dlq_topic
-from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
 from rmqlite.requests.paging import pages
+from rmqlite.views.failed_messages import letters_text
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -52,32 +61,15 @@ class ExportFormat(enum.StrEnum):
     PARQUET = "parquet"
 
 
-_SUFFIXES: Final = {".csv": ExportFormat.CSV, ".parquet": ExportFormat.PARQUET}
-
-
 @with_options
 def export(
     *,
     group: Group,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to write; - prints to standard output."
-        ),
-    ] = STANDARD_OUTPUT,
-    form: Annotated[
-        ExportFormat | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="The format; by default as --output ends, or jsonl. "
-            'parquet needs pip install "rmqlite[arrow]".',
-            show_default=False,
-        ),
-    ] = None,
-    options: LetterOptions,
+    output: Output = STANDARD_OUTPUT,
+    form: Annotated[ExportFormat | None, format_option("parquet needs")] = None,
+    options: DeadLetterOptions,
     only_open: Annotated[
-        bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
+        bool, option("--open/--all", "Only those that are not redriven, or all.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -85,29 +77,25 @@ def export(
 
     Exit code 1 if there is none: then the file is empty.
     """
-    from rmqlite.client import AdminClient
     from rmqlite.client.raw import RawReader
 
     group = checked_group(group)
-    chosen = _format_of(form, output)
-    started_s = elapsed_s()
+    chosen = format_of(form, output, ExportFormat)
+    began_s = elapsed_s()
     with (
-        AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin,
+        connected(endpoint) as admin,
         RawReader(endpoint) as reader,
         quiet_when_nobody_reads(),
     ):
         broker = BrokerView(admin)
-        query = LettersQuery(
-            group, options.filter(broker), is_open=only_open, max_letters=LETTERS_MAX
+        query = DeadLettersQuery(
+            group, options.filter(broker), is_open=only_open, max_letters=DEAD_LETTERS_MAX
         )
         done = _Exporting(broker, reader)
         with _writing(chosen, output) as write:
             for rows in _batches(done.rows(query)):
                 write(rows)
-    where = "" if output == STANDARD_OUTPUT else f" to {output}"
-    size = size_text(done.body_bytes)
-    took = f"{elapsed_s() - started_s:.1f} s"
-    note(f"exported {letters_text(done.count)}, {size} of bodies,{where} in {took}")
+    note_exported(letters_text(done.count), done.body_bytes, "bodies", output, began_s)
     if done.gone:
         note(f"left out: {letters_text(done.gone)} that retention removed meanwhile")
     if done.compressed:
@@ -115,16 +103,6 @@ def export(
         note(f"bodies not inflated: {letters_text(done.compressed)}, {which}")
     if not done.count:
         raise typer.Exit(NOT_ALL)
-
-
-def _format_of(form: ExportFormat | None, output: Path) -> ExportFormat:
-    chosen = form or _SUFFIXES.get(output.suffix.lower(), ExportFormat.JSONL)
-    if output == STANDARD_OUTPUT:
-        if chosen is ExportFormat.PARQUET:
-            refuse("--output", output, "the name of a file, for --format parquet")
-    elif output.name in ("", "..") or output.is_dir():
-        refuse("--output", output, "the name of a file")
-    return chosen
 
 
 class _Exporting:
@@ -138,9 +116,9 @@ class _Exporting:
         self._broker = broker
         self._reader = reader
 
-    def rows(self, query: LettersQuery) -> Iterator[Row]:
+    def rows(self, query: DeadLettersQuery) -> Iterator[Row]:
         looked_at = 0
-        with counting("looked at", self._total(query.group)) as tell:
+        with counting("looked at", self._total(query.group)) as report:
             for page in self._pages(query):
                 for letter, message in with_messages(self._reader, page.letters):
                     if message is None:
@@ -152,7 +130,7 @@ class _Exporting:
                     self.compressed += row["body_is_compressed"]
                     yield row
                 looked_at += page.looked_at
-                tell(looked_at)
+                report(looked_at)
 
     def _total(self, group: str) -> int | None:
         """The largest possible number of letters: it includes purged ones."""
@@ -162,7 +140,7 @@ class _Exporting:
             return None
         return sum([each.max_offset - each.min_offset for each in ranges])
 
-    def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
+    def _pages(self, query: DeadLettersQuery) -> Iterator[DeadLetterPage]:
         """The pages; the next one is fetched while one is written."""
         every = pages(self._broker.admin.letters.list_dead, query)
         page = next(every, None)
@@ -187,24 +165,17 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 @contextmanager
-def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
+def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], object]]:
     """A function that writes rows to the output.  Raises ExtraMissing, StoreUnavailable."""
     if form is ExportFormat.PARQUET:
         check_extra("arrow")
-        from rmqlite.arrow.letter_table import LetterTable
+        from rmqlite.arrow.export import TableFile, schema_of_rows
 
-        with written_bytes(output) as file, LetterTable(file) as table:
-            yield table.write
+        types = {name: word for name, word in COLUMNS.items() if name != "body_encoding"}
+        with written_bytes(output) as file, TableFile(file, schema_of_rows(types)) as table:
+            yield table.write_rows
         return
     head, lines = TEXT_FORMS[form]
-    if output == STANDARD_OUTPUT:
-        bytes_to_standard_output(head())
-        yield lambda rows: bytes_to_standard_output(lines(rows))
-        return
-    with written_bytes(output) as file:
-        file.write(head())
-
-        def write(rows: Sequence[Row]) -> None:
-            file.write(lines(rows))
-
-        yield write
+    with writing(output) as write:
+        write(head())
+        yield lambda rows: write(lines(rows))

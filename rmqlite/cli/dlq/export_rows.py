@@ -31,34 +31,46 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import check_group
-from rmqlite.requests.failure_kinds import failure_kind
-from rmqlite.requests.letters import UNREADABLE, Letter
-from rmqlite.requests.redrive import ImportedLetter
+from rmqlite.requests.dead_letters import UNREADABLE, DeadLetter, failure_kind
+from rmqlite.requests.redrive import ImportedDeadLetter
 
 Row = Mapping[str, Any]
-COLUMNS: Final = (
-    *("group", "queue_id", "queue_offset", "message_id", "offset_message_id"),
-    *("origin_topic", "origin_queue_id", "origin_queue_offset", "origin_message_id"),
-    *("tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason"),
-    *("failure_kind", "born_timestamp_ms", "store_timestamp_ms", "redriven_before", "redriven_by"),
-    *("properties", "body_size", "body_is_compressed", "body_encoding", "body"),
-)
-_LINE_BYTES_SHOWN: Final = 60
-_READ: Final = {
-    "group": str,
-    "queue_id": int,
-    "queue_offset": int,
-    "offset_message_id": str,
-    "store_timestamp_ms": int,
-    "origin_topic": str,
-    "tags": str,
-    "keys": list,
-    "redriven_by": str,
-    "properties": dict,
-    "body_is_compressed": bool,
-    "body_encoding": str,
-    "body": str,
+COLUMNS: Final = {
+    "group": "text",
+    "queue_id": "int",
+    "queue_offset": "long",
+    "message_id": "text",
+    "offset_message_id": "text",
+    "origin_topic": "text",
+    "origin_queue_id": "int",
+    "origin_queue_offset": "long",
+    "origin_message_id": "text",
+    "tags": "text",
+    "keys": "texts",
+    "delivery_attempts": "int",
+    "first_failure_ms": "time",
+    "last_failure_ms": "time",
+    "reason": "text",
+    "failure_kind": "text",
+    "born_timestamp_ms": "time",
+    "store_timestamp_ms": "time",
+    "redriven_before": "int",
+    "redriven_by": "text",
+    "properties": "pairs",
+    "body_size": "long",
+    "body_is_compressed": "flag",
+    "body_encoding": "text",
+    "body": "bytes",
 }
+"""Each column, and the type that it has in a table (rmqlite/arrow/export.py)."""
+_LINE_BYTES_SHOWN: Final = 60
+_IN_JSON: Final = {"int": int, "long": int, "time": int, "texts": list, "pairs": dict, "flag": bool}
+_NEEDED: Final = (
+    *("group", "queue_id", "queue_offset", "offset_message_id", "store_timestamp_ms"),
+    *("origin_topic", "tags", "keys", "redriven_by", "properties", "body_is_compressed"),
+    *("body_encoding", "body"),
+)
+_READ: Final = {name: _IN_JSON.get(COLUMNS[name], str) for name in _NEEDED}
 """The columns that row_in() needs, with their types in JSON."""
 _MOST: Final = {
     "queue_id": 2**31 - 1,
@@ -72,39 +84,22 @@ _UNFIT: Final = re.compile(
 _FORMULA: Final = frozenset("=+-@\t\r'")
 
 
-def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
+def row_of(letter: DeadLetter, message: StoredMessage) -> dict[str, Any]:
     """Every column; body: the bytes of the producer, inflated.
 
     body_is_compressed: the body could not be inflated and is as it was stored.
     """
     plain, _ = readable_message(message)
-    return {
-        "group": letter.group,
-        "queue_id": letter.queue_id,
-        "queue_offset": letter.queue_offset,
-        "message_id": letter.message_id,
-        "offset_message_id": message.offset_message_id,
-        "origin_topic": letter.origin_topic,
-        "origin_queue_id": letter.origin_queue_id,
-        "origin_queue_offset": letter.origin_queue_offset,
-        "origin_message_id": letter.origin_message_id,
-        "tags": letter.tags,
+    own = {
         "keys": list(letter.keys),
-        "delivery_attempts": letter.delivery_attempts,
-        "first_failure_ms": letter.first_failure_ms,
-        "last_failure_ms": letter.last_failure_ms,
-        "reason": letter.reason,
         "failure_kind": failure_kind(letter.reason),
-        "born_timestamp_ms": letter.born_timestamp_ms,
-        "store_timestamp_ms": letter.store_timestamp_ms,
-        "redriven_before": letter.redriven_before,
-        "redriven_by": letter.redriven_by,
         "properties": dict(message.properties),
         "body_size": len(plain.body),
         "body_is_compressed": is_compressed(plain),
         "body_encoding": "",
         "body": plain.body,
     }
+    return {name: own[name] if name in own else getattr(letter, name) for name in COLUMNS}
 
 
 def json_lines(rows: Sequence[Row]) -> bytes:
@@ -133,7 +128,7 @@ def row_in(line: bytes) -> Row:
     return row
 
 
-def letter_in(row: Row) -> ImportedLetter:
+def letter_in(row: Row) -> ImportedDeadLetter:
     """The letter of a row, for an import.  row: from row_in().  Raises Refused."""
     check_group(row["group"])
     for name, most in _MOST.items():
@@ -163,7 +158,7 @@ def letter_in(row: Row) -> ImportedLetter:
     if decode_properties(encoded) != every:
         rule = "text keys and values, none empty, without control characters 0x01 and 0x02"
         raise InvalidValue("properties", str(properties), rule)
-    return ImportedLetter(
+    return ImportedDeadLetter(
         row["queue_id"],
         row["queue_offset"],
         row["offset_message_id"],
@@ -174,7 +169,7 @@ def letter_in(row: Row) -> ImportedLetter:
 
 
 def csv_head() -> bytes:
-    return _csv([COLUMNS])
+    return _csv([[*COLUMNS]])
 
 
 def csv_lines(rows: Sequence[Row]) -> bytes:

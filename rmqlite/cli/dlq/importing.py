@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX
+from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.export_rows import letter_in, row_in
-from rmqlite.cli.job.redrive_jobs import counts_text, print_topics
-from rmqlite.cli.letter_options import Rate, ToTopic
+from rmqlite.cli.dlq.redrive import Rate, ToTopic
+from rmqlite.cli.job.redrive_jobs import place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -32,14 +31,16 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.redrive import (
-    IMPORT_LETTERS_MAX,
+    IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
-    ImportedLetter,
+    ImportedDeadLetter,
     ImportRequest,
     RedriveOutcome,
     TopicCount,
     summed,
 )
+from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.jobs import counts_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -63,14 +64,14 @@ class _Import:
         self._dry_run = dry_run
         # A rate makes small calls, so that messages leave evenly.
         is_slow = rate and not dry_run
-        self._at_once = min(IMPORT_LETTERS_MAX, max(1, rate // 10)) if is_slow else 100
+        self._at_once = min(IMPORTED_DEAD_LETTERS_MAX, max(1, rate // 10)) if is_slow else 100
         self._rate = rate if is_slow else 0
 
     def run(self, admin: AdminClient) -> None:
         """Send all letters, or ask what would become of them.  Raises the client's errors."""
         began_s = elapsed_s()
         done = 0
-        with counting("looking" if self._dry_run else "sent") as tell:
+        with counting("looking" if self._dry_run else "sent") as report:
             for group, letters in self._calls():
                 if self._rate:
                     pause_s(max(0.0, began_s + done / self._rate - elapsed_s()))
@@ -79,15 +80,15 @@ class _Import:
                 )
                 self._take(group, admin.redrives.import_letters(request))
                 done += len(letters)
-                tell(self.sent)
+                report(self.sent)
 
-    def tell(self, *, as_json: bool) -> None:
+    def report(self, *, as_json: bool) -> None:
         """Print the counts, and the reasons of refused letters."""
         reasons = list(self._reasons.values())
         if as_json:
             counts = {"sent": self.sent, "already": self.already, "refused": self.refused}
-            told = {"dry_run": self._dry_run, "topics": [to_tree(each) for each in self._topics]}
-            print_json(counts | told | {"reasons": reasons})
+            about = {"dry_run": self._dry_run, "topics": [to_tree(each) for each in self._topics]}
+            print_json(counts | about | {"reasons": reasons})
             return
         if self._dry_run:
             print_topics(self._topics)
@@ -99,9 +100,9 @@ class _Import:
             ]
             print_two_line_table(("REFUSED", "SUCH AS"), rows)
 
-    def _calls(self) -> Iterator[tuple[str, tuple[ImportedLetter, ...]]]:
+    def _calls(self) -> Iterator[tuple[str, tuple[ImportedDeadLetter, ...]]]:
         """The letters of each call, with their group."""
-        several: list[ImportedLetter] = []
+        several: list[ImportedDeadLetter] = []
         known, size = "", 0
         for group, letter in self._letters():
             own = len(letter.body) + len(letter.properties)
@@ -115,7 +116,7 @@ class _Import:
         if several:
             yield known, tuple(several)
 
-    def _letters(self) -> Iterator[tuple[str, ImportedLetter]]:
+    def _letters(self) -> Iterator[tuple[str, ImportedDeadLetter]]:
         """The letters that can be sent, with their groups; the other ones are counted."""
         with self._file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
@@ -137,7 +138,7 @@ class _Import:
             elif each.outcome is RedriveOutcome.ALREADY:
                 self.already += 1
             else:
-                self._refuse(f"{group}:{each.queue_id}:{each.queue_offset}", each.why)
+                self._refuse(place_of(group, each), each.why)
         self._topics = summed([*self._topics, *answer.topics])
 
     def _refuse(self, example: str, why: str) -> None:
@@ -164,23 +165,21 @@ def import_letters(
 ) -> None:
     """Send the dead letters of FILE back to their groups, each once: to repair their bodies.
 
-    Export letters, edit their bodies in the file, import it: letters that the broker still has
-    count as redriven. Also for letters that it no longer has. Without new bodies use dlq redrive.
-    Letters that were redriven before are left out. Exit code 1: one was refused, or none sent.
+    Export them, edit their bodies in the file, import it: those that the broker still has count
+    as redriven. Also for those that it no longer has. Without new bodies use dlq redrive. Those
+    that were redriven before are left out. Exit code 1: one was refused, or none sent.
     """
-    from rmqlite.client import AdminClient
-
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")
     how.check_can_ask()
-    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(how.endpoint) as admin:
         # A file without a letter asks nothing: fail anyway if the broker is away.
         admin.broker_status()
         if how.dry_run or not how.yes:
             would = _Import(file, to_topic or "", rate, dry_run=True)
             would.run(admin)
             if how.dry_run or not how.as_json:
-                would.tell(as_json=how.as_json)
+                would.report(as_json=how.as_json)
             if how.dry_run or not _confirmed(would.sent, how.endpoint):
                 is_all_well = how.dry_run and would.sent and not would.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
@@ -190,7 +189,7 @@ def import_letters(
         except (RmqliteError, KeyboardInterrupt):
             note(f"{letters_text(done.sent)} sent; the same command sends the rest")
             raise
-    done.tell(as_json=how.as_json)
+    done.report(as_json=how.as_json)
     if done.refused or not done.sent:
         raise typer.Exit(NOT_ALL)
 

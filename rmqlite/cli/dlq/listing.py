@@ -1,14 +1,16 @@
-"""rmqlite dlq show: the dead letters of a group, page by page."""
+"""rmqlite dlq list and show: the groups with dead letters, and those of one group."""
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -16,20 +18,29 @@ from rmqlite.cli.options import (
     Count,
     Cursor,
     Endpoint,
+    option,
     with_options,
 )
-from rmqlite.cli.output.letter_text import letter_tree, place_text, reason_line, redriven_text
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import second_text
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
+    numbers,
     print_json,
     print_tall_table,
     printable,
     shortened,
 )
-from rmqlite.requests.letters import Letter, LettersQuery
+from rmqlite.requests.dead_letters import NO_REASON, DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.views.failed_messages import (
+    filter_text,
+    letter_tree,
+    letters_text,
+    place_text,
+    reason_line,
+    redriven_text,
+)
+from rmqlite.views.times import age_text, second_text
 
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
@@ -41,12 +52,12 @@ _CELL_WIDTH_MAX: Final = 30
 def show(
     *,
     group: Group,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     newest: Annotated[
-        bool, typer.Option("--newest/--oldest", help="Begin with the letters that died last.")
+        bool, option("--newest/--oldest", "Begin with those that died last.")
     ] = False,
     only_open: Annotated[
-        bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
+        bool, option("--open/--all", "Only those that are not redriven, or all.")
     ] = True,
     count: Count = ROWS_DEFAULT,
     cursor: Cursor = "",
@@ -57,13 +68,11 @@ def show(
 
     Exit code 1 if there is none.
     """
-    from rmqlite.client import AdminClient
-
     group = checked_group(group)
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)
-        query = LettersQuery(group, wanted, newest, only_open, cursor)
+        query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
         letters, more = letters_listed(admin.letters.list_dead, query, count)
     if as_json:
         print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
@@ -79,7 +88,7 @@ def show(
         raise typer.Exit(NOT_ALL)
 
 
-def _row(letter: Letter) -> tuple[str, ...]:
+def _row(letter: DeadLetter) -> tuple[str, ...]:
     first = second_text(letter.first_failure_ms)
     last = second_text(letter.last_failure_ms)
     day = first.partition(" ")[0]
@@ -94,7 +103,7 @@ def _row(letter: Letter) -> tuple[str, ...]:
     )
 
 
-def _lines(letter: Letter) -> list[str]:
+def _lines(letter: DeadLetter) -> list[str]:
     lines = [f"{printable(letter.message_id)}  {place_text(letter)}"]
     redriven = redriven_text(letter)
     return [*lines, *[redriven] * bool(redriven), fitted(reason_line(letter.reason))]
@@ -105,3 +114,73 @@ def _nothing(group: str, filtered: str, *, only_open: bool, is_first: bool) -> s
         return "no more dead letters"
     what = "open dead letter" if only_open else "dead letter"
     return f"no {what} of group {group}{' matches: ' if filtered else ''}{filtered}"
+
+
+def list_groups(
+    everything: Annotated[bool, option("--all -a", "Also groups without open ones.")] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups with dead letters, the most open ones first, and their reasons.
+
+    Reasons are grouped by kind: # stands for each number and id; show --kind lists one kind.
+
+    Open ones are not redriven or purged; purged ones are hidden but still in the log.
+    """
+    with connected(endpoint) as admin:
+        found = admin.letters.groups()
+        now_ms = admin.broker_status().now_ms
+    shown = [each for each in found if each.open or everything]
+    shown.sort(key=lambda each: (-each.open, each.group))
+    if as_json:
+        print_json({"now_ms": now_ms, "groups": [_group_tree(each) for each in shown]})
+        return
+    if shown:
+        _print_groups(shown, now_ms)
+    else:
+        note("no open dead letters" if found else "no dead letters")
+    hidden = len(found) - len(shown)
+    if hidden:
+        note(f"groups without open letters: {hidden:,}; --all lists them")
+
+
+def _print_groups(groups: Sequence[DeadLetterGroup], now_ms: int) -> None:
+    columns = [
+        ["GROUP", *[printable(each.group) for each in groups]],
+        numbers("OPEN", [each.open for each in groups]),
+        numbers("REDRIVEN", [each.redriven for each in groups]),
+        numbers("PURGED", [each.purged for each in groups]),
+    ]
+    head, *rows = zip(*columns, strict=True)
+    below = [_group_lines(each, now_ms) for each in groups]
+    print_tall_table(head, list(zip(rows, below, strict=True)))
+
+
+def _group_lines(group: DeadLetterGroup, now_ms: int) -> list[str]:
+    lines = []
+    if group.letters:
+        ends = [
+            f"{second_text(end_ms)} ({age_text(end_ms, now_ms)})"
+            for end_ms in (group.oldest_ms, group.newest_ms)
+        ]
+        lines.append(f"from {ends[0]} to {ends[1]}")
+    of = min(group.open, group.reasons_of)
+    if group.reasons and of < group.open:
+        lines.append(f"reasons of the newest {letters_text(group.reasons_of)}:")
+    kinds = [(each.count, printable(each.reason) or NO_REASON) for each in group.reasons]
+    if group.rest_letters:
+        kinds.append((group.rest_letters, _rest_text(group)))
+    counts = numbers("", [count for count, _ in kinds])[1:]
+    for text, (count, kind) in zip(counts, kinds, strict=True):
+        lines.append(fitted(f"{text}  {count / max(of, 1):4.0%}  {kind}"))
+    return lines
+
+
+def _rest_text(group: DeadLetterGroup) -> str:
+    if not group.rest_kinds:
+        return "that cannot be read"
+    return f"of {group.rest_kinds:,} other kind{'s' * (group.rest_kinds > 1)}"
+
+
+def _group_tree(group: DeadLetterGroup) -> dict[str, Any]:
+    return dataclasses.asdict(group) | {"open": group.open}

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX
+from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.records import message_at
-from rmqlite.cli.letter_options import checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint
-from rmqlite.cli.output.bodies import shown
-from rmqlite.cli.output.letter_text import letter_tree, place_text, redriven_text
+from rmqlite.cli.filters import checked_group
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    Endpoint,
+    option,
+    wrong,
+)
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     message_tree,
     note,
@@ -28,12 +32,18 @@ from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
-from rmqlite.requests.letters import Letter, LetterFilter, LettersQuery, Place
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
+from rmqlite.views.failed_messages import letter_tree, place_text, redriven_text
+from rmqlite.views.messages import body_view
+from rmqlite.views.times import age_text, second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 _ANOTHER_MAX: Final = 20
+_BODY_LINES_MAX: Final = 60
+_BODY_CHARS_MAX: Final = 4_000
+"""The part of a body that is shown without --full: some screens."""
 
 
 def peek(
@@ -43,30 +53,23 @@ def peek(
             metavar="ID", help="A message id, an offset message id, or GROUP:QUEUE:OFFSET."
         ),
     ],
-    group: Annotated[
-        str, typer.Option("--group", "-g", metavar="NAME", help="Only of this consumer group.")
-    ] = "",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Only the body's bytes, to a file or a pipe.")
-    ] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="The body as a hex dump.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All of a long body.")] = False,
+    group: Annotated[str, option("--group -g NAME", "Only of this consumer group.")] = "",
+    raw: Annotated[bool, option("--raw", "Only the body's bytes, to a file or a pipe.")] = False,
+    as_hex: Annotated[bool, option("--hex", "The body as a hex dump.")] = False,
+    full: Annotated[bool, option("--full", "All of a long body.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Show a dead letter and its body, as text, as indented JSON, or as a hex dump.
 
-    Nothing is consumed.  Exit code 1 if there is no such letter, or more than one.
+    Nothing is consumed.  Exit code 1 if there is none, or more than one.
     """
-    from rmqlite.client import AdminClient
-
     if raw and sys.stdout.isatty():
-        note("error: --raw is for a file or a pipe: a terminal would interpret the bytes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
+        wrong("--raw is for a file or a pipe: a terminal would interpret the bytes")
     if raw + as_hex + as_json > 1:
         raise typer.BadParameter("give one of --raw, --hex and --json")
     wanted_group = checked_group(group) if group else ""
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         now_ms = admin.broker_status().now_ms
         letter, message = _found(admin, endpoint, name, wanted_group)
     message, why = readable_message(message)
@@ -85,7 +88,7 @@ def peek(
 
 def _found(
     admin: AdminClient, endpoint: str, name: str, group: str
-) -> tuple[Letter | None, StoredMessage]:
+) -> tuple[DeadLetter | None, StoredMessage]:
     """The letter (None if it was purged) and its record; without one the command ends."""
     place = Place.read(name)
     died_in = group_of(place.topic) if place and is_dlq(place.topic) else None
@@ -109,12 +112,12 @@ def _found(
     return (here[0] if here else None), message
 
 
-def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
-    query = LettersQuery(group, LetterFilter(ids=(name,)))
+def _letters(admin: AdminClient, name: str, group: str) -> list[DeadLetter]:
+    query = DeadLettersQuery(group, DeadLetterFilter(ids=(name,)))
     return letters_listed(admin.letters.list_dead, query, _ANOTHER_MAX + 1)[0]
 
 
-def _letter(letters: Sequence[Letter], name: str) -> Letter:
+def _letter(letters: Sequence[DeadLetter], name: str) -> DeadLetter:
     """The only letter; none or several end the command."""
     if not letters:
         note(f"no dead letter {name}; one that was purged has only its GROUP:QUEUE:OFFSET")
@@ -131,7 +134,7 @@ def _letter(letters: Sequence[Letter], name: str) -> Letter:
 
 
 def _page(
-    letter: Letter | None,
+    letter: DeadLetter | None,
     message: StoredMessage,
     now_ms: int,
     about_body: str,
@@ -155,17 +158,22 @@ def _page(
     yield from [f"  {printable(line)}" for line in reason.splitlines() or ["none given"]]
     yield ""
     yield "properties"
-    told = {FAILURE_REASON}
+    shown_above = {FAILURE_REASON}
     pairs = sorted(message.properties.items())
-    yield from aligned([(f"  {name}", value) for name, value in pairs if name not in told])
+    yield from aligned([(f"  {name}", value) for name, value in pairs if name not in shown_above])
     yield ""
-    kind, lines = shown(message.body, as_hex=as_hex, full=full)
-    kinds = ", ".join([*[about_body] * bool(about_body), kind])
-    yield f"body, {len(message.body):,} bytes, {kinds}" if message.body else "no body"
-    yield from lines
+    body = body_view(
+        message.body,
+        "hex" if as_hex else "",
+        chars_max=None if full else _BODY_CHARS_MAX,
+        lines_max=None if full else _BODY_LINES_MAX,
+        note=about_body,
+    )
+    yield body.heading("the beginning; --full shows all")
+    yield from body.lines
 
 
-def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
+def _fields(letter: DeadLetter, now_ms: int) -> list[tuple[str, str]]:
     at = letter.origin_topic or "-"
     if letter.origin_queue_id >= 0 and letter.origin_queue_offset >= 0:
         # Letters of RocketMQ do not contain their original offset.

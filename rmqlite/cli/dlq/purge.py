@@ -11,46 +11,42 @@ from typing import Annotated
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Group, LetterOptions, checked_group, filter_text
-from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.letter_text import letters_text
-from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
-from rmqlite.requests.letters import EVERY_LETTER, Purged, PurgeRequest
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
+from rmqlite.cli.output.terminal import note, print_json, printable
+from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
+from rmqlite.views.failed_messages import filter_text, letters_text
 
 
 @with_options
 def purge(
     *,
     group: Group,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     restore: Annotated[
-        bool,
-        typer.Option(
-            "--restore", help="Show all purged letters of GROUP again that the log still has."
-        ),
+        bool, option("--restore", "Show all that were purged and that the log still has.")
     ] = False,
     how: ChangeOptions,
 ) -> None:
     """Hide the dead letters of GROUP that match all options; --restore shows all of them again.
 
-    Hidden letters are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
+    Hidden ones are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
     if there was none.
     """
-    from rmqlite.client import AdminClient
-
     group = checked_group(group)
     how.check_can_ask()
-    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(how.endpoint) as admin:
         wanted = options.filter(BrokerView(admin))
-        if restore and wanted != EVERY_LETTER:
+        if restore and wanted != EVERY_DEAD_LETTER:
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")
         request = PurgeRequest(group, restore=restore, filter=wanted)
         found = admin.letters.purge(replace(request, dry_run=True))
         is_wanted = found.letters and not how.dry_run
-        if is_wanted and not how.yes and not _confirmed(request, found):
-            raise typer.Exit(NOT_ALL)
         if is_wanted:
+            if not (how.yes or restore):
+                note("the letters stay in the log until retention: --restore undoes this")
+            how.check_confirmed(_question(request, found))
             found = admin.letters.purge(request)
     if how.as_json:
         about = {"group": group, "restore": restore, "dry_run": how.dry_run}
@@ -65,12 +61,10 @@ def purge(
         raise typer.Exit(NOT_ALL)
 
 
-def _confirmed(request: PurgeRequest, found: Purged) -> bool:
-    if not request.restore:
-        note("the letters stay in the log until retention: --restore undoes this")
+def _question(request: PurgeRequest, found: Purged) -> str:
     verb = "restore" if request.restore else "purge"
     which = f"{letters_text(found.letters)} of group {request.group}{_matching(request)}"
-    return is_confirmed(f"{verb} {which}{_open_text(found)}?")
+    return f"{verb} {which}{_open_text(found)}?"
 
 
 def _matching(request: PurgeRequest) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite.message import StoredMessage
 from rmqlite.names import dlq_topic
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -31,8 +31,8 @@ def message_at(reader: RawReader, group: str, queue_id: int, offset: int) -> Sto
 
 
 def with_messages(
-    reader: RawReader, letters: Sequence[Letter]
-) -> Iterator[tuple[Letter, StoredMessage | None]]:
+    reader: RawReader, letters: Sequence[DeadLetter]
+) -> Iterator[tuple[DeadLetter, StoredMessage | None]]:
     """Each letter with its record, in the order of their queues.
 
     None if the log no longer has it: retention may have removed it.  Raises the errors of reading.
@@ -66,9 +66,9 @@ def _messages(
         yield from messages_in(chunk, f"{topic} queue {queue_id}")
 
 
-def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
+def _runs(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
     """Runs of letters of one queue that are near enough to be read together."""
-    run: list[Letter] = []
+    run: list[DeadLetter] = []
     for each in sorted(letters, key=lambda each: (each.queue_id, each.queue_offset)):
         if run and not _are_near(run[-1], each):
             yield run
@@ -78,7 +78,7 @@ def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
         yield run
 
 
-def _are_near(first: Letter, second: Letter) -> bool:
+def _are_near(first: DeadLetter, second: DeadLetter) -> bool:
     if first.queue_id != second.queue_id:
         return False
     between = second.queue_offset - first.queue_offset - 1

@@ -13,22 +13,18 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
+from rmqlite.cli.broker_view import BrokerView, connected, level_number
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.job.redrive_jobs import (
-    counts_text,
     follow,
-    how_text,
     job_tree,
-    letters_of,
     note_how_to_go_on,
     outcome_tree,
     print_over,
     print_samples,
     print_topics,
 )
-from rmqlite.cli.letter_options import Group, LetterOptions, Rate, ToTopic, checked_group
-from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -43,41 +39,34 @@ from rmqlite.requests.redrive import (
     RedrivePreview,
     RedriveSpec,
 )
+from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 
-Delay = Annotated[
+ToTopic = Annotated[
     str | None,
-    typer.Option(
-        "--delay",
-        metavar="LENGTH",
-        help="Delay the letters by this, such as 10m.",
-        autocompletion=completion.delays,
+    option(
+        "--to-topic NAME",
+        "Publish to this topic, for every group that reads it.",
+        completion.users_topics,
     ),
+]
+Rate = Annotated[int, option("--rate N", "Messages per second; 0 means unlimited.", min=0)]
+Delay = Annotated[
+    str | None, option("--delay LENGTH", "Delay them by this, such as 10m.", completion.delays)
 ]
 Level = Annotated[
-    str | None,
-    typer.Option(
-        "--level",
-        "-l",
-        metavar="N",
-        help="Delay the letters at this level.",
-        autocompletion=completion.level_numbers,
-    ),
+    str | None, option("--level -l N", "Delay them at this level.", completion.level_numbers)
 ]
-Again = Annotated[
-    bool, typer.Option("--again", help="Also send letters that were redriven before.")
-]
-Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the job and do not follow it.")]
-JobId = Annotated[
-    str,
-    typer.Option("--job-id", metavar="ID", help="The job's id; a repeated start stays one job."),
-]
+Again = Annotated[bool, option("--again", "Also send those that were redriven before.")]
+Detach = Annotated[bool, option("--detach -d", "Start the job and do not follow it.")]
+JobId = Annotated[str, option("--job-id ID", "The job's id; a repeated start stays one job.")]
 
 
 @with_options
 def redrive(
     *,
     group: Group,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     to_topic: ToTopic = None,
     delay: Delay = None,
     level: Level = None,
@@ -90,25 +79,23 @@ def redrive(
     """Send the matching dead letters of GROUP back to it, with fresh attempts.
 
     Only GROUP gets them; with --to-topic, every group that reads that topic.  The broker does it
-    as a job: Ctrl-C leaves it running.  Letters that were redriven before are left out.  Exit
+    as a job: Ctrl-C leaves it running.  Those that were redriven before are left out.  Exit
     code 1: one was refused, or none sent.
     """
-    from rmqlite.client import AdminClient
-
     if delay is not None and level is not None:
         raise typer.BadParameter("--delay and --level: give one of them")
     if "" in (to_topic, delay, level):
         raise typer.BadParameter("an option is empty")
     group = checked_group(group)
     how.check_can_ask()
-    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(how.endpoint) as admin:
         broker = BrokerView(admin)
         waits = ("--delay", delay) if delay is not None else ("--level", level)
         number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0
         spec = RedriveSpec(group, options.filter(broker), to_topic or "", number, rate, again)
         if how.dry_run or not how.yes:
             preview = _preview(broker, spec)
-            _tell(spec, preview, as_json=how.as_json, dry_run=how.dry_run)
+            _report(spec, preview, as_json=how.as_json, dry_run=how.dry_run)
             if how.dry_run or not _confirmed(spec, preview, broker):
                 is_all_well = how.dry_run and preview.sent and not preview.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
@@ -119,11 +106,11 @@ def redrive(
 
 
 def _preview(broker: BrokerView, spec: RedriveSpec) -> RedrivePreview:
-    with counting("looking") as tell:
-        return broker.admin.redrives.preview(spec, progress=lambda done, _: tell(done))
+    with counting("looking") as report:
+        return broker.admin.redrives.preview(spec, progress=lambda done, _: report(done))
 
 
-def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
+def _report(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         # The question goes to the terminal; the document is the result of the job.
         if dry_run:
@@ -161,6 +148,6 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
             note(f"no dead letter matches: {letters_of(job.spec)}")
     else:
         sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
-        note_how_to_go_on(f"job {job.job_id} is {job.state.name.lower()}", job.job_id)
+        note_how_to_go_on(f"job {job.job_id} is {state_text(job)}", job.job_id)
     if job.is_over and (job.refused or not job.sent or job.state is not JobState.DONE):
         raise typer.Exit(NOT_ALL)

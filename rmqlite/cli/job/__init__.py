@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from rmqlite.cli.job.changing import cancel, pause, rate, resume
-from rmqlite.cli.job.listing import list_jobs, show_job
-from rmqlite.cli.job.outcomes import outcomes
+from rmqlite.cli.job.commands import cancel, list_jobs, outcomes, pause, rate, resume, show_job
 
 app = typer.Typer(no_args_is_help=True, help="See redrive and bulk jobs; pause, cancel redrives.")
 app.command("list")(list_jobs)

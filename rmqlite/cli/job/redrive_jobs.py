@@ -6,8 +6,7 @@ The broker runs the job: a follower may leave at any time, and a restarted broke
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.progress import (
@@ -19,22 +18,18 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rmqlite.cli.letter_options import filter_text
 from rmqlite.cli.output.progress import progress_bar, text_column
-from rmqlite.cli.output.spans import span_text
-from rmqlite.cli.output.terminal import note, print_two_line_table, printable, to_tree
+from rmqlite.cli.output.terminal import note, print_lines, print_two_line_table, printable, to_tree
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
-from rmqlite.names import is_system_group
 from rmqlite.requests.redrive import (
     NOT_ASKED,
+    DeadLetterOutcome,
     JobState,
-    RedriveFates,
     RedriveJob,
-    RedrivenLetter,
-    RedriveSpec,
     TopicCount,
 )
+from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
 
 if TYPE_CHECKING:
     from rmqlite.client.admin.redrive import RedriveAdmin
@@ -93,7 +88,7 @@ def _followed(redrives: RedriveAdmin, job: RedriveJob, bar: Progress, task: Any)
 
 
 def _doing(job: RedriveJob) -> str:
-    doing = "redriving" if job.state is JobState.RUNNING else job.state.name.lower()
+    doing = "redriving" if job.state is JobState.RUNNING else state_text(job)
     return printable(f"{doing}: {job.note}" if job.note else doing)
 
 
@@ -105,52 +100,9 @@ def note_how_to_go_on(sentence: str, job_id: str) -> None:
     note(f"  rmqlite job pause {name}    (or cancel)")
 
 
-def letters_of(spec: RedriveSpec) -> str:
-    """The chosen letters: "group billing: topic orders"."""
-    filtered = filter_text(spec.filter)
-    return f"group {spec.group}{': ' if filtered else ''}{filtered}"
-
-
-def how_text(spec: RedriveSpec, delay: str = "") -> str:
-    """The target, delay and rate: " to topic orders at level 14 (10m), at most 500 a second"."""
-    text = f" to {target_text(spec)}"
-    length = f" ({delay})" if delay else ""
-    text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
-    text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
-    return text + (", also those that were redriven before" if spec.again else "")
-
-
-def target_text(spec: RedriveSpec) -> str:
-    """Where the letters go."""
-    if spec.to_topic:
-        return f"topic {spec.to_topic}"
-    if not spec.to_group or is_system_group(spec.group):
-        return "their original topics"
-    return f"group {spec.group} only"
-
-
-def counts_text(done: Any, sent: str = "sent") -> str:
-    """The counts of a job or a preview; together they are the letters that match the filter."""
-    return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
-
-
-def fates_texts(fates: RedriveFates) -> Iterator[str]:
-    """What became of a job's messages in the group that failed, if the broker was asked."""
-    if fates.is_counted:
-        yield (
-            f"{fates.consumed:,} consumed, {fates.waiting:,} waiting again,"
-            f" {fates.dead:,} dead again"
-        )
-    if fates.why:
-        yield f"{'incomplete' if fates.is_counted else 'not counted'}: {fates.why}"
-
-
 def print_over(job: RedriveJob) -> None:
     """Print the result of a job, and the first refused letters."""
-    took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
-    after = f" after {took}" if took else ""
-    state = f"{job.state.name.lower()}{after}"
-    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
+    print_lines([f"job {job.job_id}: {over_text(job)}", counts_text(job)])
     print_samples(job.spec.group, job.samples, job.refused)
 
 
@@ -158,31 +110,26 @@ def print_topics(topics: Sequence[TopicCount]) -> None:
     """Print how many messages would go to which topic, and which groups would get them."""
     if topics:
         rows = [
-            ((printable(each.topic), f"{each.count:,}"), printable(_groups_text(each)))
+            ((printable(each.topic), f"{each.count:,}"), printable(f"for {readers_text((each,))}"))
             for each in topics
         ]
         print_two_line_table(("TO TOPIC", "WOULD BE SENT"), rows)
 
 
-def _groups_text(topic: TopicCount) -> str:
-    count = len(topic.groups) + topic.more_groups
-    if not count:
-        return "for no group yet"
-    more = [f"{topic.more_groups:,} more"] if topic.more_groups else []
-    return f"for group{'s' * (count > 1)} {', '.join([*topic.groups, *more])}"
-
-
-def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
+def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int) -> None:
     """Print the places of letters that were or would be refused, and the reasons."""
     shown = [each for each in samples if each.why]
     if not shown:
         return
     if len(shown) < refused:
         note(f"the first {len(shown):,} of {refused:,} refused letters")
-    rows = [
-        ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
-    ]
+    rows = [((place_of(group, each),), printable(each.why)) for each in shown]
     print_two_line_table(("REFUSED",), rows)
+
+
+def place_of(group: str, letter: DeadLetterOutcome) -> str:
+    """GROUP:QUEUE:OFFSET of a dead letter."""
+    return f"{group}:{letter.queue_id}:{letter.queue_offset}"
 
 
 def job_tree(job: RedriveJob) -> dict[str, Any]:
@@ -191,11 +138,10 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
     if job.fates == NOT_ASKED:
         del tree["fates"]
-    return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
+    return tree | {"kind": "redrive", "state": state_text(job), "samples": samples}
 
 
-def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
+def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
-    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
-    return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}
+    return {"place": place_of(group, letter)} | tree | {"outcome": letter.outcome.name.lower()}

@@ -13,17 +13,16 @@ from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import is_completing
 from rmqlite.views.levels import level_name
+from rmqlite.views.messages import inflated_view, message_facts, where_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
 
 BODY_CHARS_SHOWN: Final = 100
-_HEX_CHARS: Final = 64
-"""The width of a line of a body in hex."""
 
 
-def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
-    """Time, place, id, and the beginning of the body, all escaped."""
+def about_of(message: StoredMessage, waiting: Waiting | None = None) -> list[str]:
+    """Time, place and id, and whatever else the message has."""
     about = [
         time_text(message.store_timestamp_ms),
         where_text(message),
@@ -34,7 +33,12 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
         about.append(f"to={message.properties.get(REAL_TOPIC, '?')}")
     about += [f"tags={message.tags}"] * bool(message.tags)
     about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
-    about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+    return about + [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+
+
+def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
+    """Time, place, id, and the beginning of the body, all escaped."""
+    about = about_of(message, waiting)
     shown, _ = readable_message(message)
     encoding, text = body_text(shown.body)
     cut = text[:BODY_CHARS_SHOWN]
@@ -51,21 +55,13 @@ def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") ->
     if waiting is not None:
         due = f"{time_text(waiting.deliver_at_ms)}, {level_name(waiting.level)}"
         fields.append(("due", due))
-    if message.reconsume_times:
-        fields.append(("failed", times_text(message.reconsume_times)))
-    fields += [
-        ("where", where_text(message)),
-        ("message id", message.message_id),
-        ("offset id", message.offset_message_id),
-        ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
-        ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
-        ("record", f"{message.store_size:,} bytes at physical offset {message.physical_offset}"),
-        ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
-    ]
+    fields += message_facts(message)
     if message.prepared_transaction_offset:
         fields.append(_pointer(message))
     properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
-    lines = [*aligned(fields), "", "properties", *aligned(properties), "", *_body_lines(message)]
+    body = inflated_view(message)
+    lines = [*aligned(fields), "", "properties", *aligned(properties), ""]
+    lines += [body.heading(), *body.lines]
     return "\n".join(lines) + "\n"
 
 
@@ -76,29 +72,6 @@ def _pointer(message: StoredMessage) -> tuple[str, str]:
     if is_completing(message.topic, message.sys_flag, properties):
         return "completes", f"the record that ends at {at}"
     return "commits", f"the half message at {at}"
-
-
-def where_text(message: StoredMessage) -> str:
-    """Topic, queue id and queue offset."""
-    return f"{message.topic}/{message.queue_id}@{message.queue_offset}"
-
-
-def times_text(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _body_lines(message: StoredMessage) -> list[str]:
-    shown, note = readable_message(message)
-    body = shown.body
-    encoding, text = body_text(body)
-    kind = f", {note}" if note else ""
-    if encoding == "hex":
-        kind = f" in hex{kind}"
-        text = "\n".join(text[n : n + _HEX_CHARS] for n in range(0, len(text), _HEX_CHARS))
-    return [
-        f"body, {len(body):,} bytes{kind}",
-        *[printable(line) for line in text.split("\n")],
-    ]
 
 
 def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:

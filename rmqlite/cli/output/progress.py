@@ -10,10 +10,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from rmqlite.cli.output.terminal import progress_console
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
+from rmqlite.requests.dead_letters import (
+    DEAD_LETTERS_MAX,
+    DeadLetter,
+    DeadLetterPage,
+    DeadLettersQuery,
+)
 from rmqlite.requests.paging import HasCursor, pages
 
 Q = TypeVar("Q", bound=HasCursor)
@@ -49,6 +61,15 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
+@contextmanager
+def reading(what: str, *, is_hidden: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal; yields a function for how much was read, and of how much."""
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bar(*columns, is_hidden=is_hidden) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
 def listed(
     ask: Callable[[Q, int], P],
     query: Q,
@@ -78,11 +99,11 @@ def listed(
 
 
 def letters_listed(
-    call: Callable[[LettersQuery], LetterPage], query: LettersQuery, count: int
-) -> tuple[list[Letter], str]:
+    call: Callable[[DeadLettersQuery], DeadLetterPage], query: DeadLettersQuery, count: int
+) -> tuple[list[DeadLetter], str]:
     """The same of a group's dead letters or retries; call: the broker's list of them."""
 
-    def ask(query: LettersQuery, most: int) -> LetterPage:
-        return call(replace(query, max_letters=min(LETTERS_MAX, most)))
+    def ask(query: DeadLettersQuery, most: int) -> DeadLetterPage:
+        return call(replace(query, max_letters=min(DEAD_LETTERS_MAX, most)))
 
     return listed(ask, query, lambda page: (page.letters, page.looked_at), count)

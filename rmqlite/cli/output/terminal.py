@@ -12,20 +12,32 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from rmqlite.clock import local_text
+from rmqlite.cli.output.grid import aligned, head, widths
+from rmqlite.cli.output.grid import shortened as shortened
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.requests.messages import SendResult
+from rmqlite.views.tables import BAD, DIM, GOOD, WARN, Column, Table
+from rmqlite.views.tables import row as view_row
+from rmqlite.views.times import time_text as time_text
 from rmqlite.visible import printable as printable
 
+STYLES: Final = {
+    "": "",
+    GOOD: "green",
+    WARN: "yellow",
+    BAD: "red",
+    DIM: "dim",
+    "head": "bold",
+}
+"""How a terminal draws a tone."""
 _WIDTH_MAX: Final = 100_000
 """Wider than any table, so that rich gives every column the width of its content."""
 
@@ -36,11 +48,6 @@ def body_text(body: bytes) -> tuple[str, str]:
         return "utf-8", body.decode()
     except UnicodeDecodeError:
         return "hex", body.hex()
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A moment in local time; "-" for 0, which means never."""
-    return local_text(timestamp_ms) if timestamp_ms else "-"
 
 
 def to_tree(value: Any) -> Any:
@@ -66,7 +73,7 @@ def message_tree(message: StoredMessage) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """Print one document, ASCII only: no byte of a message reaches the terminal unescaped."""
-    sys.stdout.write(json.dumps(to_tree(value), indent=2) + "\n")
+    sys.stdout.write(json.dumps(to_tree(value), indent=2, default=str) + "\n")
 
 
 def print_json_line(value: Any) -> None:
@@ -86,18 +93,38 @@ def print_json_array(values: Iterable[Any]) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a table; numbers are aligned to the right and grouped in thousands."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     listed = [list(row) for row in rows]
-    for index, name in enumerate(columns):
-        is_number = _is_numeric([row[index] for row in listed])
-        table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=True)
-    for row in listed:
-        table.add_row(*[Text(cell_text(cell)) for cell in row])
+    shown = [
+        Column(name, right=_is_numeric([row[index] for row in listed]))
+        for index, name in enumerate(columns)
+    ]
+    _print_rows(Table(title, tuple(shown), tuple([view_row("", *each) for each in listed])))
+
+
+def print_view(view: Table) -> None:
+    """Print a table with its title, or what it says without rows."""
+    if not view.rows:
+        note(view.empty)
+    else:
+        _print_rows(view)
+
+
+def _print_rows(view: Table) -> None:
     console = out()
-    if title:
+    sizes = widths(view, shutil.get_terminal_size().columns if console.is_terminal else _WIDTH_MAX)
+    if view.title:
         console.print()
-        console.print(Text(printable(title), style="bold"))
-    console.print(table)
+        console.print(Text(printable(view.title), style="bold"))
+    rows = [aligned(row.cells, view.columns, sizes) for row in view.rows]
+    for line in (head(view, sizes), *rows):
+        text = Text.assemble(*[(part.text, STYLES[part.tone]) for part in line])
+        text.rstrip()
+        console.print(text)
+
+
+def print_columns(columns: Mapping[str, Sequence[object]], title: str = "") -> None:
+    """The same for columns by their names, each with a value for every row."""
+    print_table(tuple(columns), zip(*columns.values(), strict=True), title)
 
 
 def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:
@@ -156,13 +183,6 @@ def wrapped(text: str, indent: int = 2) -> list[str]:
     ) or [text]
 
 
-def shortened(text: str, width: int) -> str:
-    """A printable text cut to this many columns, with … at the cut."""
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, width - 1).rstrip() + "…"
-
-
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [f"{cell}{' ' * (n - cell_len(cell))}" for cell, n in zip(cells, widths, strict=True)]
     return "  ".join(padded).rstrip()
@@ -171,19 +191,6 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _is_numeric(cells: Sequence[object]) -> bool:
     given = [cell for cell in cells if cell is not None]
     return bool(given) and all([type(cell) in (int, float) for cell in given])
-
-
-def cell_text(cell: object) -> str:
-    """The text of a value in a table."""
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if isinstance(cell, float):
-        return f"{cell:,.1f}"
-    return printable(str(cell))
 
 
 def out() -> Console:

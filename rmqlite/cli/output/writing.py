@@ -16,21 +16,29 @@ from typing import BinaryIO, Final
 
 import typer
 
+from rmqlite.cli.output.terminal import note
+from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreUnavailable
+from rmqlite.views.counts import size_text
 
-Write = Callable[[str], object]
 STANDARD_OUTPUT: Final = Path("-")
 
 
-def to_standard_output(text: str) -> None:
-    """Write at once.  Raises BrokenPipeError, StoreUnavailable."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _not_written("standard output", error) from error
+def note_exported(what: str, size: int, kind: str, output: Path, began_s: float) -> None:
+    """Say what was exported: "exported 3 messages, 2.1 kB of records, to x.csv in 0.1 s"."""
+    where = "" if output == STANDARD_OUTPUT else f" to {output}"
+    took_s = elapsed_s() - began_s
+    note(f"exported {what}, {size_text(size)} of {kind},{where} in {took_s:.1f} s")
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[Callable[[bytes], object]]:
+    """A function that writes to the output.  Raises BrokenPipeError, StoreUnavailable."""
+    if output == STANDARD_OUTPUT:
+        yield bytes_to_standard_output
+        return
+    with written_bytes(output) as file:
+        yield file.write
 
 
 def bytes_to_standard_output(data: bytes) -> None:
@@ -42,6 +50,11 @@ def bytes_to_standard_output(data: bytes) -> None:
         raise
     except OSError as error:
         raise _not_written("standard output", error) from error
+
+
+def to_standard_output(text: str) -> None:
+    """Write at once.  Raises BrokenPipeError, StoreUnavailable."""
+    bytes_to_standard_output(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
 
 
 def template_to_standard_output(name: str) -> None:
@@ -59,13 +72,6 @@ def quiet_when_nobody_reads() -> Iterator[None]:
         # Python would write the rest of the buffer at exit, and fail again.
         sys.stdout = io.StringIO()
         raise typer.Exit(0) from error
-
-
-@contextmanager
-def written(path: Path) -> Iterator[Write]:
-    """Open a file for text in ASCII.  Raises StoreUnavailable."""
-    with written_bytes(path) as file:
-        yield lambda text: file.write(text.encode("ascii"))
 
 
 @contextmanager

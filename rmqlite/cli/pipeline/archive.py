@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from rmqlite.cli.options import moment_ms, refuse, with_options
-from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.options import moment_ms, option, with_options, wrong
 from rmqlite.cli.output.terminal import note, print_json, print_table
-from rmqlite.cli.pipeline.options import SourceOptions
-from rmqlite.cli.pipeline.running import settings, source
+from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
+from rmqlite.views.counts import size_text
 
 
 @with_options
@@ -19,31 +16,31 @@ def archive(
     *,
     options: SourceOptions,
     until: Annotated[
-        str,
-        typer.Option(
-            "--until", metavar="TIME", help="Only log files with all records stored before."
-        ),
+        str, option("--until TIME", "Only log files with all records stored before.")
     ] = "",
 ) -> None:
     """Append the closed log files to an archive of Parquet files by topic and day (UTC).
 
     --archive: any folder that Spark can write.  Other jobs read it with --archive, too.
     """
-    where, conf, place = source(options), settings(options.conf), options.archive
+    check_source(options)
+    conf, place = settings(options.conf), options.archive
     if not place:
-        refuse("--archive", "", "a folder for the archive")
+        wrong("give --archive, a folder for the archive")
     until_ms = moment_ms("--until", until)
     from rmqlite.spark.archive import Archive, Live, archive_closed, check_names
     from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs.running import check_filled, running_session
     from rmqlite.spark.reading import looked
 
-    log = looked(**where)
+    log = looked(path=options.path, endpoint=options.endpoint)
     check_filled(log)
     check_names(disk_names(place, master=options.master, conf=conf) or (), place)
     with running_session("archive", master=options.master, conf=conf) as spark:
         made = Archive(spark, place)
-        archive_closed(made, Live(spark, **where, found=log), until_ms)
+        archive_closed(
+            made, Live(spark, path=options.path, endpoint=options.endpoint, found=log), until_ms
+        )
     runs = made.runs
     end = runs[-1].end if runs else None
     if options.as_json:

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-import typer
-
-from rmqlite.cli.options import moment_ms, refuse, with_options
-from rmqlite.cli.output.terminal import note, print_table
-from rmqlite.cli.pipeline.options import SourceOptions
-from rmqlite.cli.pipeline.running import answer, settings, source, started
+from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
+from rmqlite.cli.output.terminal import note, print_table, shortened
+from rmqlite.cli.pipeline.running import SourceOptions, answer, check_source, settings, started
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
 
 _REASON_CHARS: Final = 36
 
 Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", "-g", help="Only letters of this group; can be repeated."),
+    list[str] | None, option("--group -g", "Only dead letters of this group; can be repeated.")
 ]
-OriginTopic = Annotated[
-    str, typer.Option("--topic", "-t", help="Only letters originally sent to this topic.")
-]
-Kind = Annotated[
-    str, typer.Option("--kind", metavar="KIND", help="Only letters with this kind of reason.")
-]
-Reason = Annotated[
-    str,
-    typer.Option(
-        "--reason", metavar="TEXT", help="Only letters with this in the reason or its kind."
-    ),
-]
+OriginTopic = Annotated[str, option("--topic -t", "Only those originally sent to this topic.")]
+Kind = Annotated[str, option("--kind KIND", "Only those with this kind of reason.")]
+Reason = Annotated[str, option("--reason TEXT", "Only those with this in the reason or its kind.")]
 Since = Annotated[
-    str,
-    typer.Option(
-        "--since", metavar="TIME", help="Died then or later: '2026-11-20 10:00' or epoch ms."
-    ),
+    str, option("--since TIME", "Died then or later: '2026-11-20 10:00' or epoch ms.")
 ]
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Died before then.")]
+Until = Annotated[str, option("--until TIME", "Died before then.")]
 
 
 @with_options
@@ -46,11 +30,9 @@ def dlq_export(
     options: SourceOptions,
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PLACE",
-            help="The export: any folder that Spark can write; its old files stay.",
+        option(
+            "--output -o PLACE",
+            "The export: any folder that Spark can write; its old files stay.",
             show_default=False,
         ),
     ] = "",
@@ -63,11 +45,11 @@ def dlq_export(
 ) -> None:
     """Add dead letters to an export of Parquet files, by group and day (UTC).
 
-    Letters in the export are not added again, so the same command may run every hour.
+    Those in the export are not added again, so the same command may run every hour.
     """
-    source(options)
+    check_source(options)
     if not output:
-        refuse("--output", "", "a folder for the export")
+        wrong("give --output, a folder for the export")
     wanted = _wanted(group, since, until)
     from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs import dead_letters as job_of
@@ -92,7 +74,7 @@ def _print(counts: list[dict[str, Any]]) -> None:
             str(row["day"]),
             row["dead_letters"],
             row["added"],
-            _short(row["top_kind"]),
+            shortened(row["top_kind"], _REASON_CHARS),
         )
         for row in counts
     ]
@@ -103,17 +85,13 @@ def _print(counts: list[dict[str, Any]]) -> None:
 
 
 def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:
-    """Some options as arguments of LetterFilter; one that is wrong ends the command."""
+    """Some options as arguments of DeadLetterFilter; one that is wrong ends the command."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        refuse("--until", until, "a time after --since")
+        refuse("--until", until, f"later than --since {since!r}")
     for group in groups or ():
         try:
             check_group(group)
         except InvalidName as error:
             refuse("--group", group, error.rule)
     return {"groups": tuple(groups or ()), "since_ms": since_ms, "until_ms": until_ms}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _REASON_CHARS else text[: _REASON_CHARS - 1] + "…"

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Final
 
-import typer
-
-from rmqlite.cli.options import refuse, with_options
+from rmqlite.cli.options import option, refuse, with_options
 from rmqlite.cli.output.bars import print_bars
-from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.options import PlotOptions
-from rmqlite.cli.pipeline.running import answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
+from rmqlite.views.times import delay_text
 
 _HOUR_MS: Final = 3_600_000
 _BARS_MAX: Final = 18
@@ -31,12 +28,8 @@ Row = dict[str, Any]
 def forecast(
     *,
     options: PlotOptions,
-    hours: Annotated[
-        float, typer.Option("--hours", min=0.01, metavar="N", help="Hours to look ahead.")
-    ] = 6,
-    bucket: Annotated[
-        str, typer.Option("--bucket", metavar="SPAN", help="The span of a count: 1m, 30s, 1h.")
-    ] = "1m",
+    hours: Annotated[float, option("--hours N", "Hours to look ahead.", min=0.01)] = 6,
+    bucket: Annotated[str, option("--bucket SPAN", "The span of a count: 1m, 30s, 1h.")] = "1m",
 ) -> None:
     """Count messages by due time, topic and level; the time of the snapshot is "now"."""
     span_ms = round(hours * _HOUR_MS)
@@ -53,12 +46,7 @@ def forecast(
         table = job_of.log_forecast(job.read, **sizes)
         rows = collected(table)
 
-        def draw() -> bytes:
-            from rmqlite.spark.jobs.plot import forecast_plot
-
-            return forecast_plot(job.snapshot.text, rows, **sizes)
-
-        write_plot(draw, options)
+        write_plot(lambda plot: plot.forecast_plot(job.snapshot.text, rows, **sizes), options)
         write(table, options)
         table.unpersist()
     answer(job, options, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))

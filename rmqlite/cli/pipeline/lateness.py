@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-import typer
-
-from rmqlite.cli.options import moment_ms, with_options
+from rmqlite.cli.options import moment_ms, option, with_options
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.options import PlotOptions
-from rmqlite.cli.pipeline.running import answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
@@ -21,15 +18,10 @@ def lateness(
     *,
     options: PlotOptions,
     late_ms: Annotated[
-        int,
-        typer.Option("--late-ms", min=0, metavar="MS", help="A delivery is late after this time."),
+        int, option("--late-ms MS", "A delivery is late after this time.", min=0)
     ] = 100,
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Delivered at this time or later.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Delivered before this time.")
-    ] = "",
+    since: Annotated[str, option("--since TIME", "Delivered at this time or later.")] = "",
+    until: Annotated[str, option("--until TIME", "Delivered before this time.")] = "",
 ) -> None:
     """Show the lateness of deliveries per level and hour; --output has a row for each."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
@@ -53,11 +45,9 @@ def lateness(
             )
         }
 
-        def draw() -> bytes:
-            from rmqlite.spark.jobs.plot import lateness_plot
-
+        def draw(plot: Any) -> bytes:
             late = collected(counts.where("late_ms IS NOT NULL"))
-            return lateness_plot(job.snapshot.text, late_ms, tables, late)
+            return bytes(plot.lateness_plot(job.snapshot.text, late_ms, tables, late))
 
         write_plot(draw, options)
         write(job_of.lateness(counts, late_ms=late_ms), options)

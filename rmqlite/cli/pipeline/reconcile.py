@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import with_options
+from rmqlite.cli.options import option, with_options
 from rmqlite.cli.output.terminal import (
     note,
     print_table,
@@ -15,8 +15,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.cli.pipeline.options import TableOptions
-from rmqlite.cli.pipeline.running import PROMISE_BROKEN, answer, started, write
+from rmqlite.cli.pipeline.running import PROMISE_BROKEN, TableOptions, answer, started, write
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
@@ -41,12 +40,11 @@ def reconcile(
     options: TableOptions,
     slack_ms: Annotated[
         int,
-        typer.Option(
-            "--slack-ms",
-            min=0,
-            metavar="MS",
-            help="A message is missing if it was due this much before the latest delivered "
+        option(
+            "--slack-ms MS",
+            "A message is missing if it was due this much before the latest delivered "
             "one; messages due after that may be on their way.",
+            min=0,
         ),
     ] = 60_000,
 ) -> None:

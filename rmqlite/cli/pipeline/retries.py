@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
-from rmqlite.cli.options import with_options
-from rmqlite.cli.output.spans import span_text
-from rmqlite.cli.output.terminal import note, print_table
-from rmqlite.cli.pipeline.options import PlotOptions
-from rmqlite.cli.pipeline.running import answer, started, write, write_plot
+from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.options import option, with_options
+from rmqlite.cli.output.terminal import note, print_table, shortened
+from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
 from rmqlite.names import is_retry, retry_topic
+from rmqlite.views.times import span_text
 
 _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
@@ -23,10 +21,7 @@ def retries(
     *,
     options: PlotOptions,
     reasons: Annotated[
-        int,
-        typer.Option(
-            "--reasons", min=1, metavar="N", help="Show this many kinds of reasons per group."
-        ),
+        int, option("--reasons N", "Show this many kinds of reasons per group.", min=1)
     ] = 5,
 ) -> None:
     """Show the retry funnel per group and topic: successes, their times, and failures.
@@ -49,12 +44,7 @@ def retries(
             "levels": collected(job_of.levels(failures)),
         }
 
-        def draw() -> bytes:
-            from rmqlite.spark.jobs.plot import retries_plot
-
-            return retries_plot(job.snapshot.text, tables)
-
-        write_plot(draw, options)
+        write_plot(lambda plot: plot.retries_plot(job.snapshot.text, tables), options)
         write(job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
@@ -73,9 +63,7 @@ def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:
             for lag in lags
             if lag.topic == retry_topic(lag.group)
         ]
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint) as admin:
+    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         groups = [admin.group(each.group) for each in admin.list_groups()]
     return [
         (each.queue.topic, each.queue.queue_id, each.committed_offset)
@@ -156,7 +144,6 @@ def _with_rest_named(reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return named
 
 
-def _cut(text: str | None, chars_max: int = _NAME_CHARS_MAX) -> str:
+def _cut(text: str | None, width: int = _NAME_CHARS_MAX) -> str:
     """A text cut to the width of a cell."""
-    whole = " ".join((text or "-").split())
-    return whole if len(whole) <= chars_max else whole[: chars_max - 1] + "…"
+    return shortened(" ".join((text or "-").split()), width)

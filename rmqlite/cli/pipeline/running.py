@@ -1,4 +1,4 @@
-"""Runs a job for a command: checks its options, and prints what it reads and answers.
+"""The options of every job, and how a command runs one and prints its answer.
 
 A job itself runs in rmqlite.spark.jobs.running; a command loads Spark only after it checked its
 options.
@@ -6,14 +6,15 @@ options.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from rmqlite.cli.options import refuse
+from rmqlite.cli.options import AsJson, option, refuse, wrong
 from rmqlite.cli.output.terminal import note, print_json
-from rmqlite.cli.pipeline.options import PlotOptions, SourceOptions, TableOptions
 from rmqlite.errors import StoreUnavailable
 from rmqlite.extras import check_extra
 
@@ -21,15 +22,64 @@ PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
 
 
-def source(options: SourceOptions) -> dict[str, str]:
-    """The source of a job: a store's folder or a broker, never both."""
-    path, endpoint = options.path, options.endpoint
-    if not path and not endpoint:
-        refuse("--path", "", "a store's folder: or give --endpoint HOST:PORT of a broker")
-    if path and endpoint:
-        refuse("--endpoint", endpoint, "left out if --path is given")
-    # An executor may run in another folder.
-    return {"path": str(Path(path).absolute()) if path else "", "endpoint": endpoint}
+class TableFormat(enum.StrEnum):
+    """The formats of a table."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+
+
+_MASTER = (
+    "Spark's master: local[4], spark://host:7077, yarn; by default spark-submit's, or all cores of "
+    "this machine."
+)
+_OUTPUT = "Also write the table: to a file such as x.csv, or to a folder, as Spark does."
+_FORMAT = "The format of the table; by default as the file's name ends, or parquet."
+_ARCHIVE = "An archive: its records and those of the log behind it are one table."
+_PATH = "Read a store's folder; a broker may be running on it."
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a job reads, and where Spark runs, as it was typed."""
+
+    path: Annotated[str, option("--path -p STORE", _PATH, show_default=False)] = ""
+    endpoint: Annotated[
+        str, option("--endpoint -e HOST:PORT", "Read from a broker instead.", show_default=False)
+    ] = ""
+    archive: Annotated[str, option("--archive PLACE", _ARCHIVE, show_default=False)] = ""
+    master: Annotated[str, option("--master URL", _MASTER, show_default=False)] = ""
+    conf: Annotated[
+        list[str] | None,
+        option("--conf KEY=VALUE", "A setting of Spark; can be repeated.", show_default=False),
+    ] = None
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions(SourceOptions):
+    """Also where the job's table goes."""
+
+    output: Annotated[str, option("--output -o PLACE", _OUTPUT, show_default=False)] = ""
+    form: Annotated[TableFormat | None, option("--format", _FORMAT, show_default=False)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions(TableOptions):
+    """Also a plot."""
+
+    plot: Annotated[
+        Path | None, option("--plot FILE.png", "Also draw a plot.", show_default=False)
+    ] = None
+
+
+def check_source(options: SourceOptions) -> None:
+    """End the command unless it has one source: a store's folder or a broker."""
+    if not options.path and not options.endpoint:
+        wrong("give --path, a store's folder, or --endpoint, HOST:PORT of a broker")
+    if options.path and options.endpoint:
+        wrong("give --path or --endpoint, not both")
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
@@ -52,7 +102,8 @@ def started(
     Wrong options end the command before Spark starts.  check: raises an error for a log that the
     job cannot answer for.
     """
-    where, conf = source(options), settings(options.conf)
+    check_source(options)
+    conf = settings(options.conf)
     check_extra("spark")
     if isinstance(options, TableOptions) and options.output:
         from rmqlite.spark.tables import check_place
@@ -64,8 +115,8 @@ def started(
 
     with running(
         name,
-        path=where["path"],
-        endpoint=where["endpoint"],
+        path=options.path,
+        endpoint=options.endpoint,
         archive=options.archive,
         master=options.master,
         conf=conf,
@@ -84,12 +135,14 @@ def write(table: Any, options: TableOptions) -> None:
         note(f"wrote {write_table(table, options.output, form)}")
 
 
-def write_plot(draw: Callable[[], bytes], options: PlotOptions) -> None:
-    """Draw a job's plot to --plot, if it is given."""
+def write_plot(draw: Callable[[Any], bytes], options: PlotOptions) -> None:
+    """Draw a job's plot to --plot, if it is given; draw: gets the module of the plots."""
     if options.plot is None:
         return
+    from rmqlite.spark.jobs import plot
+
     try:
-        options.plot.write_bytes(draw())
+        options.plot.write_bytes(draw(plot))
     except OSError as error:
         reason = error.strerror or str(error)
         raise StoreUnavailable("write to", str(options.plot), reason) from error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from rmqlite.cli.retry.change import cancel, now
-from rmqlite.cli.retry.listing import list_retries
-from rmqlite.cli.retry.show import show
+from rmqlite.cli.retry.listing import list_retries, show
 
 app = typer.Typer(no_args_is_help=True, help="See and change retries of failed messages.")
 app.command("list")(list_retries)

@@ -1,4 +1,4 @@
-"""rmqlite retry list: the retries of a group, with due times and reasons.
+"""rmqlite retry list and show: the retries of a group, and the history of one message.
 
 A due retry is in the group's retry topic and waits for a consumer; any other waits in the
 schedule.  Both are listed, the due ones first.
@@ -7,15 +7,22 @@ schedule.  Both are listed, the due ones first.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import LetterOptions, checked_group
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import DeadLetterOptions, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
+    NOT_ALL,
     AsJson,
     Count,
     Cursor,
@@ -24,16 +31,45 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.progress import letters_listed
-from rmqlite.cli.output.spans import instant_text, wait_text
-from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.errors import TopicUnknown
+from rmqlite.cli.output.terminal import (
+    STYLES,
+    fitted,
+    note,
+    out,
+    print_json,
+    print_tall_table,
+    printable,
+)
+from rmqlite.errors import GroupUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
+from rmqlite.requests.dead_letters import (
+    DeadLetter,
+    DeadLettersQuery,
+    EventKind,
+    History,
+    HistoryEvent,
+)
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Letter, LettersQuery
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
+from rmqlite.views.counts import counted
+from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
+from rmqlite.views.groups import group_figures, readers_text
+from rmqlite.views.history import Event, Surroundings, events, heading, outcome, place_text
+from rmqlite.views.times import instant_text, span_text, time_text, until_text
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
+
+_TIME_WIDTH: Final = 12
+_SINCE_WIDTH: Final = 8
+_INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
+_RECORD_INDENT: Final = " " * (_TIME_WIDTH + 2)
+_TEXT_WIDTH_MIN: Final = 36
+"""An offset message id has 32 characters, and is never wrapped."""
+_TEXT_WIDTH_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +95,7 @@ class Outlook:
 def list_retries(
     *,
     group: GroupArgument,
-    options: LetterOptions,
+    options: DeadLetterOptions,
     count: Count = ROWS_DEFAULT,
     cursor: Cursor = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -69,13 +105,11 @@ def list_retries(
 
     Due retries come first, then waiting ones in due order.
     """
-    from rmqlite.client import AdminClient
-
     group = checked_group(group.removeprefix(RETRY_PREFIX))
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         status = admin.group(group)
-        query = LettersQuery(group, options.filter(broker), cursor=cursor)
+        query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
         found, more = letters_listed(admin.letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
@@ -86,7 +120,7 @@ def list_retries(
         sys.stdout.write(f"{printable(line)}\n")
     if found:
         print_tall_table(_COLUMNS, [(_row(each, outlook), [_second_line(each)]) for each in found])
-    elif options != LetterOptions() and (outlook.waiting or outlook.due):
+    elif options != DeadLetterOptions() and (outlook.waiting or outlook.due):
         note("no retry matches")
     if more:
         note(f"more: --cursor {more}")
@@ -105,7 +139,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
         broker.now_ms,
         status.info.max_reconsume_times + 1,
         waiting,
-        _unconsumed(broker, status, topic),
+        group_figures(status.info.group, status).due or 0,
         next_due_ms,
         len(status.members),
         status.info.can_consume,
@@ -137,49 +171,23 @@ def _waiting(outlook: Outlook) -> str:
 
 
 def _retries(count: int, group: str) -> str:
-    return f"{count:,} {'retry' if count == 1 else 'retries'} of {group}"
+    return f"{counted(count, 'retry')} of {group}"
 
 
 def _readers(outlook: Outlook) -> str:
-    if not outlook.can_consume:
-        return f"{outlook.group} may not consume now"
-    if not outlook.members:
-        return f"{outlook.group} has no member now"
-    members = "1 member" if outlook.members == 1 else f"{outlook.members:,} members"
-    return f"{outlook.group} has {members} now"
-
-
-def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
-    try:
-        ranges = broker.admin.ranges(topic)
-    except TopicUnknown:
-        return 0
-    committed = {each.queue: each.committed_offset for each in status.progress}
-    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
-    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
-
-
-def _is_due(letter: Letter, now_ms: int) -> bool:
-    return letter.due_ms <= now_ms
+    return readers_text(outlook.group, outlook.members, can_consume=outlook.can_consume)
 
 
 def _when(due_ms: int, now_ms: int) -> str:
-    wait = wait_text(due_ms - now_ms)
-    return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
+    return f"{instant_text(due_ms, now_ms)}, {until_text(due_ms, now_ms)}"
 
 
-def _attempts_max(letter: Letter, outlook: Outlook) -> int:
-    """The sender's limit comes before the group's."""
-    limit = letter.max_reconsume_times
-    return outlook.attempts_max if limit is None else limit + 1
-
-
-def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
-    is_due = _is_due(letter, outlook.now_ms)
+def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
+    is_due = letter.due_ms <= outlook.now_ms
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
         when,
-        f"{letter.delivery_attempts + 1} of {_attempts_max(letter, outlook)}",
+        attempt_text(letter, outlook.attempts_max),
         instant_text(letter.first_failure_ms, outlook.now_ms),
         printable(letter.origin_topic) or "-",
         printable(letter.tags) or "-",
@@ -187,15 +195,110 @@ def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
     )
 
 
-def _second_line(letter: Letter) -> str:
-    return fitted(printable(f"{letter.message_id}  {letter.reason or 'no reason given'}"))
+def _second_line(letter: DeadLetter) -> str:
+    return fitted(printable(f"{letter.message_id}  {letter.reason or NO_REASON}"))
 
 
-def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
+def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
     """The letter's fields, and its next attempt."""
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,
         "attempt": letter.delivery_attempts + 1,
-        "attempts_max": _attempts_max(letter, outlook),
-        "is_due": _is_due(letter, outlook.now_ms),
+        "attempts_max": attempts_max(letter, outlook.attempts_max),
+        "is_due": letter.due_ms <= outlook.now_ms,
     }
+
+
+def show(
+    message_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The message id, or the offset message id of any of its records."
+        ),
+    ],
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the history of a message, event by event, and what happens to it next.
+
+    Exit code 1 if there is no such message.
+    """
+    if not message_id.strip():
+        raise typer.BadParameter("a message id is empty")
+    with connected(endpoint) as admin:
+        history = admin.letters.life(message_id)
+        around = _surroundings(admin, history) if history.hops else Surroundings(0)
+    if as_json:
+        hops = [_event_tree(each) for each in history.hops]
+        tree: dict[str, Any] = {"message_id": history.message_id, "now_ms": around.now_ms}
+        print_json(tree | {"hops": hops, "is_cut": history.is_cut})
+    elif history.hops:
+        _print(history, around)
+    if not history.hops:
+        note(f"no message with the id {message_id}")
+        raise typer.Exit(NOT_ALL)
+
+
+def _surroundings(admin: AdminClient, history: History) -> Surroundings:
+    """The broker's clock, and the status of the groups in the history."""
+    groups = {}
+    for name in {each.group for each in history.hops if each.group}:
+        with suppress(GroupUnknown):
+            groups[name] = admin.group(name)
+    return Surroundings(admin.broker_status().now_ms, groups)
+
+
+def _event_tree(event: HistoryEvent) -> dict[str, Any]:
+    return dataclasses.asdict(event) | {"kind": EventKind(event.kind).name.lower()}
+
+
+def _print(history: History, around: Surroundings) -> None:
+    """The head, a paragraph for each event, and what comes next."""
+    console, columns = out(), shutil.get_terminal_size().columns
+    head = f"{history.message_id}  {heading(history)}"
+    console.print(Text(printable(head), style="bold"))
+    if history.is_cut:
+        console.print(Text("older events are left out", style="dim"))
+    day = ""
+    for event in events(history):
+        text = time_text(event.hop.at_ms)
+        if text[:10] != day:
+            day = text[:10]
+            console.print(Text(day, style="bold"))
+        since = "" if event.since_ms is None else f"+{span_text(event.since_ms)}"
+        times = f"{text[11:]:>{_TIME_WIDTH}}  {since:>{_SINCE_WIDTH}}  "
+        _print_event(console, columns, times, event)
+    console.print()
+    for line in outcome(history, around):
+        for each in _wrapped(line, columns):
+            console.print(Text(each, style="bold"))
+
+
+def _print_event(console: Console, columns: int, times: str, event: Event) -> None:
+    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
+    for sentence in event.sentences:
+        for line in _wrapped(sentence, width):
+            console.print(Text(times) + Text(line, style=STYLES[event.tone]))
+            times = _INDENT
+    for record in _record(event.hop, columns - len(_RECORD_INDENT)):
+        console.print(Text(_RECORD_INDENT + record, style="dim"))
+
+
+def _record(hop: HistoryEvent, width: int) -> Iterator[str]:
+    """The place of the event's record, on one line if there is room."""
+    place = printable(place_text(hop))
+    if len(place) + 2 + len(hop.offset_message_id) <= width:
+        yield f"{place}  {hop.offset_message_id}"
+        return
+    yield place
+    yield hop.offset_message_id
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Escaped lines of at most `width` columns, continued lines indented."""
+    first, *more = [
+        line.plain.rstrip()
+        for part in text.split("\n")
+        for line in Text(printable(part)).wrap(out(), width - 2)
+    ]
+    return [first, *[f"  {each}" for each in more]]

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
+from rmqlite.cli.broker_view import BrokerView, connected, level_number
+from rmqlite.cli.filters import PendingOptions
 from rmqlite.cli.options import (
     NOT_ALL,
     After,
@@ -21,18 +22,18 @@ from rmqlite.cli.options import (
     ChangeOptions,
     after_ms,
     at_ms,
+    option,
     with_options,
 )
 from rmqlite.cli.output.terminal import time_text
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
-from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
 from rmqlite.requests.schedule import ScheduleAction
 
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Message ids; - reads them from standard input."),
 ]
-All = Annotated[bool, typer.Option("--all", help="All waiting messages.")]
+All = Annotated[bool, option("--all", "All waiting messages.")]
 
 
 @with_options
@@ -69,13 +70,7 @@ def deliver_now(
 def reschedule(
     *,
     to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="LEVEL",
-            help="The new level, or its delay, such as 10m.",
-            autocompletion=completion.delays,
-        ),
+        str, option("--to LEVEL", "The new level, or its delay, such as 10m.", completion.delays)
     ] = "",
     at: At = "",
     after: After = "",
@@ -105,12 +100,37 @@ def _run(
     wanted: PendingOptions,
     everything: bool,
 ) -> None:
-    from rmqlite.client import AdminClient
-
-    _check(change, given, wanted, everything)
-    ids = message_ids(given or ()) if given else None
-    with AdminClient(change.how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    only = "; only --topic or --group may narrow ids down"
+    ids = checked_ids(change, given, everything, wanted, PendingOptions(), only, "--topic")
+    with connected(change.how.endpoint) as admin:
         carry_out(BrokerView(admin), change, ids, wanted)
+
+
+def checked_ids(
+    change: Change,
+    given: Sequence[str] | None,
+    everything: bool,
+    wanted: PendingOptions,
+    all_of_them: PendingOptions,
+    not_both: str,
+    such_as: str,
+) -> tuple[str, ...] | None:
+    """The message ids that were given, each once; None if a filter chooses the messages.
+
+    Ends the command if its arguments contradict each other, or if nobody can be asked.
+    """
+    is_filtered = wanted != all_of_them
+    if given and (everything or not wanted.is_only_a_place):
+        raise typer.BadParameter(f"give message ids or a filter{not_both}")
+    if given:
+        return _message_ids(given)
+    if everything and is_filtered:
+        noun = "retries" if all_of_them.group else "messages"
+        raise typer.BadParameter(f"--all means all waiting {noun}: it takes no other filter")
+    if not everything and not is_filtered:
+        raise typer.BadParameter(f"give message ids, a filter such as {such_as}, or --all")
+    change.how.check_can_ask()
+    return None
 
 
 def carry_out(
@@ -118,13 +138,13 @@ def carry_out(
     change: Change,
     ids: Sequence[str] | None,
     wanted: PendingOptions,
-    due_options: tuple[str, str] = DUE_OPTIONS,
+    *due_options: str,
 ) -> None:
     """Change these messages, or without ids all that match; ends the command unless all was done.
 
-    due_options: the names of the options for due times.
+    due_options: the names of the options for due times, if not the schedule's.
     """
-    fitting = wanted.filter(broker, due_options)
+    fitting = wanted.filter(broker, *due_options)
     if change.to:
         level = level_number("--to", change.to, broker)
         change.until(f"level {level} ({broker.table.name(level)})", delay_level=level)
@@ -138,24 +158,7 @@ def carry_out(
         raise typer.Exit(NOT_ALL)
 
 
-def _check(
-    change: Change, given: Sequence[str] | None, wanted: PendingOptions, everything: bool
-) -> None:
-    """End the command if its arguments contradict each other, or if nobody can be asked."""
-    if given:
-        if everything or not wanted.is_only_a_place:
-            raise typer.BadParameter(
-                "give message ids or a filter; only --topic or --group may narrow ids down"
-            )
-        return
-    if everything and wanted != PendingOptions():
-        raise typer.BadParameter("--all means all waiting messages: it takes no other filter")
-    if not everything and wanted == PendingOptions():
-        raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
-    change.how.check_can_ask()
-
-
-def message_ids(given: Iterable[str]) -> tuple[str, ...]:
+def _message_ids(given: Iterable[str]) -> tuple[str, ...]:
     """Each id once, in the given order: a repeated id changes its message once."""
     ids: list[str] = []
     for each in given:

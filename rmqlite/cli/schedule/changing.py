@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rmqlite.cli.broker_view import BrokerView
+from rmqlite.cli.filters import pending_text
 from rmqlite.cli.options import ChangeOptions
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
-from rmqlite.cli.schedule.pending_options import filter_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
-from rmqlite.requests.finding import MessageQuery, MessageState
+from rmqlite.requests.messages import MessageQuery, MessageState
 from rmqlite.requests.schedule import (
     IDS_MAX,
     PAGE_MAX,
@@ -30,6 +30,7 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.views.counts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +69,22 @@ class Change:
     """Words other than the action's own."""
 
     @property
-    def said(self) -> Words:
+    def wording(self) -> Words:
         return self.words or _WORDS[self.action]
 
     @property
     def verb(self) -> str:
-        return self.said.verb
+        return self.wording.verb
 
     @property
     def done(self) -> str:
         """The word for a change that was done, or would be done."""
-        done = self.said.done
+        done = self.wording.done
         return f"would be {done}" if self.how.dry_run else done
 
-    def until(self, said: str, **new_time: int) -> None:
-        """Note the new time of a reschedule; said: for a person."""
-        self.new_time, self.where_to = new_time, f" to {said}"
+    def until(self, text: str, **new_time: int) -> None:
+        """Note the new time of a reschedule; text: for a person."""
+        self.new_time, self.where_to = new_time, f" to {text}"
 
 
 # ---- by message id
@@ -95,10 +96,10 @@ def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic:
         note("no message ids were given")
     changed: list[ChangedId] = []
     try:
-        with counting(change.done, len(ids)) as tell:
+        with counting(change.done, len(ids)) as report:
             for answered in _answers(broker, change, ids, topic):
                 changed += answered
-                tell(len(changed))
+                report(len(changed))
     except (RmqliteError, KeyboardInterrupt):
         # The changes answered before are done: print them.
         if changed:
@@ -132,7 +133,7 @@ def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> 
 
 def _outcome_text(change: Change, changed: ChangedId) -> str:
     if changed.outcome is not ChangeOutcome.DONE:
-        return change.said.outcomes.get(changed.outcome) or _word(changed.outcome)
+        return change.wording.outcomes.get(changed.outcome) or _word(changed.outcome)
     text = change.done if change.how.dry_run else "done"
     if changed.count > 1:
         text += f", {changed.count:,} messages"
@@ -211,53 +212,49 @@ def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) 
     if change.how.as_json:
         print_json(_tree(change) | {"changed": changed})
     else:
-        sys.stdout.write(f"{messages_text(changed)} {change.done}{change.where_to}\n")
+        sys.stdout.write(f"{counted(changed, 'message')} {change.done}{change.where_to}\n")
     return True
 
 
 def _count(broker: BrokerView, change: Change, wanted: PendingFilter) -> int:
-    with counting("counting") as tell:
+    with counting("counting") as report:
         counted = ChangeByFilter(change.action, wanted, dry_run=True, **change.new_time)
-        return broker.schedule.change_by_filter(counted, tell)
+        return broker.schedule.change_by_filter(counted, report)
 
 
 def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: int | None) -> int:
-    with counting(change.done, total) as tell, _told_how_far(change) as far:
+    with counting(change.done, total) as report, _noted_when_interrupted(change) as far:
 
         def progress(changed: int) -> None:
             far.append(changed)
-            tell(changed)
+            report(changed)
 
         asked = ChangeByFilter(change.action, wanted, **change.new_time)
         return broker.schedule.change_by_filter(asked, progress)
 
 
 @contextmanager
-def _told_how_far(change: Change) -> Iterator[list[int]]:
+def _noted_when_interrupted(change: Change) -> Iterator[list[int]]:
     """After an interruption, print how many were changed; the call under way may be done, too."""
     far = [0]
     try:
         yield far
     except (RmqliteError, KeyboardInterrupt):
         if far[-1]:
-            note(f"interrupted: at least {messages_text(far[-1])} {change.done}")
+            note(f"interrupted: at least {counted(far[-1], 'message')} {change.done}")
         raise
 
 
 def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
     if change.how.as_json:
         print_json(_tree(change) | tree)
-    note(f"nothing that waits fits: {filter_text(wanted)}")
+    note(f"nothing that waits fits: {pending_text(wanted)}")
     return False
 
 
 def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
     if change.how.dry_run or change.how.yes:
         return True
-    before, behind = change.said.order or (f"{change.verb} ", change.where_to)
-    what = f"{before}{messages_text(count)}{behind}: {filter_text(wanted)}?"
+    before, behind = change.wording.order or (f"{change.verb} ", change.where_to)
+    what = f"{before}{counted(count, 'message')}{behind}: {pending_text(wanted)}?"
     return is_confirmed(what)
-
-
-def messages_text(count: int) -> str:
-    return f"{count:,} {'message' if count == 1 else 'messages'}"

@@ -1,19 +1,45 @@
-"""rmqlite schedule list: waiting messages in due order."""
+"""rmqlite schedule list and count: waiting messages in due order, and how many wait."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+import enum
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Count, Cursor, Endpoint, with_options
-from rmqlite.cli.output.message_text import times_text
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import PendingListOptions
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    Count,
+    Cursor,
+    Endpoint,
+    option,
+    with_options,
+)
 from rmqlite.cli.output.progress import listed
-from rmqlite.cli.output.spans import delay_text, size_text, wait_text
-from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
-from rmqlite.cli.schedule.pending_options import PendingListOptions
-from rmqlite.requests.schedule import PAGE_MAX, PendingMessage, PendingPage, PendingQuery
-from rmqlite.views.levels import level_text
+from rmqlite.cli.output.terminal import (
+    note,
+    print_json,
+    print_table,
+    print_two_line_table,
+    printable,
+    time_text,
+)
+from rmqlite.levels import LevelTable
+from rmqlite.requests.schedule import (
+    PAGE_MAX,
+    PendingCount,
+    PendingMessage,
+    PendingPage,
+    PendingQuery,
+)
+from rmqlite.views.counts import size_text, times_text
+from rmqlite.views.levels import delay_cell, level_text
+from rmqlite.views.times import delay_text, until_text
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -32,9 +58,7 @@ def list_pending(
     as_json: AsJson = False,
 ) -> None:
     """List pending messages in due order; below each its message id."""
-    from rmqlite.client import AdminClient
-
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         is_indexed = bool(wanted.key or wanted.ids)
@@ -81,7 +105,7 @@ def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
         level += f" ({delay_text(message.deliver_at_ms - message.store_timestamp_ms)})"
     return (
         time_text(message.deliver_at_ms),
-        wait_text(message.deliver_at_ms - now_ms),
+        until_text(message.deliver_at_ms, now_ms).removeprefix("in "),
         level,
         printable(message.topic),
         printable(" ".join(message.keys)) or "-",
@@ -98,3 +122,61 @@ def _second_line(message: PendingMessage) -> str:
 
 def _tree(message: PendingMessage) -> dict[str, Any]:
     return dataclasses.asdict(message) | {"offset_message_id": message.offset_message_id}
+
+
+class By(enum.StrEnum):
+    """The column by which counts are summed up."""
+
+    LEVEL = "level"
+    TOPIC = "topic"
+
+
+def count(
+    by: Annotated[By | None, option("--by", "Sum up by level or by topic.")] = None,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Count pending messages per level and topic."""
+    with connected(endpoint) as admin:
+        broker = BrokerView(admin)
+        counts = broker.schedule.count_pending()
+        table = broker.table
+    columns, rows = _summed(counts, by, table)
+    total = sum([each.pending for each in counts])
+    if as_json:
+        names = [name.lower() for name in columns]
+        trees = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"pending": total, "counts": trees})
+        return
+    sys.stdout.write(f"{total:,} {'message waits' if total == 1 else 'messages wait'}\n")
+    if rows:
+        print_table(columns, [_shown(row) for row in rows])
+
+
+def _summed(
+    counts: Sequence[PendingCount], by: By | None, table: LevelTable
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    if by is By.TOPIC:
+        topics: Counter[str] = Counter()
+        for each in counts:
+            topics[each.topic] += each.pending
+        return ("TOPIC", "PENDING"), list(topics.most_common())
+    if by is By.LEVEL:
+        levels: Counter[int] = Counter()
+        for each in counts:
+            levels[each.level] += each.pending
+        return ("LEVEL", "DELAY", "PENDING"), [
+            (level, _delay(level, table), pending) for level, pending in sorted(levels.items())
+        ]
+    return ("LEVEL", "DELAY", "TOPIC", "PENDING"), [
+        (each.level, _delay(each.level, table), each.topic, each.pending) for each in counts
+    ]
+
+
+def _delay(level: int, table: LevelTable) -> str:
+    """The level's delay now; its messages may have got another one."""
+    return delay_cell(level, table.own_name(level))
+
+
+def _shown(row: tuple[object, ...]) -> tuple[object, ...]:
+    return (level_text(row[0]), *row[1:]) if isinstance(row[0], int) else row

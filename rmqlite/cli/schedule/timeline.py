@@ -16,17 +16,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
+from rmqlite.cli.broker_view import BrokerView, connected
+from rmqlite.cli.filters import Levels, PendingOptions
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refuse
 from rmqlite.cli.output.bars import print_bars
-from rmqlite.cli.output.spans import delay_text, instant_text
 from rmqlite.cli.output.terminal import print_json
-from rmqlite.cli.schedule.pending_options import Levels, PendingOptions
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
 from rmqlite.views.levels import levels_text
+from rmqlite.views.times import delay_text, instant_text
 
 _GROWING: Final = parse_levels(
     "10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d 90d 180d 365d 730d 3650d"
@@ -58,28 +58,21 @@ class Bucket:
 
 
 def timeline(
-    over: Annotated[
-        str,
-        typer.Option("--over", metavar="SPAN", help="The span, in buckets of one size: 1h, 2d."),
-    ] = "",
+    over: Annotated[str, option("--over SPAN", "The span, in buckets of one size: 1h, 2d.")] = "",
     buckets: Annotated[
         int | None,
-        typer.Option(
-            "--buckets", "-n", min=1, max=_BUCKETS_MAX, help="With --over: how many buckets."
-        ),
+        option("--buckets -n", "With --over: how many buckets.", min=1, max=_BUCKETS_MAX),
     ] = None,
     level: Levels = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Draw the counts of pending messages by due time."""
-    from rmqlite.client import AdminClient
-
     if buckets and not over:
         raise typer.BadParameter("--buckets divides a span: --over is missing")
     offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
     wanted = PendingOptions(level)
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with connected(endpoint) as admin:
         broker = BrokerView(admin)
         levels = wanted.filter(broker).levels
         now_ms = broker.now_ms

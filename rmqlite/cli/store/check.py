@@ -14,11 +14,11 @@ from rich.text import Text
 
 from rmqlite.cli.options import AsJson
 from rmqlite.cli.output.progress import progress_bar, text_column
-from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
-from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
+from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
+from rmqlite.views.counts import size_text
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -101,12 +101,12 @@ def reading_bar(what: str) -> Iterator[OnProgress]:
     with progress_bar(*columns) as bar:
         task = bar.add_task(what, total=None, rate="")
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             bar.update(
                 task, completed=done, total=total, rate=rate_text(done, elapsed_s() - began_s)
             )
 
-        yield tell
+        yield report
 
 
 def finding_lines(root: Path, found: Sequence[Finding]) -> Iterator[str]:
@@ -203,8 +203,8 @@ def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Itera
 def _not_closed_lines(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[Line]:
     """The work that the next start of a broker has to do."""
     left = list(_leftovers(checking, found))
-    said = "the store was not closed (a kill, or a power cut); nothing is damaged"
-    yield f"{said}, and the next start completes:" if left else said, "yellow"
+    sentence = "the store was not closed (a kill, or a power cut); nothing is damaged"
+    yield f"{sentence}, and the next start completes:" if left else sentence, "yellow"
     for each in left:
         yield f"  {each}", ""
 

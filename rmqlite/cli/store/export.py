@@ -1,59 +1,72 @@
 """rmqlite store cat, rmqlite store export: print or export the messages of a store's files.
 
-cat prints lines for people, export writes JSON lines for programs, or a table (see
-export_arrow.py); both have the same filters.  An exported file is complete or missing: it is
-written under another name and renamed.
+cat prints lines for people, export writes JSON lines for programs, or a table of columns; both
+have the same filters.
 """
 
 from __future__ import annotations
 
+import enum
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
-
-from rmqlite.cli.options import refuse, with_options
+from rmqlite.cli.options import (
+    Output,
+    format_of,
+    format_option,
+    option,
+    refuse,
+    with_options,
+    wrong,
+)
 from rmqlite.cli.output.message_text import json_of, line_of, page_of
-from rmqlite.cli.output.progress import progress_bar
-from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.output.progress import reading
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
-    Write,
+    note_exported,
     quiet_when_nobody_reads,
     to_standard_output,
-    written,
+    writing,
+    written_bytes,
 )
-from rmqlite.cli.store.export_arrow import (
-    Columns,
-    ExportFormat,
-    Format,
-    check_plain,
-    export_table,
-    format_of,
-)
-from rmqlite.cli.store.location import (
+from rmqlite.cli.store.check import count_text
+from rmqlite.cli.store.options import (
     ConfigFile,
+    RecordOptions,
     StorePath,
     open_store,
     settle_timers,
     store_location,
 )
-from rmqlite.cli.store.wanted import WantedOptions
 from rmqlite.clock import elapsed_s
 from rmqlite.compression import is_compressed, readable_message
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.extras import check_extra
 from rmqlite.message import StoredMessage
 
 if TYPE_CHECKING:
-    from rmqlite.store.reader import MessageFilter, Search, StoreReader, Waiting
+    from rmqlite.config import BrokerConfig
+    from rmqlite.store.reader import MessageFilter, StoreReader, Waiting
 
     Shape = Callable[[StoredMessage, Waiting | None], str]
+
+
+class ExportFormat(enum.StrEnum):
+    """The formats of an export."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+Columns = Annotated[
+    str,
+    option("--columns NAMES", "Columns of parquet and arrow, separated by commas; '*' means all."),
+]
 
 
 @with_options
@@ -61,16 +74,14 @@ def cat(
     *,
     path: StorePath = None,
     config: ConfigFile = None,
-    options: WantedOptions,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print every field and the whole body.")
-    ] = False,
+    options: RecordOptions,
+    full: Annotated[bool, option("--full", "Print every field and the whole body.")] = False,
 ) -> None:
     """Print the messages of a store, one per line; a broker may be running on it."""
     wanted = options.filter()
     with open_store(path, config) as reader, quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, options, _page if full else line_of)
-        copying.run(to_standard_output)
+        copying.run(to_standard_output, is_seen=sys.stdout.isatty())
     if not copying.count:
         note("no messages")
     copying.end()
@@ -84,48 +95,77 @@ def _page(message: StoredMessage, waiting: Waiting | None) -> str:
 def export(
     *,
     path: StorePath = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - prints it.")
-    ] = STANDARD_OUTPUT,
+    output: Output = STANDARD_OUTPUT,
     config: ConfigFile = None,
-    options: WantedOptions,
+    options: RecordOptions,
     inflate: Annotated[
-        bool, typer.Option("--inflate", help="Inflate bodies that a producer compressed.")
+        bool, option("--inflate", "Inflate bodies that a producer compressed.")
     ] = False,
-    form: Format = None,
+    form: Annotated[ExportFormat | None, format_option("parquet and arrow need")] = None,
     columns: Columns = "",
 ) -> None:
     """Write the messages of a store as JSON lines, Parquet or Arrow; a broker may run."""
     wanted = options.filter()
-    chosen = format_of(form, output, columns)
-    started_s = elapsed_s()
+    chosen = format_of(form, output, ExportFormat)
+    began_s = elapsed_s()
+    location = store_location(path, config)
+    if output != STANDARD_OUTPUT and output.resolve().is_relative_to(location[0].resolve()):
+        # It would count as one of the store's files.
+        refuse("--output", output, "a file outside of the store")
     if chosen is not ExportFormat.JSONL:
-        check_plain(inflate=inflate, skip_damaged=options.skip_damaged, form=chosen)
-        location = store_location(path, config)
-        _check_outside(output, location[0])
-        done = export_table(location, wanted, output, chosen, columns=columns, limit=options.limit)
-        _note_exported(*done, output, elapsed_s() - started_s)
+        for name, is_given in (("--inflate", inflate), ("--skip-damaged", options.skip_damaged)):
+            if is_given:
+                wrong(f"{name} needs --format jsonl, not {chosen}")
+        done = _export_table(location, wanted, output, chosen, columns, options.limit)
+        note_exported(count_text(done[0], "message"), done[1], "records", output, began_s)
         return
+    if columns:
+        wrong("--columns needs --format parquet or arrow")
     inflating = _Inflating()
     shape: Shape = inflating.json_of if inflate else json_of
-    with open_store(path, config) as reader, quiet_when_nobody_reads():
+    with open_store(path, config) as reader, quiet_when_nobody_reads(), writing(output) as write:
         copying = _Copying(reader, wanted, options, shape)
-        if output == STANDARD_OUTPUT:
-            copying.run(to_standard_output)
-        else:
-            _check_outside(output, reader.root)
-            with written(output) as write:
-                copying.run(write)
-    _note_exported(copying.count, copying.record_bytes, output, elapsed_s() - started_s)
+        is_seen = output == STANDARD_OUTPUT and sys.stdout.isatty()
+        copying.run(lambda text: write(text.encode("ascii")), is_seen=is_seen)
+    messages = count_text(copying.count, "message")
+    note_exported(messages, copying.record_bytes, "records", output, began_s)
     inflating.end()
     copying.end()
 
 
-def _note_exported(count: int, record_bytes: int, output: Path, took_s: float) -> None:
-    where = "" if output == STANDARD_OUTPUT else f" to {output}"
-    messages = "1 message" if count == 1 else f"{count:,} messages"
-    size = size_text(record_bytes)
-    note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
+def _export_table(
+    location: tuple[Path, BrokerConfig | None],
+    wanted: MessageFilter,
+    output: Path,
+    form: ExportFormat,
+    columns: str,
+    limit: int | None,
+) -> tuple[int, int]:
+    """Write a table.  Returns the number of rows and the bytes of their records.
+
+    Raises ExtraMissing, and the errors of reading a store.
+    """
+    check_extra("arrow")
+    from rmqlite.arrow.columns import columns_named
+    from rmqlite.arrow.export import export
+
+    try:
+        columns_named(columns)
+    except InvalidValue as error:
+        refuse("--columns", error.value, error.rule)
+    root, config = location
+    with reading("reading") as advance, written_bytes(output) as file:
+        found = export(
+            file,
+            str(root),
+            wanted,
+            form=form.value,
+            columns=columns,
+            limit=limit,
+            config=config,
+            advance=advance,
+        )
+    return found.rows, found.record_bytes
 
 
 class _Inflating:
@@ -144,7 +184,7 @@ class _Inflating:
 
     def end(self) -> None:
         if self._left:
-            bodies = "1 body is" if self._left == 1 else f"{self._left:,} bodies are"
+            bodies = count_text(self._left, "body is", "bodies are")
             note(f"{bodies} not inflated, the first: {self._why}")
 
 
@@ -155,7 +195,7 @@ class _Copying:
         self,
         reader: StoreReader,
         wanted: MessageFilter,
-        options: WantedOptions,
+        options: RecordOptions,
         shape: Shape,
     ) -> None:
         self.count = 0
@@ -167,16 +207,15 @@ class _Copying:
         self._limit = options.limit
         self._failure: StoreDamaged | None = None
 
-    def run(self, write: Write) -> None:
+    def run(self, write: Callable[[str], object], *, is_seen: bool) -> None:
         if self._is_of_schedule:
             settle_timers(self._reader)
-        is_seen = write is to_standard_output and sys.stdout.isatty()
-        with _progress(self._search, is_hidden=is_seen) as advance:
+        with reading("reading", is_hidden=is_seen) as advance:
             try:
                 for batch in self._search.batches():
                     left = None if self._limit is None else self._limit - self.count
                     self._copy(list(islice(batch, left)), write)
-                    advance()
+                    advance(self._search.done, self._search.total)
                     if self.count == self._limit:
                         break
             except StoreDamaged as error:
@@ -192,31 +231,15 @@ class _Copying:
                 f"{search.gone_before} is left"
             )
         if search.damaged:
-            places = "place" if search.damaged == 1 else "places"
-            note(f"continued behind {search.damaged} damaged {places}: {search.first_damage}")
+            places = count_text(search.damaged, "damaged place")
+            note(f"continued behind {places}: {search.first_damage}")
         if self._failure is not None:
             raise self._failure
 
-    def _copy(self, batch: list[StoredMessage], write: Write) -> None:
+    def _copy(self, batch: list[StoredMessage], write: Callable[[str], object]) -> None:
         if not batch:
             return
         waiting, shape = self._reader.waiting, self._shape
         write("".join([shape(message, waiting(message)) for message in batch]))
         self.count += len(batch)
         self.record_bytes += sum([message.store_size for message in batch])
-
-
-@contextmanager
-def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]]:
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with progress_bar(*columns, is_hidden=is_hidden) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda: bar.update(task, completed=search.done, total=search.total)
-
-
-def _check_outside(path: Path, root: Path) -> None:
-    """Refuse a file in a store's folders: it would count as one of the store's files."""
-    if path.name in ("", "..") or path.is_dir():
-        refuse("--output", path, "the name of a file")
-    if path.resolve().is_relative_to(root.resolve()):
-        refuse("--output", path, "a file outside of the store")

@@ -5,25 +5,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from rmqlite.cli.options import AsJson
+from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.terminal import print_json, print_table, time_text
-from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
+from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 
 if TYPE_CHECKING:
     from rmqlite.store.moving.handover import Handover
 
 
 def handover(
-    to: Annotated[
-        str, typer.Option("--to", metavar="VERSION", help="RocketMQ's version: 4.9, 5.3, 5.4, 5.5.")
-    ],
+    to: Annotated[str, option("--to VERSION", "RocketMQ's version: 4.9, 5.3, 5.4, 5.5.")],
     path: StorePath = None,
     config: ConfigFile = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would be done; only open and close the store."),
+        bool, option("--dry-run", "Show what would be done; only open and close the store.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

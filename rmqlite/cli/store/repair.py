@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson
+from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.terminal import print_json, printable
 from rmqlite.cli.store.check import (
     FOUND,
@@ -21,7 +21,7 @@ from rmqlite.cli.store.check import (
     place_text,
     reading_bar,
 )
-from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
+from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 
 if TYPE_CHECKING:
     from rmqlite.store.check import Finding
@@ -36,9 +36,7 @@ def repair(
     path: StorePath = None,
     config: ConfigFile = None,
     levels: Levels = "",
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do the repair; without it, only show the plan.")
-    ] = False,
+    yes: Annotated[bool, option("--yes", "Do the repair; without it, only show the plan.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan the repair of a store, and with --yes do it; no broker may be running on it.
@@ -52,20 +50,20 @@ def repair(
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
     checking.close()
-    with reading_bar("planning") as tell:
+    with reading_bar("planning") as report:
         plan = plan_repair(
             root,
             config=given,
             levels=checking.levels_given,
-            progress=tell,
+            progress=report,
         )
     side: Path | None = None
     left: list[Finding] = []
     if yes and plan.actions:
         side = carry_out(plan)
-        with reading_bar("checking again") as tell:
+        with reading_bar("checking again") as report:
             again = checker(root, given, levels)
-            again.progress = tell
+            again.progress = report
             left = list(again.run())
             again.close()
     if as_json:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
-from rmqlite.cli.options import AsJson
-from rmqlite.cli.output.spans import size_text, span_text
-from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text
-from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, settle_timers
+from rmqlite.cli.options import AsJson, option
+from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
+from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
-from rmqlite.views.levels import delay_text, level_text, waiting_text
+from rmqlite.views.counts import size_text
+from rmqlite.views.levels import delay_cell, level_text, waiting_text
+from rmqlite.views.times import span_text
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import (
@@ -61,8 +59,7 @@ def show(
     path: StorePath = None,
     config: ConfigFile = None,
     with_all: Annotated[
-        bool,
-        typer.Option("--all", help="Every log file, queue and level, and RocketMQ's own topics."),
+        bool, option("--all", "Every log file, queue and level, and RocketMQ's own topics.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +68,7 @@ def show(
         settle_timers(reader)
         figures = _count(reader.overview(), reader.levels_text, reader.old_before_ms())
     if as_json:
-        tree = _tree(figures)
+        tree = to_tree(figures)
         for row, lag in zip(tree["groups"], figures.groups, strict=True):
             row["lag"] = lag.lag
         print_json(tree)
@@ -94,16 +91,6 @@ def _count(overview: Overview, levels_text: str, old_before_ms: int) -> _Figures
         overview.disk(),
         overview.pin(old_before_ms),
     )
-
-
-def _tree(value: Any) -> Any:
-    """A value for JSON; a path is text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: _tree(getattr(value, name)) for name in names}
-    if isinstance(value, list):
-        return [_tree(each) for each in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def _print_store(figures: _Figures) -> None:
@@ -232,7 +219,7 @@ def _print_levels(levels: Sequence[LevelInfo], *, with_all: bool) -> None:
             wait_ms = each.next_due_ms - now_ms
             wait = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
         due = time_text(each.next_due_ms or 0)[:_SECONDS]
-        delay = delay_text(each.level, each.delay)
+        delay = delay_cell(each.level, each.delay)
         rows.append((level_text(each.level), delay, each.pending, due, wait))
     print_table(("LEVEL", "DELAY", "PENDING", "NEXT DUE", ""), rows, title="delay levels")
 

@@ -1,4 +1,4 @@
-"""The application: asks the broker in rounds, in a thread, and draws its screens from the answers.
+"""The application and the frame of its screens: asks the broker in rounds, in a thread, and draws.
 
 At most one round is under way, however slow the broker is, and the screen waits for none.  Other
 calls of a screen go through call(), which brings the answer back to the screen's thread.
@@ -6,33 +6,42 @@ calls of a screen go through call(), which brings the answer back to the screen'
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.screen import Screen
 
-from rmqlite.cli.top.picture import Picture
-from rmqlite.cli.top.questions import Round, answered, ask
-from rmqlite.cli.top.repairs import Repair
-from rmqlite.cli.top.screens.dialogs import Confirm, Help
-from rmqlite.cli.top.screens.frames import Frame, Top
-from rmqlite.cli.top.screens.group_screen import GroupScreen
-from rmqlite.cli.top.screens.message_screen import MessageScreen
-from rmqlite.cli.top.screens.overview_screen import Overview
+from rmqlite.cli.output.grid import Line, cut
+from rmqlite.cli.status import Picture, Round, answered, ask
+from rmqlite.cli.top.dialogs import Confirm, Help
+from rmqlite.cli.top.overview import header, verdict
+from rmqlite.cli.top.repairs import REPAIRS, Repair
+from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
-from rmqlite.requests.letters import Letter
+from rmqlite.requests.dead_letters import DeadLetter
+from rmqlite.views.tables import Part
 
+TALL: Final = 40
+"""A terminal with this many lines has room for charts and more troubles."""
+_TROUBLES_TALL: Final = 4
 INTERVALS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _TICK_S: Final = 0.5
-_SAID_S: Final = 8.0
+_NOTICE_S: Final = 8.0
 
 
-class TopApp(Top):
-    """picture: the latest answers.  is_paused: no round starts by itself."""
+class TopApp(App[None]):
+    """picture: the latest answers.  is_paused: no round starts by itself.
+
+    first: makes the first screen.  notice: shown for some seconds in place of the keys.
+    asked_since_s: the start of the round under way; 0 without one.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Screen { layout: vertical; overflow: hidden; }"
@@ -65,6 +74,7 @@ class TopApp(Top):
         self,
         admin: AdminClient,
         endpoint: str,
+        first: Callable[[], Frame],
         *,
         interval_s: float = 2.0,
         is_light: bool = False,
@@ -75,17 +85,20 @@ class TopApp(Top):
         self.picture = Picture()
         self.interval_s = interval_s
         self.is_paused = False
-        self.said = ""
+        self.notice = ""
         self.elapsed = elapsed
         self.asked_since_s = 0.0
         self._admin = admin
+        self._make_first = first
+        self._first: Frame | None = None
         self._is_light = is_light
-        self._said_at_s = 0.0
+        self._noticed_at_s = 0.0
         self._next_s = 0.0
 
     def on_mount(self) -> None:
         self.theme = "textual-light" if self._is_light else "textual-dark"
-        self.push_screen(Overview())
+        self._first = self._make_first()
+        self.push_screen(self._first)
         self.set_interval(_TICK_S, self.tick)
         self.ask_round()
 
@@ -99,8 +112,8 @@ class TopApp(Top):
         """Ask if a round is due, and redraw everything that shows time."""
         if not self.is_paused and self.elapsed() >= self._next_s:
             self.ask_round()
-        if self.said and self.elapsed() - self._said_at_s > _SAID_S:
-            self.said = ""
+        if self.notice and self.elapsed() - self._noticed_at_s > _NOTICE_S:
+            self.notice = ""
         self.redraw()
 
     def ask_round(self) -> None:
@@ -112,7 +125,7 @@ class TopApp(Top):
         self._next_s = now_s + self.interval_s - 0.05
         frame = self._frame()
         questions = self.picture.questions(
-            now_s, group=frame.group if frame else "", is_overview=isinstance(frame, Overview)
+            now_s, group=frame.group if frame else "", is_overview=frame is self._first
         )
 
         def work() -> None:
@@ -123,7 +136,7 @@ class TopApp(Top):
     def on_top_app_answered(self, message: Answered) -> None:
         self.asked_since_s = 0.0
         self.picture.take(message.answers)
-        if isinstance(self._frame(), Overview) and self.picture.lacks_figures:
+        if self._frame() is self._first and self.picture.lacks_figures:
             self.ask_round()
         self.redraw()
 
@@ -140,6 +153,8 @@ class TopApp(Top):
     # ---- what screens ask for
 
     def call(self, asked: Callable[[AdminClient], Any], done: Callable[[Any], None]) -> None:
+        """Ask in a thread; done gets the answer or the error, in the thread of the screens."""
+
         def work() -> None:
             self.post_message(self.Returned(done, answered(partial(asked, self._admin))))
 
@@ -148,30 +163,26 @@ class TopApp(Top):
     def on_top_app_returned(self, message: Returned) -> None:
         message.done(message.outcome)
 
-    def say(self, sentence: str) -> None:
-        self.said, self._said_at_s = sentence, self.elapsed()
+    def show_notice(self, sentence: str) -> None:
+        """Show a sentence for some seconds."""
+        self.notice, self._noticed_at_s = sentence, self.elapsed()
         self.redraw()
 
-    def open_group(self, group: str) -> None:
-        self.push_screen(GroupScreen(group))
-        self.ask_round()
-
-    def open_message(self, letter: Letter) -> None:
-        self.push_screen(MessageScreen(letter))
-
     def repair(self, repair: Repair, done: Callable[[], None]) -> None:
+        """Ask, then do the repair; done: called afterwards."""
+
         def answered_by_broker(outcome: str | RmqliteError) -> None:
-            self.say(f"error: {outcome}" if isinstance(outcome, RmqliteError) else outcome)
+            self.show_notice(f"error: {outcome}" if isinstance(outcome, RmqliteError) else outcome)
             done()
 
         def confirmed(is_yes: bool | None) -> None:
             if is_yes:
-                self.say("asked for it")
+                self.show_notice("asked for it")
                 self.call(repair.do, answered_by_broker)
 
         def looked(sentence: str | RmqliteError) -> None:
             if isinstance(sentence, RmqliteError):
-                self.say(f"error: {sentence}")
+                self.show_notice(f"error: {sentence}")
             else:
                 self.push_screen(Confirm(f"{repair.question} {sentence}".strip()), confirmed)
 
@@ -199,7 +210,7 @@ class TopApp(Top):
         self.interval_s = min(
             others, key=lambda s: abs(s - self.interval_s), default=self.interval_s
         )
-        self.say(f"every {self.interval_s:g} s")
+        self.show_notice(f"every {self.interval_s:g} s")
 
     def action_other_theme(self) -> None:
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
@@ -207,3 +218,114 @@ class TopApp(Top):
     def action_help(self) -> None:
         if not isinstance(self.screen, Help):
             self.push_screen(Help())
+
+
+class Frame(Screen[None]):
+    """A screen: the header, the verdict, its own widgets, and the line of keys.
+
+    group: the group that the screen shows, if it shows one.
+    """
+
+    AUTO_FOCUS = "#first"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("R", "repair('redrive')", show=False),
+        Binding("P", "repair('publish')", show=False),
+        Binding("n", "repair('now')", show=False),
+        Binding("c", "repair('cancel')", show=False),
+    ]
+
+    group = ""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The keys that the bottom line shows."""
+
+    @property
+    def letter(self) -> DeadLetter | None:
+        """The failed message under the cursor, if there is one."""
+        return None
+
+    @property
+    def top(self) -> TopApp:
+        top = self.app
+        assert isinstance(top, TopApp)
+        return top
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Keep these widgets, do not query them: a screen may be drawn while it comes or goes.
+        self._header = Lines()
+        self._bottom = Lines()
+
+    def compose(self) -> ComposeResult:
+        yield self._header
+        yield from self.content()
+        yield self._bottom
+
+    @abstractmethod
+    def content(self) -> ComposeResult:
+        """The widgets between header and keys."""
+
+    def draw(self) -> None:
+        """Draw the latest answers."""
+        top, width = self.top, self.app.size.width
+        now_s = self.shown_s
+        self._header.show(
+            header(top.picture, top.endpoint, now_s, width),
+            *verdict(
+                top.picture,
+                top.elapsed(),
+                top.asked_since_s,
+                is_paused=top.is_paused,
+                width=width,
+                lines=_TROUBLES_TALL if self.app.size.height >= TALL else 1,
+            ),
+        )
+        self._bottom.show(self._keys(width))
+        self.draw_content(now_s, width)
+
+    @abstractmethod
+    def draw_content(self, now_s: float, width: int) -> None:
+        """Draw the latest answers between header and keys."""
+
+    def reload(self) -> None:
+        """Ask again for data that is not part of a round."""
+
+    def action_repair(self, what: str) -> None:
+        """Do a repair of the letter, if it exists for this kind of letter."""
+        letter, picture = self.letter, self.top.picture
+        is_retry = what in ("now", "cancel")
+        if letter is None or picture.status is None or is_retry != bool(letter.due_ms):
+            return
+        if is_retry and letter.due_ms <= picture.now_ms(self.top.elapsed()):
+            self.top.show_notice("it is due already, the group has it next")
+            return
+        if what == "publish" and not letter.origin_topic:
+            self.top.show_notice("its original topic is not known")
+            return
+        self.top.repair(REPAIRS[what](letter), self.reload)
+
+    @property
+    def shown_s(self) -> float:
+        """The moment that is shown; during a pause that of the last answer."""
+        top = self.top
+        return top.picture.answered_at_s if top.is_paused else top.elapsed()
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_screen_resume(self) -> None:
+        self.draw()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def _keys(self, width: int) -> Line:
+        top = self.top
+        if top.notice:
+            return cut((Part(top.notice, "head"),), width)
+        parts: list[Part] = []
+        for key, meaning in (*self.keys, ("+-", f"{top.interval_s:g} s")):
+            parts += [Part(f"{key} ", "head"), Part(f"{meaning}  ", "dim")]
+        return cut((*parts, Part("? ", "head"), Part("help", "dim")), width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -14,17 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
-from rmqlite.cli.output.terminal import note, progress_console
+from rmqlite.cli.output.terminal import note, print_view, progress_console
+from rmqlite.cli.status import print_picture
 from rmqlite.errors import InvalidValue
 from rmqlite.extras import check_extra
 from rmqlite.levels import parse_delay
+from rmqlite.views.groups import groups_table
+from rmqlite.views.jobs import redrives_table
 
 if TYPE_CHECKING:
     from rmqlite.cli.top.app import TopApp
 
 CALL_MS_MAX: Final = 5_000
 _INTERVAL_MS_MAX: Final = 3_600_000
-_TROUBLES_MAX: Final = 100
 _END_S_MAX: Final = 3.0
 """After this time a SIGTERM ends top without drawing: the terminal takes no output."""
 
@@ -52,12 +53,13 @@ def top(
     _check_terminal()
     check_extra("top")
     from rmqlite.cli.top.app import TopApp
+    from rmqlite.cli.top.overview_screen import Overview
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         # Report a wrong endpoint on the command line, before there is a screen.
         admin.broker_status()
-        app = TopApp(admin, endpoint, interval_s=interval_s, is_light=light)
+        app = TopApp(admin, endpoint, Overview, interval_s=interval_s, is_light=light)
         _end_with_its_terminal()
         _end_at_sigterm(app)
         # Without a mouse text can be selected as in any terminal.
@@ -129,28 +131,12 @@ def _end_at_sigterm(app: TopApp) -> None:
 
 def _print_once(endpoint: str) -> None:
     """Print the overview, with totals in place of rates: rates need two rounds."""
-    from rmqlite.cli.top import overview
-    from rmqlite.cli.top.grid import Line, lines_of, text_of
-    from rmqlite.cli.top.picture import whole_picture
+    from rmqlite.cli.status import whole_picture
     from rmqlite.client import AdminClient
-    from rmqlite.clock import elapsed_s
 
-    width = shutil.get_terminal_size().columns
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         picture = whole_picture(admin)
-    now_s = elapsed_s()
-    tables = [
-        overview.levels_table(picture, now_s, all_levels=False),
-        overview.groups_table(picture, sort="worst", wanted=""),
-    ]
-    if overview.shown_jobs(picture):
-        tables.append(overview.jobs_table(picture))
-    lines: list[Line] = [
-        overview.header(picture, endpoint, now_s, width),
-        *overview.verdict(picture, now_s, 0.0, is_paused=False, width=width, lines=_TROUBLES_MAX),
-        overview.totals_line(picture, width),
-        *[line for table in tables for line in lines_of(table, width)],
-    ]
-    encoding = sys.stdout.encoding or "ascii"
-    text = "".join([text_of(line) + "\n" for line in lines])
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    print_picture(picture)
+    print_view(groups_table(picture.groups(), sort="worst"))
+    if jobs := picture.shown_jobs():
+        print_view(redrives_table(jobs))

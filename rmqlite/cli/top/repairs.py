@@ -8,9 +8,10 @@ from typing import Final
 
 from rmqlite.client import AdminClient
 from rmqlite.names import is_system_group, retry_topic
-from rmqlite.requests.letters import Letter, LetterFilter
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.requests.redrive import RedriveSpec
 from rmqlite.requests.schedule import ChangedId
+from rmqlite.views.jobs import readers_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Repair:
     look: Callable[[AdminClient], str] | None = None
 
 
-def redrive(letter: Letter) -> Repair:
+def redrive(letter: DeadLetter) -> Repair:
     """Send a dead letter back to its group; the question says if it was redriven before."""
     # No group has failed a dead letter of the schedule.
     group = "" if is_system_group(letter.group) else f"group {letter.group} only"
@@ -33,32 +34,28 @@ def redrive(letter: Letter) -> Repair:
     return _redrive(letter, f"Send {_named(letter)} again to {where}?")
 
 
-def publish(letter: Letter) -> Repair:
+def publish(letter: DeadLetter) -> Repair:
     """Publish a dead letter to its original topic; the question names who will get it."""
     topic = letter.origin_topic
     return _redrive(letter, f"Publish {_named(letter)} to topic {topic}, for everybody?", topic)
 
 
-def _redrive(letter: Letter, question: str, to_topic: str = "") -> Repair:
+def _redrive(letter: DeadLetter, question: str, to_topic: str = "") -> Repair:
     again = bool(letter.redriven_by)
     before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
-    wanted = LetterFilter(ids=(letter.offset_message_id,))
+    wanted = DeadLetterFilter(ids=(letter.offset_message_id,))
     spec = RedriveSpec(letter.group, wanted, to_topic, again=again)
 
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
 
     def look(admin: AdminClient) -> str:
-        topics = admin.redrives.preview(spec).topics
-        readers = [group for each in topics for group in each.groups]
-        more = sum([each.more_groups for each in topics])
-        readers += [f"{more:,} more"] if more else []
-        return f"Groups that read it: {', '.join(readers) or 'none yet'}."
+        return f"It is read by {readers_text(admin.redrives.preview(spec).topics)}."
 
     return Repair(f"{question}{before}", do, look if to_topic else None)
 
 
-def retry_now(letter: Letter) -> Repair:
+def retry_now(letter: DeadLetter) -> Repair:
     """Give a retry that waits to its group at once."""
 
     def do(admin: AdminClient) -> str:
@@ -68,7 +65,7 @@ def retry_now(letter: Letter) -> Repair:
     return Repair(f"Give {_named(letter)} to {letter.group} now?", do)
 
 
-def cancel(letter: Letter) -> Repair:
+def cancel(letter: DeadLetter) -> Repair:
     """Cancel a waiting retry."""
 
     def do(admin: AdminClient) -> str:
@@ -79,7 +76,7 @@ def cancel(letter: Letter) -> Repair:
     return Repair(question, do)
 
 
-def _named(letter: Letter) -> str:
+def _named(letter: DeadLetter) -> str:
     """The letter's id, and its keys, which mean more to a person."""
     keys = f" ({' '.join(letter.keys)})" if letter.keys else ""
     return f"message {letter.message_id}{keys}"
@@ -92,7 +89,7 @@ def _outcome(changed: tuple[ChangedId, ...], done: str) -> str:
     return f"{answer.message_id}: {answer.outcome.name.lower().replace('_', ' ')}"
 
 
-REPAIRS: Final[dict[str, Callable[[Letter], Repair]]] = {
+REPAIRS: Final[dict[str, Callable[[DeadLetter], Repair]]] = {
     "redrive": redrive,
     "publish": publish,
     "now": retry_now,

@@ -1,4 +1,4 @@
-"""The widgets: lines, a table with a cursor, and a page that scrolls.
+"""The widgets: lines, a table with a cursor, a page that scrolls, and a line for a filter.
 
 They draw only parts of text in tones: they never parse markup, and the last step before the screen
 escapes text once more.
@@ -6,6 +6,8 @@ escapes text once more.
 
 from __future__ import annotations
 
+import sys
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
@@ -16,23 +18,14 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
-from rmqlite.cli.output.terminal import printable
-from rmqlite.cli.top.grid import (
-    Line,
-    Part,
-    Table,
-    aligned,
-    cut,
-    head,
-    length,
-    shortened,
-    title,
-    widths,
-    wrapped,
-)
+from rmqlite.cli.output.grid import Line, aligned, cut, head, length, title, widths, wrapped
+from rmqlite.cli.output.terminal import printable, shortened
+from rmqlite.views.tables import Part, Table
 
 TONES: Final = ("good", "warn", "bad", "dim", "head", "line")
+_PROMPT_CHARS_MAX: Final = 200
 _ABOVE_ROWS: Final = 2
 """Lines of a table above its rows: the title and the names of the columns."""
 
@@ -99,6 +92,27 @@ class Scrolled(Drawn, can_focus=True):
         Binding("end,G", "edge(-1)", show=False),
     ]
 
+    _at = 0
+    """The line that keys move: the cursor's, or the uppermost one."""
+
+    @abstractmethod
+    def _go(self, at: int) -> None:
+        """Move to this line, or the nearest one that is there."""
+
+    @property
+    @abstractmethod
+    def _shown(self) -> int:
+        """How many of the lines there is room for."""
+
+    def action_move(self, by: int) -> None:
+        self._go(self._at + by)
+
+    def action_turn(self, by: int) -> None:
+        self._go(self._at + by * max(1, self._shown))
+
+    def action_edge(self, end: int) -> None:
+        self._go(0 if end == 0 else sys.maxsize)
+
     def on_focus(self) -> None:
         self.refresh()
 
@@ -135,7 +149,6 @@ class Rows(Scrolled, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.table = Table("", (), ())
-        self._at = 0
         self._top = 0
         self._sizes: tuple[int, ...] = ()
         self._sized_for = (self.table, 0)
@@ -152,7 +165,7 @@ class Rows(Scrolled, can_focus=True):
         if self._at and key in keys:
             self._at = keys.index(key)
         self._at = max(0, min(self._at, len(keys) - 1))
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.refresh(layout=is_other_height)
 
     @property
@@ -166,15 +179,6 @@ class Rows(Scrolled, can_focus=True):
         """How many rows are below the cursor."""
         return len(self.table.rows) - self._at - 1
 
-    def action_move(self, by: int) -> None:
-        self._go(self._at + by)
-
-    def action_turn(self, by: int) -> None:
-        self._go(self._at + by * max(1, self._shown))
-
-    def action_edge(self, end: int) -> None:
-        self._go(0 if end == 0 else len(self.table.rows) - 1)
-
     def action_open(self) -> None:
         if self.key:
             self.post_message(self.Opened(self, self.key))
@@ -185,11 +189,11 @@ class Rows(Scrolled, can_focus=True):
 
     def _go(self, at: int) -> None:
         self._at = max(0, min(at, len(self.table.rows) - 1))
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.refresh()
         self.post_message(self.Moved(self, self.left))
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
         shown = max(1, self._shown)
         self._top = max(0, min(self._top, self._at, len(self.table.rows) - shown))
         self._top = max(self._top, self._at - shown + 1)
@@ -204,7 +208,7 @@ class Rows(Scrolled, can_focus=True):
         return self._sizes
 
     def on_resize(self) -> None:
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -246,35 +250,25 @@ class Page(Scrolled, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._heading = ""
-        self._given: Sequence[Line] = ()
+        self._whole: Sequence[Line] = ()
         self._lines: list[Line] = []
-        self._top = 0
 
     def show(self, name: str, lines: Sequence[Line]) -> None:
         """Show other content, from its top."""
-        self._heading, self._given, self._top = name, lines, 0
+        self._heading, self._whole, self._at = name, lines, 0
         self._wrap()
-
-    def action_move(self, by: int) -> None:
-        self._go(self._top + by)
-
-    def action_turn(self, by: int) -> None:
-        self._go(self._top + by * max(1, self._shown - 1))
-
-    def action_edge(self, end: int) -> None:
-        self._go(0 if end == 0 else len(self._lines))
 
     @property
     def _shown(self) -> int:
         return max(1, self.size.height - 1)
 
-    def _go(self, top: int) -> None:
-        self._top = max(0, min(top, len(self._lines) - self._shown))
+    def _go(self, at: int) -> None:
+        self._at = max(0, min(at, len(self._lines) - self._shown))
         self.refresh()
 
     def _wrap(self) -> None:
-        self._lines = [each for line in self._given for each in wrapped_line(line, self.size.width)]
-        self._go(self._top)
+        self._lines = [each for line in self._whole for each in wrapped_line(line, self.size.width)]
+        self._go(self._at)
 
     def on_resize(self) -> None:
         self._wrap()
@@ -282,7 +276,7 @@ class Page(Scrolled, can_focus=True):
     def render_line(self, y: int) -> Strip:
         if y == 0:
             return self.strip(title(self._title(), self.size.width))
-        number = y - 1 + self._top
+        number = y - 1 + self._at
         return self.strip(self._lines[number] if number < len(self._lines) else ())
 
     def _title(self) -> str:
@@ -290,8 +284,8 @@ class Page(Scrolled, can_focus=True):
         mark = " ◂" if self.has_focus else ""
         if count <= self._shown:
             return self._heading + mark
-        last = min(count, self._top + self._shown)
-        return f"{self._heading} [{self._top + 1:,}-{last:,} of {count:,}]{mark}"
+        last = min(count, self._at + self._shown)
+        return f"{self._heading} [{self._at + 1:,}-{last:,} of {count:,}]{mark}"
 
 
 def wrapped_line(line: Line, width: int) -> list[Line]:
@@ -307,3 +301,46 @@ def wrapped_line(line: Line, width: int) -> list[Line]:
     return [(*before, Part(first, last.tone))] + [
         (Part(" " * indent), Part(piece, last.tone)) for piece in rest
     ]
+
+
+class Prompt(Input):
+    """A line in which a user types a filter, hidden until open().
+
+    Enter applies the text, escape leaves the old filter.
+    """
+
+    DEFAULT_CSS = """
+    Prompt { height: 1; border: none; padding: 0; display: none; }
+    Prompt:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False)]
+
+    class Wanted(Message):
+        """The new filter."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Closed(Message):
+        """The prompt is hidden again."""
+
+    def __init__(self, placeholder: str) -> None:
+        super().__init__(placeholder=placeholder, max_length=_PROMPT_CHARS_MAX, compact=True)
+
+    def open(self, text: str) -> None:
+        self.value = text
+        self.display = True
+        self.focus()
+
+    def action_give_up(self) -> None:
+        self._close()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Wanted(event.value.strip()))
+        self._close()
+
+    def _close(self) -> None:
+        self.display = False
+        self.post_message(self.Closed())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.client.admin import Asking
 from rmqlite.client.admin.letters import LetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
@@ -11,16 +12,16 @@ from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
-from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.wire import rpcs
 
 
 @check_public_arguments()
-class AdminClient(Closing):
+class AdminClient(Asking, Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
     schedule: lists and changes waiting messages.  letters: retries, dead letters, the life of a
@@ -38,8 +39,7 @@ class AdminClient(Closing):
         timeout_ms: float = 5_000,
         credentials: Credentials | None = None,
     ) -> None:
-        self._connection = Connection(endpoint, credentials=credentials)
-        self._timeout_s = timeout_ms / 1000
+        super().__init__(Connection(endpoint, credentials=credentials), timeout_ms / 1000)
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
         self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
         self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
@@ -127,6 +127,3 @@ class AdminClient(Closing):
 
     def close(self) -> None:
         self._connection.close()
-
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
-        return self._connection.call(rpc, value, self._timeout_s)

@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.admin import Asking
 from rmqlite.declared_types.checks import check_public_arguments
-from rmqlite.requests.letters import (
-    EVERY_LETTER,
+from rmqlite.requests.dead_letters import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterFilter,
     DeadLetterGroup,
-    Letter,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
-    Life,
-    LifeQuery,
+    DeadLetterPage,
+    DeadLettersQuery,
+    History,
+    HistoryQuery,
     Purged,
     PurgeRequest,
 )
@@ -32,22 +32,18 @@ BEFORE_ALL_MS: Final = 1
 
 
 @check_public_arguments()
-class LetterAdmin:
+class LetterAdmin(Asking):
     """Asks the broker behind a connection about retries and dead letters.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
     call may work later.
     """
 
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
-
     def groups(self) -> tuple[DeadLetterGroup, ...]:
         """Every group that has dead letters, purged ones included; sorted by name."""
         return self._ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
 
-    def list_dead(self, query: LettersQuery) -> LetterPage:
+    def list_dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
 
         While a page has a cursor there are more, even if the page is empty.  Raises GroupUnknown
@@ -58,45 +54,44 @@ class LetterAdmin:
     def dead(
         self,
         group: str,
-        filter: LetterFilter = EVERY_LETTER,
+        filter: DeadLetterFilter = EVERY_DEAD_LETTER,
         *,
         newest_first: bool = False,
         is_open: bool = False,
-    ) -> Iterator[Letter]:
+    ) -> Iterator[DeadLetter]:
         """All dead letters of a group that match the filter, page by page as they are needed."""
-        query = LettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
+        query = DeadLettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
         return self._all(rpcs.LIST_DEAD_LETTERS, query)
 
-    def list_retries(self, query: LettersQuery) -> LetterPage:
+    def list_retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's retries.  Raises GroupUnknown.
 
         First the due retries that are not consumed yet, then the waiting ones, in due order.
         """
         return self._ask(rpcs.LIST_RETRIES, query)
 
-    def retries(self, group: str, filter: LetterFilter = EVERY_LETTER) -> Iterator[Letter]:
+    def retries(
+        self, group: str, filter: DeadLetterFilter = EVERY_DEAD_LETTER
+    ) -> Iterator[DeadLetter]:
         """All of list_retries(), page by page as they are needed."""
-        return self._all(rpcs.LIST_RETRIES, LettersQuery(group, filter))
+        return self._all(rpcs.LIST_RETRIES, DeadLettersQuery(group, filter))
 
-    def life(self, message_id: str) -> Life:
+    def life(self, message_id: str) -> History:
         """The whole life of a message, by its message id or an offset message id."""
-        return self._ask(rpcs.GET_LIFE, LifeQuery(message_id))
+        return self._ask(rpcs.GET_LIFE, HistoryQuery(message_id))
 
     def purge(self, request: PurgeRequest) -> Purged:
         """Hide dead letters, or show them again; returns when that is on disk.
 
         Only retention deletes them.  Raises GroupUnknown.
         """
-        if request.filter != EVERY_LETTER:
+        if request.filter != EVERY_DEAD_LETTER:
             # An older broker knows no filter: to it the request is about no letter, not about all.
             request = replace(request, until_ms=BEFORE_ALL_MS)
         return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
 
     def _all(
-        self, rpc: rpcs.Rpc[LettersQuery, LetterPage], query: LettersQuery
-    ) -> Iterator[Letter]:
+        self, rpc: rpcs.Rpc[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
+    ) -> Iterator[DeadLetter]:
         for page in pages(partial(self._ask, rpc), query):
             yield from page.letters
-
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
-        return self._connection.call(rpc, value, self._timeout_s)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.admin import Asking
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     NOTHING_SEEN,
+    DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
     JobAction,
@@ -22,7 +23,6 @@ from rmqlite.requests.redrive import (
     OutcomesQuery,
     RedriveJob,
     RedriveJobQuery,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
@@ -33,16 +33,12 @@ from rmqlite.wire import rpcs
 
 
 @check_public_arguments()
-class RedriveAdmin:
+class RedriveAdmin(Asking):
     """Asks the broker behind a connection about its redrive jobs.
 
     Every method raises RmqliteError: InvalidValue for a value that breaks a rule, JobUnknown,
     Unavailable if the call may work later.
     """
-
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
 
     def preview(
         self, spec: RedriveSpec, *, progress: Callable[[int, int], None] | None = None
@@ -104,13 +100,10 @@ class RedriveAdmin:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""
         return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
 
-    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[RedrivenLetter]:
+    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[DeadLetterOutcome]:
         """The outcome of every letter so far, page by page as it is needed."""
         for page in pages(self.list_outcomes, OutcomesQuery(job_id, only)):
             yield from page.letters
 
     def _change(self, change: JobChange) -> RedriveJob:
         return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)
-
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
-        return self._connection.call(rpc, value, self._timeout_s)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.admin import Asking
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms
 from rmqlite.errors import RmqliteError
@@ -37,16 +37,12 @@ EVERYTHING = PendingFilter()
 
 
 @check_public_arguments()
-class ScheduleAdmin:
+class ScheduleAdmin(Asking):
     """Asks the broker behind a connection about its schedule, timeout_s for each call.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
     call may work later.
     """
-
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
 
     # ---- seeing
 
@@ -199,9 +195,6 @@ class ScheduleAdmin:
                 error.add_note(f"{changed} messages were changed before this")
             raise
         return changed
-
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
-        return self._connection.call(rpc, value, self._timeout_s)
 
 
 def _ms_of(deliver_at: Instant | None, deliver_after: Wait | None) -> tuple[int, int]:

@@ -104,7 +104,7 @@ class Refusals:
     def note(self, account: str, client: str) -> bool:
         """Count a refusal; is it logged?"""
         self.total += 1
-        self.tell()
+        self.log_repeated()
         caller = shortened(account), client.rpartition(":")[0]
         if caller not in self._times and len(self._times) >= CALLERS_MAX:
             self._times[_OTHERS] = self._times.get(_OTHERS, 0) + 1
@@ -112,7 +112,7 @@ class Refusals:
         self._times[caller] = times = self._times.get(caller, 0) + 1
         return times <= LINES_MAX
 
-    def tell(self) -> None:
+    def log_repeated(self) -> None:
         """At the end of a window, log how many refusals there were beyond those with a line."""
         now_s = self._elapsed()
         if now_s - self._began_s < WINDOW_S:

@@ -47,8 +47,8 @@ def open_ports(config: BrokerConfig) -> tuple[str, ...]:
     for name, ports, can in _listeners(config):
         address = getattr(config, name)
         if not is_loopback(address):
-            told = ", ".join([f"{KEYS[port]}={getattr(config, port)}" for port in ports])
-            who = f"anyone who reaches {KEYS[name]}={address} ({told})"
+            keys = ", ".join([f"{KEYS[port]}={getattr(config, port)}" for port in ports])
+            who = f"anyone who reaches {KEYS[name]}={address} ({keys})"
             sentences.append(f"{who} can {can}: it asks for no account")
     address = config.web_address
     logs_in = config.acl_enabled and config.web_port and config.tls_mode != "enforcing"

@@ -4,10 +4,15 @@ Requests and bytes are counted with token buckets: a bucket holds what a caller 
 second, and fills up at that rate.  What keeps a consumer in its group (heartbeats, offsets, locks)
 has buckets of its own, ten times as large: a consumer that pulls too fast does not lose its place,
 and yet nobody can do it without end.  Callers are names here: an access key, or an address.
+
+The store must always be able to open a file: so connections get what the rest of the broker does
+not need of the process's open files, and a limit that leaves none stops the start.
 """
 
 from __future__ import annotations
 
+import logging
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -15,13 +20,18 @@ from typing import Final, NamedTuple
 
 from rmqlite.clock import elapsed_s
 from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import Overloaded
+from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.server.gate.tls import OPENING_MAX
+from rmqlite.store.disk.files import OPEN_FILES_MAX
 
 KEEPING_FACTOR: Final = 10
 """How much more of what keeps a consumer in its group is let in than of other requests.  A
 consumer commits each of its queues every five seconds, all in the same moment."""
 PROTOCOLS: Final = 2
 """How many protocols have maxConnections each."""
+OTHER_FILES: Final = OPEN_FILES_MAX + 288
+"""File descriptors that connections must leave free, for the store, the metrics and the page."""
+log = logging.getLogger(__name__)
 
 
 class Buckets:
@@ -185,3 +195,31 @@ LIMITS: Final = (
 def limits_of(config: BrokerConfig) -> Limits | None:
     """The limits of a configuration; None if it sets none, so that they cost nothing."""
     return Limits(config) if any(getattr(config, name) for name in LIMITS) else None
+
+
+def connections_max(config: BrokerConfig) -> int:
+    """The most connections that each protocol may accept: maxConnections, or fewer with a warning.
+
+    Raises the process's limit of open files if it is too low, at most to the hard limit.  Raises
+    InvalidValue if not even one connection to each protocol fits.
+    """
+    others = OTHER_FILES + (0 if config.tls_mode == "disabled" else OPENING_MAX)
+    wanted = PROTOCOLS * config.connections_max + others
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    found = min(config.connections_max, (files - others) // PROTOCOLS)
+    if found < 1:
+        setting = f"{KEYS['connections_max']}={config.connections_max}"
+        rule = f"at least {others + PROTOCOLS}, and {wanted} for {setting}"
+        raise InvalidValue("limit of open files (ulimit -Hn)", hard, rule)
+    if found < config.connections_max:
+        log.warning(
+            "the limit of open files (ulimit -Hn) is too low for maxConnections, each protocol"
+            " accepts fewer connections=%d open_files=%d wanted=%d",
+            found,
+            files,
+            wanted,
+        )
+    return found

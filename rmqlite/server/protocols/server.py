@@ -6,13 +6,18 @@ The server calls bind, open, drain and close, in this order; after a failure it 
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from rmqlite.broker.broker import Broker
-from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.errors import InvalidValue
+from rmqlite.server.gate.tls import BACKLOG
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.service.service import Service
+from rmqlite.server.upkeep import ClockWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,31 @@ class Running:
     commit: GroupCommit
     watch: ClockWatch
     grpc_port: int
+
+
+@contextmanager
+def taking(key: str, port: int, address: str, rule: str = "a port that is free") -> Iterator[None]:
+    """Inside it a port is taken; key: of the configuration.  Raises InvalidValue if that fails."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
+        raise InvalidValue(key, port, f"{rule} on bindAddress={address}{reason}") from error
+
+
+def bound_socket(address: str, port: int) -> socket.socket:
+    """A socket that has taken a port, where nobody is answered yet.  Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address, port))
+        # Otherwise another broker that starts now could bind it, too.
+        bound.listen(BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class ProtocolServer(Protocol):

@@ -7,20 +7,25 @@ error when its class is made.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.access.accounts import Account, Accounts, Right
 from rmqlite.access.decision import Need, why_not
+from rmqlite.access.reading import files_of, load_accounts
 from rmqlite.errors import AccessDenied, RmqliteError
 from rmqlite.server.gate import audit
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]
 """The needs of a call with these arguments, behind the broker that is asked.
 
 They are looked at one by one: what comes behind a right that is missing is not even asked."""
+log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"
@@ -141,7 +146,7 @@ class Access:
         protocol, call: by which protocol, and what; both only for the audit log.
 
         RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
-        the signature.  Raises AccessDenied, which does not tell whether the account exists; wrong
+        the signature.  Raises AccessDenied, which does not say whether the account exists; wrong
         is its rule.
         """
         assert self.accounts is not None
@@ -151,7 +156,7 @@ class Access:
         account = self.accounts.accounts.get(key)
         if account is not None and account.white_remote_address.matches(host_of(address)):
             return trusted
-        # Of no account, too: otherwise the time would tell which accounts exist.
+        # Of no account, too: otherwise the time would show which accounts exist.
         secret = account.secret.get_secret_value() if account else _NO_SECRET
         if is_signed(secret) and account is not None:
             return Caller(account, address, protocol)
@@ -221,6 +226,35 @@ class Access:
         who = caller or _NOBODY
         what = call, _target(args), outcome
         audit.changed(audit.Event("changes", who.protocol, who.access_key, who.address, *what))
+
+
+class AccountsFile(WatchedFiles[Accounts]):
+    """The accounts of one broker; access gets them."""
+
+    name = "accounts"
+
+    def __init__(self, path: Path, access: Access) -> None:
+        super().__init__()
+        self._path = path
+        self._access = access
+
+    def _files(self) -> Iterable[Path]:
+        accounts = self._access.accounts
+        return [*files_of(self._path), *(accounts.files if accounts else ())]
+
+    def _read(self) -> Accounts:
+        return load_accounts(self._path)
+
+    def _take(self, found: Accounts) -> Iterable[str]:
+        if found != self._access.accounts:
+            self._access.accounts = found
+            log.info("accounts in force file=%s accounts=%d", self._path, len(found.accounts))
+        return found.warnings
+
+    async def look(self) -> None:
+        # A flood that has ended brings no refusal that would tell its length.
+        self._access.refusals.log_repeated()
+        await super().look()
 
 
 def _name(call: object) -> str:

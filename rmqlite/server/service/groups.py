@@ -32,7 +32,7 @@ from rmqlite.server.service.access import (
     topic_right,
     view,
 )
-from rmqlite.server.service.part import Behind, Part
+from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
 
@@ -63,9 +63,9 @@ _of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
 class GroupCalls(Part):
     """Calls of consumers about their own group, and of administrators about any group."""
 
-    def __init__(self, behind: Behind) -> None:
-        super().__init__(behind)
-        broker = behind.broker
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        broker = parts.broker
         self._progress = Progress(
             broker.store, broker.topics, broker.offsets, broker.membership, broker.traffic
         )
@@ -126,7 +126,7 @@ class GroupCalls(Part):
     ) -> dict[Queue, int]:
         """The offsets at which a group goes on with the messages of a time.
 
-        The caller tells them to the members, which commit them.
+        The caller sends them to the members, which commit them.
         """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
         return await done_in_turns(steps)

@@ -1,7 +1,8 @@
-"""Messages: stored, pulled, failed, found; and the bulk jobs that stored some of them.
+"""Messages: stored, pulled, failed, found, ended in a transaction, read as raw records.
 
 A call that stores messages is answered when they are on disk.  born_host is the sender's packed
-address, which every stored message keeps.
+address, which every stored message keeps.  Long reads are done in steps, and other calls get their
+turns between them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
@@ -23,14 +24,26 @@ from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
-from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.log import (
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
 from rmqlite.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
     PullRequest,
     PullStatus,
     SendBackRequest,
     SendBackResult,
     SendRequest,
     SendResult,
+    TransactionEnd,
+    TransactionQuestion,
 )
 from rmqlite.server.group_commit import Failed
 from rmqlite.server.service.access import (
@@ -43,7 +56,7 @@ from rmqlite.server.service.access import (
     touches,
     view,
 )
-from rmqlite.server.service.part import Part
+from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
 Looking = Callable[[], AbstractAsyncContextManager[None]]
@@ -158,12 +171,12 @@ class MessageCalls(Part):
         request: PullRequest,
         looking: Looking = nullcontext,
         *,
-        tells_unmatched: bool = False,
+        ends_unmatched: bool = False,
     ) -> Pulled:
         """Records of a queue; if there are none, wait for the next one and look again.
 
         looking: makes a context for each look, which may wait until the caller has room.
-        tells_unmatched: if the first look finds only messages that the filter leaves out, return
+        ends_unmatched: if the first look finds only messages that the filter leaves out, return
         at once, so that the caller goes on behind them; later ones do not end the wait.
         """
         self._check_wait(request.wait_ms)
@@ -177,11 +190,11 @@ class MessageCalls(Part):
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
                 break
             scanned = result.next_offset - first
-            if scanned >= self._config.filter_scan_max or (scanned and tells_unmatched):
-                # Tells the consumer how far its filter has looked, so that it can commit that.
+            if scanned >= self._config.filter_scan_max or (scanned and ends_unmatched):
+                # So the consumer learns how far its filter has looked, so that it can commit that.
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
-                tells_unmatched = False
+                ends_unmatched = False
                 await self._wait((request.topic, request.queue_id), left_s)
                 self._access.check_again(_pull_rights(request), "MessageCalls.pull")
             else:
@@ -239,3 +252,68 @@ def _answer(
         answer(DraftsSent([error] * len(outcomes)))
     else:
         answer(DraftsSent(outcomes, is_durable=False))
+
+
+def _end_rights(broker: Broker, request: TransactionEnd) -> list[Need]:
+    """Only who may send to a message's topic may end it: a producer group belongs to no account."""
+    return [topic_right(Right.PUB, broker.transactions.topic_of(request))]
+
+
+class Producers(Protocol):
+    """The producers on one protocol."""
+
+    def has(self, group: str) -> bool:
+        """Is a producer of this group there, who can be asked?"""
+        ...
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer, without waiting for the answer, which is a TransactionEnd; False if
+        none is there any more."""
+        ...
+
+
+class TransactionCalls(Part):
+    """Calls of producers, and questions to them."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._protocols: list[Producers] = []
+
+    def listen(self, producers: Producers) -> None:
+        """From now on the producers of a protocol are asked, too."""
+        self._protocols.append(producers)
+
+    def has_producer(self, group: str) -> bool:
+        return any(protocol.has(group) for protocol in self._protocols)
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer; False if none is there any more."""
+        return any(protocol.ask(question) for protocol in self._protocols)
+
+    @touches(_end_rights)
+    async def end(self, request: TransactionEnd) -> bool:
+        """Commit a half message, or roll it back; False if it has ended before."""
+        self._check_open()
+        is_new = self._broker.transactions.end(request)
+        # Also for one that has ended before: its end may not be on disk yet.
+        await self._durable()
+        return is_new
+
+
+class LogCalls(Part):
+    """Calls of jobs that read the log."""
+
+    @view
+    async def snapshot(self, request: LogSnapshotRequest) -> LogSnapshot:
+        """Where log and queues begin and end now."""
+        return await done_in_turns(self._broker.raw.snapshot(request))
+
+    @view
+    async def read(self, request: LogReadRequest) -> LogRead:
+        """Records in the order of the log."""
+        return await done_in_turns(self._broker.raw.read_log(request))
+
+    @needs(lambda request: [topic_right(Right.VIEW, request.topic)])
+    async def read_queue(self, request: QueueReadRequest) -> QueueRead:
+        """Records in the order of a queue."""
+        return await done_in_turns(self._broker.raw.read_queue(request))

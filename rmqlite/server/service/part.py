@@ -1,6 +1,6 @@
 """The base of the service's parts, with two rules for each of their methods.
 
-Only who has the rights that a method needs may call it.  A sync that fails inside it ends the
+A caller needs the rights that a method names.  A sync that fails inside it ends the
 broker.  Only this module has these rules: it wraps a part's public coroutine methods when the
 class is made, so a new method cannot forget them.
 """
@@ -8,7 +8,7 @@ class is made, so a new method cannot forget them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.steps import Steps
+from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
 from rmqlite.server.gate.limits import Limits
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.service.access import CALLER, Access, Rule, of_admins, rule_of
 from rmqlite.server.turns import done_in_turns, let_others
@@ -28,32 +30,34 @@ from rmqlite.server.waiting import Waiting
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The objects that the service uses.  pulls, heartbeats: the calls that wait."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What the service works with.  pulls, heartbeats: the calls that wait."""
 
     config: BrokerConfig
     broker: Broker
     commit: GroupCommit
     pulls: Waiting
     heartbeats: Waiting
+    clock: Clock
     access: Access
     limits: Limits | None
+    watched: Sequence[WatchedFiles[Any]] = ()
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Part:
     """Methods over the values of rmqlite.requests.  Each raises RmqliteError."""
 
-    def __init__(self, behind: Behind) -> None:
-        self._access = behind.access
-        self._limits = behind.limits
-        self._config = behind.config
-        self._broker = behind.broker
-        self._commit = behind.commit
-        self._pulls = behind.pulls
-        self._heartbeats = behind.heartbeats
-        self._writing = behind.writing
+    def __init__(self, parts: ServiceParts) -> None:
+        self._access = parts.access
+        self._limits = parts.limits
+        self._config = parts.config
+        self._broker = parts.broker
+        self._commit = parts.commit
+        self._pulls = parts.pulls
+        self._heartbeats = parts.heartbeats
+        self._writing = parts.writing
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):

@@ -12,12 +12,14 @@ from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.errors import InvalidValue
 from rmqlite.records.wait_queues import queue_of
-from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
     ChangedPage,
+    LevelsChange,
+    LevelsChanged,
+    LevelsInForce,
     LevelTimeline,
     PendingCount,
     PendingPage,

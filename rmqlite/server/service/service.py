@@ -8,64 +8,45 @@ for an assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from rmqlite.broker.broker import Broker
-from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.broker.counts import Histogram
+from rmqlite.broker.settings import Settings
+from rmqlite.broker.tables.key_values import KeyValues
+from rmqlite.requests.figures import BrokerStatus, Rate, Rates, Traffic
 from rmqlite.server.gate.exposure import open_ports
-from rmqlite.server.gate.limits import limits_of
-from rmqlite.server.gate.watched import WatchedFiles
-from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.service.access import Access, view
-from rmqlite.server.service.administration import FigureCalls, KeyValueCalls, SettingCalls
+from rmqlite.server.service.access import admin, anyone, view
+from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.groups import GroupCalls
-from rmqlite.server.service.letters import LetterCalls, RedriveCalls
-from rmqlite.server.service.log import LogCalls
-from rmqlite.server.service.messages import MessageCalls
-from rmqlite.server.service.part import Behind, Part
+from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionCalls
+from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
 from rmqlite.server.service.topics import TopicCalls
-from rmqlite.server.service.transactions import TransactionCalls
-from rmqlite.server.waiting import Waiting
 
 
 class Service(Part):
     """Everything that a caller can ask one broker."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        broker: Broker,
-        commit: GroupCommit,
-        pulls: Waiting,
-        heartbeats: Waiting,
-        clock: Clock,
-        access: Access,
-        watched: Sequence[WatchedFiles[Any]] = (),
-    ) -> None:
-        self.limits = limits_of(config)
-        behind = Behind(config, broker, commit, pulls, heartbeats, access, self.limits)
-        super().__init__(behind)
-        self.clock = clock
-        self.access = access
-        self.open_ports = open_ports(config)
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self.limits = parts.limits
+        self.clock = parts.clock
+        self.access = parts.access
+        self.open_ports = open_ports(parts.config)
         """What other machines can do here without an account, a sentence for each address."""
-        self.watched = watched
-        self.messages = MessageCalls(behind)
-        self.topics = TopicCalls(behind)
-        self.groups = GroupCalls(behind)
-        self.schedule = ScheduleCalls(behind)
-        self.letters = LetterCalls(behind)
-        self.redrives = RedriveCalls(behind)
-        self.log = LogCalls(behind)
-        self.transactions = TransactionCalls(behind)
-        self.figures = FigureCalls(behind)
-        self.settings = SettingCalls(behind)
-        self.key_values = KeyValueCalls(behind)
+        self.watched = parts.watched
+        self.messages = MessageCalls(parts)
+        self.topics = TopicCalls(parts)
+        self.groups = GroupCalls(parts)
+        self.schedule = ScheduleCalls(parts)
+        self.letters = LetterCalls(parts)
+        self.redrives = RedriveCalls(parts)
+        self.log = LogCalls(parts)
+        self.transactions = TransactionCalls(parts)
+        self.figures = FigureCalls(parts)
+        self.settings = SettingCalls(parts)
+        self.key_values = KeyValueCalls(parts)
 
     @view
     async def status(self) -> BrokerStatus:
@@ -87,3 +68,112 @@ class Service(Part):
         """Answer every call that waits; from now on no call waits or stores a message."""
         self._pulls.close()
         self._heartbeats.close()
+
+
+class FigureCalls(Part):
+    """Calls about what the broker does, and how full its disk is."""
+
+    @view
+    async def traffic(self) -> Traffic:
+        """What the whole broker does."""
+        return self._broker.traffic.now()
+
+    @view
+    async def of_topic(self, topic: str) -> Rates:
+        """Records stored under a topic.  Raises TopicUnknown."""
+        self._broker.topics.existing(topic)
+        return self._broker.traffic.of_topic(topic)
+
+    @view
+    async def of_timers(self) -> tuple[Rate, Rate]:
+        """Timers that were stored, and timers that were completed, in the last minute."""
+        return self._broker.traffic.of_timers()
+
+    @view
+    async def of_group(self, topic: str, group: str) -> Rates:
+        """Messages of a topic that a group has taken.  Raises GroupUnknown, TopicUnknown."""
+        self._broker.topics.existing(topic)
+        self._broker.groups.existing(group)
+        return self._broker.traffic.of_group(topic, group)
+
+    @view
+    async def appends(self) -> Histogram:
+        """How long the appends of calls and jobs took."""
+        return self._broker.counts.appends.histogram()
+
+    @view
+    async def refused_sends(self) -> int:
+        """How many sends were refused since the start because the disk was full."""
+        return self._broker.retention.sends_refused
+
+    @view
+    async def unsynced_bytes(self) -> int:
+        """Bytes of the log that are not on disk yet."""
+        return self._broker.store.end - self._broker.store.durable_end
+
+    @view
+    async def disk(self) -> tuple[int, int]:
+        """Bytes of the store's disk, and how many of them are free."""
+        return self._broker.store.disk_bytes()
+
+    @view
+    async def first_stored_ms(self) -> int | None:
+        """When the first record that the log still has was stored; None if there is none."""
+        store = self._broker.store
+        return store.store_timestamp_ms(store.min_offset)
+
+
+class SettingCalls(Part):
+    """Calls about the broker's configuration."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._settings = Settings(parts.config, parts.broker.levels)
+
+    @view
+    async def all(self) -> dict[str, str]:
+        """The value in force of each key of broker.conf."""
+        return self._settings.all()
+
+    @admin
+    async def change(self, wanted: Mapping[str, str]) -> None:
+        """Change keys at once, all or none; only messageDelayLevel needs no restart."""
+        self._settings.change(wanted)
+
+
+class KeyValueCalls(Part):
+    """Calls about values by namespace and key."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        """Raises StoreDamaged for a table that cannot be read."""
+        super().__init__(parts)
+        self._values = KeyValues(parts.broker.store)
+
+    @view
+    async def of(self, namespace: str) -> Mapping[str, str]:
+        return dict(self._values.of(namespace))
+
+    @admin
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        self._values.put(namespace, key, value)
+        await self._saved()
+
+    @admin
+    async def delete(self, namespace: str, key: str) -> None:
+        self._values.delete(namespace, key)
+        await self._saved()
+
+    @anyone
+    async def has_order(self) -> bool:
+        """Do routes name the order configuration of topics?"""
+        return self._values.has_order
+
+    @admin
+    async def set_order(self, has_order: bool) -> None:
+        self._values.set_order(has_order)
+        await self._saved()
+
+    @anyone
+    async def order_of(self, topic: str) -> str | None:
+        """The order configuration that a topic's route names; None: there is none."""
+        return self._values.order_of(topic)

@@ -15,10 +15,9 @@ from starlette.routing import Route
 
 from rmqlite.errors import RmqliteError
 from rmqlite.server.service.access import CALLER
-from rmqlite.server.web import groups, letters, life, overview, redrives, schedule
+from rmqlite.server.web import groups, jobs, login, messages, overview, schedule
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden
-from rmqlite.server.web.login import pages as login
 from rmqlite.server.web.site import PageMethod, Site, Visit
 from rmqlite.wire.status import STATUS_NAMES
 
@@ -41,27 +40,27 @@ _LOOKS: Final[dict[str, PageMethod]] = {
     "/lateness": overview.lateness,
     "/schedule": schedule.schedule,
     "/schedule/change": schedule.change_preview,
-    "/retries": schedule.retries,
-    "/message": life.life,
-    "/record": life.record,
-    "/dead": letters.dead_groups,
-    "/dead/letters": letters.dead_letters,
-    "/dead/purge": letters.purge_preview,
-    "/redrive": redrives.form,
-    "/redrive/preview": redrives.preview,
-    "/jobs": redrives.jobs,
-    "/job": redrives.job,
-    "/job/outcomes": redrives.outcomes,
-    "/job/bulk": redrives.bulk_job,
+    "/retries": groups.retries,
+    "/message": messages.history,
+    "/record": messages.record,
+    "/dead": groups.dead_groups,
+    "/dead/letters": groups.dead_letters,
+    "/dead/purge": groups.purge_preview,
+    "/redrive": jobs.form,
+    "/redrive/preview": jobs.preview,
+    "/jobs": jobs.jobs,
+    "/job": jobs.job,
+    "/job/outcomes": jobs.outcomes,
+    "/job/bulk": jobs.bulk_job,
     "/groups": groups.groups,
     "/group": groups.group,
     "/login": login.form,
 }
 _CHANGES: Final[dict[str, PageMethod]] = {
     "/schedule/change": schedule.change,
-    "/dead/purge": letters.purge,
-    "/redrive": redrives.start,
-    "/job": redrives.change,
+    "/dead/purge": groups.purge,
+    "/redrive": jobs.start,
+    "/job": jobs.change,
     "/group": groups.change,
 }
 _ENTRY: Final[dict[str, PageMethod]] = {"/login": login.log_in, "/logout": login.log_out}

@@ -12,7 +12,7 @@ from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.views.levels import TIMER
 
@@ -26,7 +26,7 @@ _MOMENT_RULE: Final = (
 )
 
 E = TypeVar("E", bound=enum.IntEnum)
-Kept = dict[str, str | tuple[str, ...]]
+Fields = dict[str, str | tuple[str, ...]]
 """Fields by name; a tuple is a field that was sent several times."""
 
 
@@ -111,20 +111,23 @@ class Args:
             raise InvalidValue(name, value, _MOMENT_RULE)
         return found
 
-    def letter_filter(self, now_ms: int) -> LetterFilter:
+    def letter_filter(self, now_ms: int, *names: str) -> DeadLetterFilter:
+        """The filter of failed messages; names: only of these fields."""
         if self.is_on("chosen") and not self.ids("id"):
-            # Without an id the filter would match every letter.
-            raise InvalidValue("id", "", "at least one chosen letter")
-        return LetterFilter(
-            topic=self.text("topic"),
-            tag=self.text("tag"),
-            key=self.text("key"),
-            reason=self.text("reason"),
-            failure_kind=self.text("kind"),
-            since_ms=self.moment_ms("since", now_ms) or 0,
-            until_ms=self.moment_ms("until", now_ms),
+            # Without an id the filter would match every dead letter.
+            raise InvalidValue("id", "", "at least one chosen dead letter")
+        fields = {each: self.text(each) for each in names or LETTER_FIELDS}
+        is_timed = "since" in fields
+        return DeadLetterFilter(
+            topic=fields["topic"],
+            tag=fields["tag"],
+            key=fields["key"],
+            reason=fields["reason"],
+            failure_kind=fields["kind"],
+            since_ms=(self.moment_ms("since", now_ms) or 0) if is_timed else 0,
+            until_ms=self.moment_ms("until", now_ms) if is_timed else None,
             ids=self.ids("id"),
-            job_id=self.text("job"),
+            job_id=fields.get("job", ""),
         )
 
     def pending_filter(self, now_ms: int) -> PendingFilter:
@@ -147,15 +150,26 @@ class Args:
             return (TIMERS,)
         return (self.number("level"),) if value else ()
 
-    def kept(self, *names: str) -> Kept:
+    def given(self, *names: str) -> Fields:
         """These fields as they were sent, without the empty ones, for a link or a form."""
-        kept: Kept = {name: self.text(name) for name in names if self.text(name)}
+        given: Fields = {name: self.text(name) for name in names if self.text(name)}
         if "id" in names and len(self.ids("id")) > 1:
-            kept["id"] = self.ids("id")
-        return kept
+            given["id"] = self.ids("id")
+        return given
 
 
-LETTER_FIELDS: Final = ("kind", "reason", "topic", "tag", "key", "id", "job", "since", "until")
+def instants(wanted: DeadLetterFilter) -> Fields:
+    """The times of a filter as instants: they mean the same however long somebody thinks."""
+    given: Fields = {}
+    if wanted.since_ms:
+        given["since"] = str(wanted.since_ms)
+    if wanted.until_ms is not None:
+        given["until"] = str(wanted.until_ms)
+    return given
+
+
+RETRY_FIELDS: Final = ("kind", "reason", "topic", "tag", "key", "id")
+LETTER_FIELDS: Final = (*RETRY_FIELDS, "job", "since", "until")
 PENDING_FIELDS: Final = (
     *("level", "topic", "from", "until", "key", "id"),
     *("origin", "tag", "reason", "kind"),

@@ -1,24 +1,69 @@
-"""Pages of consumer groups: their progress, and the retries of their failed messages."""
+"""Pages of consumer groups: their progress and settings, their retries, and their dead letters."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from starlette.responses import Response
 
 from rmqlite.levels import parse_levels
-from rmqlite.requests.groups import GroupChange
-from rmqlite.retry_policy import RetryPolicy, ladder
-from rmqlite.server.web.overview import group_lines
-from rmqlite.server.web.site import Visit
+from rmqlite.names import retry_topic
+from rmqlite.requests.dead_letters import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterGroup,
+    DeadLetterPage,
+    DeadLettersQuery,
+    Purged,
+    PurgeRequest,
+)
+from rmqlite.requests.groups import GroupChange, GroupInfo
+from rmqlite.retry_policy import RetryPolicy, attempts_of
+from rmqlite.server.turns import let_others
+from rmqlite.server.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, instants
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.views.failed_messages import filter_facts
+from rmqlite.views.groups import (
+    GroupFigures,
+    attempts_table,
+    death_lines,
+    group_figures,
+    groups_table,
+    members_table,
+    progress_table,
+    waiting_by_topic,
+)
+
+_VIEWS: Final = ("all", "open")
+_ORDERS: Final = ("newest", "oldest")
+_PURGES: Final = ("purge", "restore")
+
+
+async def figures_of(
+    visit: Visit, infos: Sequence[GroupInfo], dead: Sequence[DeadLetterGroup]
+) -> list[GroupFigures]:
+    """Members, lag, retries and dead letters of each of these groups."""
+    by_group = {each.group: each for each in dead}
+    waiting = waiting_by_topic(await visit.service.schedule.counts())
+    found = []
+    for number, info in enumerate(infos):
+        if number % ROWS == ROWS - 1:
+            await let_others()
+        status = await visit.service.groups.status(info.group)
+        found.append(group_figures(info.group, status, waiting, by_group))
+    return found
 
 
 async def groups(visit: Visit) -> Response:
-    infos = await visit.service.groups.all()
-    shown, after = visit.part_of(infos)
-    return visit.page("groups.html", lines=await group_lines(visit, shown), after=after)
+    shown, after = visit.part_of(await visit.service.groups.all())
+    figures = await figures_of(visit, shown, await visit.service.letters.dead_groups())
+    return visit.page("groups.html", groups=groups_table(figures), after=after)
 
 
 async def group(visit: Visit) -> Response:
-    return await _page(visit, visit.args.required("name"))
+    return await _group(visit, visit.args.required("name"))
 
 
 async def change(visit: Visit) -> Response:
@@ -31,23 +76,123 @@ async def change(visit: Visit) -> Response:
         retry_policy=fields.text("policy"),
     )
     await visit.service.groups.change(wanted)
-    return await _page(visit, wanted.group, is_changed=True)
+    return await _group(visit, wanted.group, is_changed=True)
 
 
-async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
+async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
     status = await visit.service.groups.status(name)
     in_force = await visit.service.schedule.levels()
-    (line,) = await group_lines(visit, (status.info,))
+    dead = await visit.service.letters.dead_groups()
+    (figures,) = await figures_of(visit, (status.info,), dead)
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)
+    attempts = attempts_of(policy, table, status.info.max_reconsume_times)
     queues, after = visit.part_of(status.progress)
     return visit.page(
         "group.html",
-        line=line,
-        status=status,
-        queues=queues,
+        figures=figures,
+        dead=next((each for each in dead if each.group == name), None),
+        info=status.info,
+        progress=progress_table(queues),
+        members=members_table(status.members, visit.now_ms),
+        attempts=attempts_table(status.info, attempts, table),
+        death=" ".join(death_lines(status.info, attempts)),
         after=after,
-        rungs=ladder(policy, table, status.info.max_reconsume_times),
-        table=table,
         is_changed=is_changed,
+    )
+
+
+async def retries(visit: Visit) -> Response:
+    """A group's retries; without a group, the groups to choose from."""
+    args = visit.args
+    group = args.text("group")
+    if not group:
+        figures = await figures_of(visit, await visit.service.groups.all(), ())
+        failing = [each for each in figures if each.retries]
+        return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
+    wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
+    query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
+    rows, cursor = await _letters(visit, visit.service.letters.retries, query)
+    fields = args.given(*RETRY_FIELDS)
+    # The filter of the schedule calls the origin topic "origin".
+    change = {("origin" if name == "topic" else name): value for name, value in fields.items()}
+    return visit.page(
+        "retries.html",
+        group=group,
+        fields=fields,
+        change=change | {"topic": retry_topic(group)},
+        rows=rows,
+        cursor=cursor,
+        is_first=not args.text("cursor"),
+        table=await visit.level_table(),
+    )
+
+
+async def dead_groups(visit: Visit) -> Response:
+    found = await visit.service.letters.dead_groups()
+    shown, after = visit.part_of(found)
+    return visit.page("dead_groups.html", groups=shown, after=after)
+
+
+async def dead_letters(visit: Visit) -> Response:
+    args = visit.args
+    group = args.required("group")
+    order, view = args.one_of("order", _ORDERS), args.one_of("view", _VIEWS)
+    query = DeadLettersQuery(
+        group,
+        args.letter_filter(visit.now_ms),
+        newest_first=order == "newest",
+        is_open=view == "open",
+        cursor=args.text("cursor"),
+    )
+    rows, cursor = await _letters(visit, visit.service.letters.dead, query)
+    # Who may see this group only sees its dead letters, without the counts.
+    found = await visit.service.letters.dead_groups() if visit.sees_all else ()
+    return visit.page(
+        "dead_letters.html",
+        group=group,
+        about=next((each for each in found if each.group == group), None),
+        order=order,
+        view=view,
+        fields=args.given(*LETTER_FIELDS),
+        rows=rows,
+        cursor=cursor,
+        is_first=not args.text("cursor"),
+    )
+
+
+async def purge_preview(visit: Visit) -> Response:
+    """The number of dead letters that a purge would hide or bring back, and its form."""
+    request = replace(_purge(visit.args, visit.now_ms), dry_run=True)
+    purged = await visit.service.letters.purge(request)
+    fields = visit.args.given("group", "what", *LETTER_FIELDS)
+    return _purged(visit, request, purged, fields | instants(request.filter))
+
+
+async def purge(visit: Visit) -> Response:
+    request = _purge(visit.form, visit.now_ms)
+    purged = await visit.service.letters.purge(request)
+    return _purged(visit, request, purged, {})
+
+
+def _purged(visit: Visit, request: PurgeRequest, purged: Purged, fields: Fields) -> Response:
+    facts = list(filter_facts(request.filter))
+    return visit.page("purge.html", asked=request, purged=purged, facts=facts, fields=fields)
+
+
+def _purge(fields: Args, now_ms: int) -> PurgeRequest:
+    is_restore = fields.one_of("what", _PURGES) == "restore"
+    wanted = EVERY_DEAD_LETTER if is_restore else fields.letter_filter(now_ms)
+    return PurgeRequest(fields.required("group"), restore=is_restore, filter=wanted)
+
+
+async def _letters(
+    visit: Visit,
+    call: Callable[[DeadLettersQuery], Awaitable[DeadLetterPage]],
+    query: DeadLettersQuery,
+) -> tuple[list[DeadLetter], str]:
+    return await visit.filled(
+        lambda query, most: call(replace(query, max_letters=most)),
+        query,
+        lambda page: page.letters,
     )

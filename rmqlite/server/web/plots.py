@@ -13,8 +13,8 @@ from typing import Final
 
 from rmqlite.clock import local_ms, local_text, month_start_ms
 from rmqlite.levels import parse_delay
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.schedule import LevelTimeline
-from rmqlite.requests.status import LevelStatus
 
 SERIES_MAX: Final = 6
 """There are so many distinct colours; further levels are drawn together."""

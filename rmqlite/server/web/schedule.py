@@ -1,4 +1,4 @@
-"""Pages of the schedule: a plot of due times, lists of pending messages and retries, changes.
+"""Pages of the schedule: a plot of due times, a list of pending messages, changes.
 
 A change begins with a dry run; the form on its page then does it.  A change of many messages
 takes several calls; if one request has no time for all, its page says how many it has changed,
@@ -8,7 +8,7 @@ and a button continues from there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.responses import Response
@@ -16,9 +16,8 @@ from starlette.responses import Response
 from rmqlite.clock import elapsed_s, local_text, zone_text
 from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.names import group_of, retry_topic
-from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.levels import LevelTable
+from rmqlite.names import group_of
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -30,10 +29,8 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.server.web import plots
-from rmqlite.server.web.args import PENDING_FIELDS, Args, Kept
-from rmqlite.server.web.letters import RETRY_FIELDS, filled_letters
-from rmqlite.server.web.overview import group_lines
-from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.server.web.args import PENDING_FIELDS, Args, Fields
+from rmqlite.server.web.site import Visit
 from rmqlite.views.levels import level_name, levels_text
 
 _SPAN: Final = "1h"
@@ -42,24 +39,22 @@ _NEW_TIME: Final = ("to", "at")
 """The fields of a reschedule: a level, or an instant or a length of time from now."""
 WORK_S_MAX: Final = 15.0
 """How long one request works on a change of many messages."""
-_CALLS_MAX: Final = 20
-"""How many calls a page makes for its rows if few messages fit."""
 _SAMPLES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that a form asks for: of the messages with these ids, or of all that fit kept.
+    """A change that a form asks for: of the messages with these ids, or of all that fit fields.
 
     new_time: of a reschedule, the field of ChangeByIds that is given; typed: as it was typed.
     """
 
     action: ScheduleAction
     ids: tuple[str, ...]
-    kept: Kept
+    fields: Fields
     topic: str
     new_time: Mapping[str, int]
-    typed: Kept
+    typed: Fields
 
     @property
     def group(self) -> str | None:
@@ -79,11 +74,15 @@ class Changed:
 async def schedule(visit: Visit) -> Response:
     args = visit.args
     wanted = args.pending_filter(visit.now_ms)
-    table = await level_table(visit)
+    table = await visit.level_table()
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
     levels = await visit.service.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
-    rows, cursor = await _filled(visit, PendingQuery(wanted, args.text("cursor")))
+    rows, cursor = await visit.filled(
+        lambda query, most: visit.service.schedule.pending(replace(query, max_messages=most)),
+        PendingQuery(wanted, args.text("cursor")),
+        lambda page: page.messages,
+    )
     return visit.page(
         "schedule.html",
         plot=plots.timeline(bounds_ms, levels, _names(table, levels)),
@@ -91,45 +90,12 @@ async def schedule(visit: Visit) -> Response:
         ahead=ahead,
         spans=plots.SPANS,
         of_levels=levels_text(wanted.levels),
-        kept=args.kept(*PENDING_FIELDS),
+        fields=args.given(*PENDING_FIELDS),
         rows=rows,
         cursor=cursor,
         is_first=not args.text("cursor"),
         table=table,
         group_of=group_of,
-    )
-
-
-async def retries(visit: Visit) -> Response:
-    """A group's retries; without a group, the groups to choose from."""
-    args = visit.args
-    group = args.text("group")
-    if not group:
-        infos = await visit.service.groups.all()
-        lines = [each for each in await group_lines(visit, infos) if each.figures.retries]
-        return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
-    wanted = LetterFilter(
-        topic=args.text("topic"),
-        tag=args.text("tag"),
-        key=args.text("key"),
-        reason=args.text("reason"),
-        ids=args.ids("id"),
-        failure_kind=args.text("kind"),
-    )
-    query = LettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await filled_letters(visit.service.letters.retries, query)
-    kept = args.kept(*RETRY_FIELDS)
-    # The filter of the schedule calls the origin topic "origin".
-    change = {("origin" if name == "topic" else name): value for name, value in kept.items()}
-    return visit.page(
-        "retries.html",
-        group=group,
-        kept=kept,
-        change=change | {"topic": retry_topic(group)},
-        rows=rows,
-        cursor=cursor,
-        is_first=not args.text("cursor"),
-        table=await level_table(visit),
     )
 
 
@@ -141,7 +107,7 @@ async def change_preview(visit: Visit) -> Response:
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
         samples = (await visit.service.schedule.pending(query)).messages
-    due = _due_text(asked, await level_table(visit))
+    due = _due_text(asked, await visit.level_table())
     return visit.page("change.html", asked=asked, done=done, is_dry=True, samples=samples, due=due)
 
 
@@ -156,7 +122,7 @@ async def change(visit: Visit) -> Response:
         done=done,
         is_dry=False,
         samples=(),
-        due=_due_text(asked, await level_table(visit)),
+        due=_due_text(asked, await visit.level_table()),
         in_all=before + done.count,
     )
 
@@ -168,12 +134,12 @@ def _asked(visit: Visit) -> Change:
     ids = fields.quoted_ids("ids")
     if is_chosen and not ids:
         raise InvalidValue("ids", "", "at least one chosen message")
-    new_time, typed = {}, Kept()
+    new_time, typed = {}, Fields()
     if action is ScheduleAction.RESCHEDULE:
-        new_time, typed = _new_time(fields, visit.now_ms), fields.kept(*_NEW_TIME)
-    kept = fields.kept("topic") if is_chosen else fields.kept(*PENDING_FIELDS)
+        new_time, typed = _new_time(fields, visit.now_ms), fields.given(*_NEW_TIME)
+    chosen = fields.given("topic") if is_chosen else fields.given(*PENDING_FIELDS)
     topic = fields.text("topic")
-    return Change(action, ids if is_chosen else (), kept, topic, new_time, typed)
+    return Change(action, ids if is_chosen else (), chosen, topic, new_time, typed)
 
 
 def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
@@ -222,25 +188,6 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
         count, cursor = count + page.changed, page.cursor
         if not cursor or elapsed_s() > until_s:
             return Changed(count, cursor)
-
-
-async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessage], str]:
-    """A page's rows and the next page's cursor; makes several calls if few messages fit."""
-    rows: list[PendingMessage] = []
-    cursor = query.cursor
-    for _ in range(_CALLS_MAX):
-        part = PendingQuery(query.filter, cursor, ROWS - len(rows))
-        page = await visit.service.schedule.pending(part)
-        rows += page.messages
-        cursor = page.cursor
-        if not cursor or len(rows) == ROWS:
-            break
-    return rows, cursor
-
-
-async def level_table(visit: Visit) -> LevelTable:
-    in_force = await visit.service.schedule.levels()
-    return parse_levels(in_force.message_delay_level)
 
 
 def _names(table: LevelTable, levels: tuple[LevelTimeline, ...]) -> dict[int, str]:

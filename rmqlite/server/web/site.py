@@ -6,7 +6,9 @@ and lets other calls have their turns.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -18,19 +20,52 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need, why_not
 from rmqlite.config import BrokerConfig
+from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.requests.paging import HasCursor
 from rmqlite.server.service.access import of_admins
 from rmqlite.server.service.service import Service
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import TOKEN_FIELD, Guard
-from rmqlite.server.web.login.attempts import Attempts
-from rmqlite.server.web.login.sessions import Sessions, Visitor
-from rmqlite.server.web.static_files import Static
+from rmqlite.server.web.sessions import Attempts, Sessions, Visitor
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
+from rmqlite.views.rates import Rates
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=HasCursor)
+P = TypeVar("P", bound=HasCursor)
 FOLDER: Final = Path(__file__).parent
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_CACHED: Final = "public, max-age=31536000, immutable"
+_CALLS_MAX: Final = 20
+"""How many calls a page makes for its rows if few fit."""
 ROWS: Final = 50
 """The rows of a page: so few that making it does not hold up the loop."""
+
+
+class Static:
+    """The files that pages load.  Their URLs have a hash, so that a browser may cache them."""
+
+    def __init__(self, folder: Path) -> None:
+        found = [path for path in sorted(folder.iterdir()) if path.suffix in _TYPES]
+        self._files = {path.name: path.read_bytes() for path in found}
+        self._urls = {
+            name: f"/static/{name}?{hashlib.sha256(content).hexdigest()[:12]}"
+            for name, content in self._files.items()
+        }
+
+    def url(self, name: str) -> str:
+        """The URL of a file; it changes with the file's content."""
+        return self._urls[name]
+
+    def answer(self, request: Request) -> Response | None:
+        """The file that a request names; None if there is none."""
+        name = request.path_params["name"]
+        content = self._files.get(name)
+        if content is None:
+            return None
+        response = Response(content, media_type=_TYPES[Path(name).suffix])
+        response.headers["Cache-Control"] = _CACHED
+        return response
 
 
 class Site:
@@ -43,6 +78,8 @@ class Site:
         self.sessions = Sessions(service.access, service.clock)
         self.attempts = Attempts(service.clock)
         self.static = Static(FOLDER / "static")
+        self.rates = Rates(from_start=True)
+        """Of all visits that have asked for the status."""
         # Only the templates are trusted: every value in them is escaped.
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -158,6 +195,26 @@ class Visit:
     def go_to(self, path: str, **values: str) -> Response:
         """Answer with a redirect: the browser then gets that page."""
         return RedirectResponse(f"{path}?{urlencode(values)}", 303)
+
+    async def level_table(self) -> LevelTable:
+        in_force = await self.service.schedule.levels()
+        return parse_levels(in_force.message_delay_level)
+
+    async def filled(
+        self,
+        ask: Callable[[Q, int], Awaitable[P]],
+        query: Q,
+        rows_of: Callable[[P], Sequence[T]],
+    ) -> tuple[list[T], str]:
+        """The rows of a page and the next page's cursor; makes several calls if few fit."""
+        rows: list[T] = []
+        for _ in range(_CALLS_MAX):
+            page = await ask(query, ROWS - len(rows))
+            rows += rows_of(page)
+            query = replace(query, cursor=page.cursor)
+            if not page.cursor or len(rows) == ROWS:
+                break
+        return rows, query.cursor
 
     def part_of(self, rows: Sequence[T]) -> tuple[Sequence[T], int]:
         """The rows that this page shows, and where the next page begins; 0 after the last."""

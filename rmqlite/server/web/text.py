@@ -12,13 +12,33 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from rmqlite.clock import local_text, zone_text
-from rmqlite.views.levels import delay_text, level_text
+from rmqlite.clock import zone_text
+from rmqlite.views.counts import counted, rate_text, share_text, size_text
+from rmqlite.views.levels import delay_cell, level_text
+from rmqlite.views.tables import Subject
+from rmqlite.views.times import (
+    age_text,
+    delay_text,
+    second_text,
+    span_text,
+    time_text,
+    until_text,
+)
 from rmqlite.visible import printable
 
-_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
-_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SHORT_CHARS: Final = 160
+_OPEN: Final = {"view": "open"}
+_LEADS: Final[Mapping[Subject, tuple[str, tuple[str, ...], Mapping[str, str]]]] = {
+    Subject.LEVELS: ("/schedule", ("level",), {}),
+    Subject.DEAD_LETTERS: ("/dead/letters", ("group",), _OPEN),
+    Subject.REASONS: ("/dead/letters", ("group", "kind"), _OPEN),
+    Subject.UNDELIVERABLE: ("/dead/letters", ("group",), _OPEN),
+    Subject.GROUPS: ("/group", ("name",), {}),
+    Subject.RETRIES: ("/retries", ("group",), {}),
+    Subject.REDRIVE: ("/job", ("id",), {}),
+    Subject.BULK: ("/job/bulk", ("id",), {}),
+}
+"""The page, and its fields, where a thing is looked at closer."""
 
 
 def visible(value: Any) -> Any:
@@ -42,84 +62,12 @@ def short(text: str, chars: int = _SHORT_CHARS) -> str:
     return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
-def lines(text: str) -> Markup:
-    """A text that keeps its lines and tabs; other control characters become visible."""
-    shown = "\n".join(
-        [
-            "\t".join(map(printable, line.split("\t")))
-            for line in text.replace("\r\n", "\n").split("\n")
-        ]
-    )
-    return Markup("{}").format(shown)
-
-
-def clock_time(timestamp_ms: int) -> str:
-    """A time of the broker's clock, to the second; - for 0, which means never."""
-    return local_text(timestamp_ms).partition(".")[0] if timestamp_ms else "-"
-
-
 def moment(timestamp_ms: int) -> Markup | str:
-    """Like clock_time(), with the milliseconds and the time zone in a tooltip."""
+    """A moment to the second, with milliseconds and time zone in a tooltip; - for 0: never."""
     if not timestamp_ms:
         return "-"
-    whole = local_text(timestamp_ms)
-    title = f"{whole} {zone_text(timestamp_ms)}"
-    return Markup('<time title="{}">{}</time>').format(title, whole.partition(".")[0])
-
-
-def span(length_ms: float) -> str:
-    """A length of time in its two largest units: "2h 5m", "850 ms"."""
-    left_ms = int(length_ms)
-    if left_ms < 0:
-        return f"-{span(-left_ms)}"
-    if left_ms < 1_000:
-        return f"{left_ms} ms"
-    parts: list[str] = []
-    for unit, unit_ms in _UNITS:
-        amount, left_ms = divmod(left_ms, unit_ms)
-        if amount or parts:
-            parts.append(f"{amount}{unit}")
-        if len(parts) == 2:
-            break
-    return " ".join([part for part in parts if part[0] != "0"])
-
-
-def until(timestamp_ms: int, now_ms: int) -> str:
-    """The time until a deliver time: "in 2h 5m", "now", "3s late"; - for 0."""
-    if not timestamp_ms:
-        return "-"
-    wait_ms = timestamp_ms - now_ms
-    if wait_ms > 0:
-        return f"in {span(wait_ms)}"
-    return f"{span(-wait_ms)} late" if wait_ms <= -1_000 else "now"
-
-
-def ago(timestamp_ms: int, now_ms: int) -> str:
-    """The time since an instant: "2h 5m ago"; - for 0."""
-    if not timestamp_ms:
-        return "-"
-    return f"{span(now_ms - timestamp_ms)} ago" if now_ms - timestamp_ms >= 1_000 else "just now"
-
-
-def size(count: float) -> str:
-    """Bytes in the largest unit that gives at least 1: "1.5 MiB"."""
-    for unit in _SIZES[:-1]:
-        if count < 1024:
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    return f"{count:,.1f} {_SIZES[-1]}"
-
-
-def rate(per_second: float) -> str:
-    """Messages per second; a rate below 10 has one decimal."""
-    return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
-
-
-def percent(part: float, whole: float = 1) -> str:
-    """A share; never 100% if part is less than whole."""
-    if not whole:
-        return "-"
-    return f"{min(99.9, 100 * part / whole) if part < whole else 100:.1f}%"
+    title = f"{time_text(timestamp_ms)} {zone_text(timestamp_ms)}"
+    return Markup('<time title="{}">{}</time>').format(title, second_text(timestamp_ms))
 
 
 def quoted(text: str) -> Markup:
@@ -138,10 +86,22 @@ def url(path: str, values: Mapping[str, object] | None = None, **more: object) -
     return Markup("{}").format(f"{path}?{query}" if query else path)
 
 
+def lead(subject: Subject | None, *names: str) -> Markup | None:
+    """A link to the page where a thing is looked at closer; None for a thing without one."""
+    if subject is None or subject not in _LEADS:
+        return None
+    path, fields, more = _LEADS[subject]
+    return url(path, dict(zip(fields, names, strict=True)), **more)
+
+
 FILTERS: Final = {
-    each.__name__: each
-    for each in (plain, short, lines, clock_time, moment, span, size, rate, quoted, level_text)
+    each.__name__.removesuffix("_text"): each
+    for each in (plain, short, moment, quoted, second_text, span_text, size_text)
 }
 GLOBALS: Final = {
-    each.__name__: each for each in (until, ago, percent, url, level_text, delay_text, zone_text)
+    each.__name__: each
+    for each in (
+        *(url, lead, zone_text, until_text, age_text, delay_text),
+        *(counted, rate_text, share_text, level_text, delay_cell),
+    )
 }

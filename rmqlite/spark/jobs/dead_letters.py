@@ -18,9 +18,11 @@ from rmqlite.arrow.columns import columns_of
 from rmqlite.errors import InvalidValue
 from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
-from rmqlite.requests.failure_kinds import failure_kind
+from rmqlite.requests.dead_letters import failure_kind
+from rmqlite.spark import hadoop
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.schema import spark_schema
+from rmqlite.spark.source import spark_schema
+from rmqlite.spark.tables import utc_day
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +50,7 @@ class LetterFilter:
     """Selects dead letters; an empty field does not matter.
 
     topic: the topic that they were sent to first.  failure_kind: see failure_kind() of
-    rmqlite.requests.failure_kinds.  reason: part of the reason or of its kind, in upper or lower
+    rmqlite.requests.dead_letters.  reason: part of the reason or of its kind, in upper or lower
     case.  since_ms <= the time they died < until_ms.
     """
 
@@ -98,7 +100,7 @@ def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFram
     """
     found = log.where(F.col("topic").startswith(DLQ_PREFIX)).select(
         F.substring("topic", len(DLQ_PREFIX) + 1, 127).alias("group"),
-        _utc_day("store_timestamp").alias("day"),
+        utc_day("store_timestamp").alias("day"),
         *[_origin().alias(name) if name == "origin_topic" else F.col(name) for name in COLUMNS],
         kind_of("failure_reason").alias("failure_kind"),
     )
@@ -130,10 +132,7 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
 
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises InvalidValue for names that are not those of an export."""
-    strange = [name for name in names if name[0] not in "._" and not name.startswith("group=")]
-    if strange:
-        rule = f"an export of dead letters, or an empty folder; this one has {strange[0]} in it"
-        raise InvalidValue("export", place, rule)
+    hadoop.check_names(names, place, "export", "group", "an export of dead letters")
 
 
 def export(dead: DataFrame, place: str) -> Exported:
@@ -199,11 +198,6 @@ def _origin() -> Column:
 
 def _property(name: str) -> Column:
     return F.element_at("properties", name)
-
-
-def _utc_day(name: str) -> Column:
-    """The day in UTC, in every time zone of the session."""
-    return F.date_from_unix_date((F.floor(F.unix_millis(name) / 86_400_000)).cast("int"))
 
 
 def _is_export(spark: SparkSession, place: str) -> bool:

@@ -97,14 +97,14 @@ def audit(
     found = _audit(first, None)
     if found.held and not found.total("overdue"):
         return found
-    told = stated(
+    found_waits = stated(
         w.ended(read(w.MORE_COLUMNS)), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms
     ).persist()
-    second = _audit(collected(counted(told)), None)
+    second = _audit(collected(counted(found_waits)), None)
     if second.held:
-        told.unpersist()
+        found_waits.unpersist()
         return second
-    return _audit(second.rows, offenders(told))
+    return _audit(second.rows, offenders(found_waits))
 
 
 def reconcile(

@@ -63,12 +63,12 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     # A scheduled message that could not be delivered has failed in no consumer group, and a
     # redriven one whose attempts begin anew has not failed yet.
     is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
-    told = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP))
+    failed = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP))
     is_read: Column = F.lit(True)
     if committed is not None:
-        told = told.join(F.broadcast(committed), ["topic", "queue_id"], "left")
+        failed = failed.join(F.broadcast(committed), ["topic", "queue_id"], "left")
         is_read = F.col("queue_offset") < F.coalesce("committed_offset", F.lit(0))
-    return told.select(
+    return failed.select(
         F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "").alias("consumer_group"),
         "origin_topic",
         # A redriven message is another one than that which died.

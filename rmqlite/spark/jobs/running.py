@@ -1,19 +1,21 @@
 """Runs a job: a session, one snapshot for all its tables, and errors of rmqlite.
 
-A wrong place is found before Spark starts, because that takes seconds.
+A wrong place is found before Spark starts, because that takes seconds.  Spark's hundred lines about
+a failure become the one line that names the cause: an error of rmqlite on an executor reaches the
+driver as text at the end of Python's and Java's traces, and here it becomes that error again.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names
-from rmqlite.spark.jobs.failure import as_ours
 from rmqlite.spark.reading import SourceSnapshot, looked, read_log, snapshot_of
 from rmqlite.spark.session import active, session
 
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rmqlite.arrow.planning import Look
+
+_OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
+_RAISED: Final = re.compile(r"^(\w+Error: .+)$", re.MULTILINE)
+"""The last line of a Python trace."""
+_NOISE: Final = re.compile(r"^(?:\[[A-Z_.]+\]|[\w.$]+(?:Exception|Error):)\s*")
 
 
 class Job:
@@ -113,3 +120,30 @@ def running_session(
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def as_ours() -> Iterator[None]:
+    """An exception of Spark inside becomes an error of rmqlite, with Spark's as its cause."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise error_in(str(error)) from error
+
+
+def error_in(text: str) -> RmqliteError:
+    """The error in a text of Spark: rmqlite's, else Python's, else Spark's first line."""
+    found = _OURS.findall(text)
+    if found:
+        name, sentence = found[-1]
+        code = {cls.__name__: code for code, cls in by_code().items()}.get(name, "error")
+        return restore(code, sentence.strip(), field="", value="", rule="")
+    raised = _RAISED.findall(text)
+    if raised:
+        # Spark's first line only says that Python failed.
+        return Refused(f"Spark: {raised[-1]}")
+    first = next((line for line in text.splitlines() if line.strip()), "an error without a text")
+    return Refused(f"Spark: {_NOISE.sub('', first.strip())}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
+from rmqlite.arrow.options import BrokerOptions
 from rmqlite.clock import local_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
@@ -18,8 +19,7 @@ from rmqlite.names import check_sendable
 from rmqlite.requests.bulk import BulkMatch, check_job_id
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
-from rmqlite.spark.options import as_it_is, endpoint_text
-from rmqlite.visible import did_you_mean
+from rmqlite.spark.options import Option, as_it_is, endpoint_text, fields_of, hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -46,19 +46,16 @@ ID_COLUMN: Final = "message_key"
 DELAY_COLUMNS: Final = ("delay_level", "delay", "deliver_at")
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions(BrokerOptions):
     """The options of a writer.
 
     topic, delay_level, delay, deliver_at_ms: the same for all rows, instead of a column.
     job_id: "" means a new one, or for a stream the query's id.  dedup_column: the column with
     the message ids; "" means message_key, or without that column ids made of the row's place.
     max_per_second: for one task; 0 means no limit.  retry_ms: how long a broker may be away.
-    access_key, secret_key: the account at the broker.  tls_ca, tls_certificate, tls_secret_key:
-    for its TLS, in PEM.
     """
 
-    endpoint: str = ""
     topic: str = ""
     delay_level: int = 0
     delay: str = ""
@@ -72,25 +69,12 @@ class SinkOptions:
     refused_path: str = ""
     max_per_second: int = 0
     retry_ms: int = RETRY_MS
-    access_key: str = ""
-    secret_key: str = field(default="", repr=False)
-    tls_ca: str = field(default="", repr=False)
-    tls_certificate: str = field(default="", repr=False)
-    tls_secret_key: str = field(default="", repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """The options as a value.  Raises InvalidValue."""
-        given: dict[str, Any] = {}
-        for name, text in options.items():
-            if name.lower() in _SPARKS_OWN:
-                continue
-            known = _BY_LOWER_NAME.get(name.lower())
-            if known is None:
-                raise InvalidValue("option", name, f"an option of the sink{_hint(name, _OPTIONS)}")
-            attribute, read = _OPTIONS[known]
-            given[attribute] = read(known, text.strip())
-        parsed = cls(**given)
+        own = {name: text for name, text in options.items() if name.lower() not in _SPARKS_OWN}
+        parsed = cls(**fields_of(own, _OPTIONS, "the sink"))
         parsed._check()
         return parsed
 
@@ -104,13 +88,13 @@ class SinkOptions:
             elif name in COLUMN_TYPES:
                 allowed = COLUMN_TYPES[name]
             else:
-                rule = f"a column of the sink, or the dedupColumn{_hint(name, COLUMN_TYPES)}"
+                rule = f"a column of the sink, or the dedupColumn{hint(name, COLUMN_TYPES)}"
                 raise InvalidValue("column", name, rule)
             if kind not in allowed:
                 raise InvalidValue(f"column {name}", kind, f"of type {' or '.join(allowed)}")
         for name in ("body", *extra):
             if name not in types:
-                raise InvalidValue(f"column {name}", "", f"given{_hint(name, types)}")
+                raise InvalidValue(f"column {name}", "", f"given{hint(name, types)}")
         if not self.topic and "topic" not in types:
             raise InvalidValue("topic", "", "a column topic, or the option topic")
         delays = [name for name in DELAY_COLUMNS if name in types]
@@ -200,7 +184,7 @@ def _on_invalid(name: str, text: str) -> bool:
     return text.lower() == "collect"
 
 
-_OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+_OPTIONS: Final[dict[str, Option]] = {
     "endpoint": ("endpoint", endpoint_text),
     "topic": ("topic", _topic),
     "delayLevel": ("delay_level", _number(0)),
@@ -217,17 +201,11 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "retryTimeout": ("retry_ms", _number(0)),
     **{name: (field, as_it_is) for name, field in CREDENTIALS.items()},
 }
-"""Option -> the field that it sets, and the function that reads its text."""
 _SPARKS_OWN: Final = ("checkpointlocation", "queryname")
 """Spark's own options of every stream, which Spark passes on."""
-_BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 assert {name for name, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
 
 
 def option_names() -> tuple[str, ...]:
     """The names of all options of a writer."""
     return tuple(_OPTIONS)
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    return did_you_mean(name, known, f"; these are {', '.join(known)}")

@@ -94,17 +94,19 @@ def _part(
         rows[at]: Refusal.of(str(ids[at] if ids[at] is not None else places[at]), error)
         for at, error in sorted(columns.errors.items())
     }
-    kept = [at for at in range(len(rows)) if at not in columns.errors]
+    sendable = [at for at in range(len(rows)) if at not in columns.errors]
     for name, values in sent.items():
         one_each = len(values) == len(rows)
-        arguments[name] = tuple([values[at] for at in kept] if one_each else values if kept else ())
+        arguments[name] = tuple(
+            [values[at] for at in sendable] if one_each else values if sendable else ()
+        )
     request = BulkRequest(
-        tuple([bodies[at] for at in kept]),
-        tuple([ids[at] for at in kept]),
+        tuple([bodies[at] for at in sendable]),
+        tuple([ids[at] for at in sendable]),
         already_refused=tuple(refused.values()),
         **arguments,
     )
-    return Part(batch, request, [rows[at] for at in kept], refused)
+    return Part(batch, request, [rows[at] for at in sendable], refused)
 
 
 class _Columns:

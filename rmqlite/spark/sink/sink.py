@@ -48,12 +48,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The result of a task; refused: Arrow streams of refused rows; not_kept: rows not in them."""
+    """The result of a task; refused: Arrow streams of refused rows; left_out: rows not in them."""
 
     messages: int
     accepted: int
     refused: tuple[bytes, ...] = ()
-    not_kept: int = 0
+    left_out: int = 0
 
 
 def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> SinkOptions:
@@ -169,7 +169,7 @@ def send(
             refused.take(waiting.popleft(), answer)
         progress = sender.progress
     messages = progress.messages + refused.unsent
-    return Sent(messages, progress.accepted, tuple(refused.streams), refused.not_kept)
+    return Sent(messages, progress.accepted, tuple(refused.streams), refused.left_out)
 
 
 class _Refused:
@@ -181,7 +181,7 @@ class _Refused:
         self._bytes_left = REFUSED_BYTES_MAX
         self.streams: list[bytes] = []
         self.unsent = 0
-        self.not_kept = 0
+        self.left_out = 0
 
     def take(self, part: Part, answer: BulkAnswer) -> None:
         """Add the refusals of a call.  Raises the first one unless refusals are collected."""
@@ -194,14 +194,14 @@ class _Refused:
         rows = sorted(found)
         if not self._is_collecting:
             raise _row_error(found[rows[0]])
-        kept = rows[: self._rows_left]
-        data = _stream_of(part.batch, kept, [found[row] for row in kept]) if kept else b""
-        if not kept or len(data) > self._bytes_left:
-            self.not_kept += len(rows)
+        taken = rows[: self._rows_left]
+        data = _stream_of(part.batch, taken, [found[row] for row in taken]) if taken else b""
+        if not taken or len(data) > self._bytes_left:
+            self.left_out += len(rows)
             return
-        self._rows_left -= len(kept)
+        self._rows_left -= len(taken)
         self._bytes_left -= len(data)
-        self.not_kept += len(rows) - len(kept)
+        self.left_out += len(rows) - len(taken)
         self.streams.append(data)
 
 
@@ -220,9 +220,9 @@ def keep_refused(
     sent = [each for each in messages if isinstance(each, Sent)]
     tables = [pa.ipc.open_stream(data).read_all() for each in sent for data in each.refused]
     table = pa.concat_tables([schema.empty_table(), *[each.cast(schema) for each in tables]])
-    not_kept = sum([each.not_kept for each in sent])
-    if not_kept:
-        log.warning("refused rows dropped count=%d refusedPath=%s", not_kept, options.refused_path)
+    left_out = sum([each.left_out for each in sent])
+    if left_out:
+        log.warning("refused rows dropped count=%d refusedPath=%s", left_out, options.refused_path)
     path = options.refused_path
     if "://" in path:
         system, folder = fs.FileSystem.from_uri(path)

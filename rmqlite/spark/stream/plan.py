@@ -12,12 +12,10 @@ import logging
 from collections.abc import Mapping
 
 from rmqlite.arrow.options import EARLIEST, LATEST, ReadOptions
-from rmqlite.arrow.packing import QueueSlice, packed
-from rmqlite.arrow.partitions import Place
+from rmqlite.arrow.partitions import Place, QueueStretch, packed
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.names import check_group, is_system
-from rmqlite.spark.stream.offsets import Offsets, Queue, limited
-from rmqlite.spark.stream.queue_ranges import QueueRanges, Ranges
+from rmqlite.spark.stream.queue_ranges import Offsets, Queue, QueueRanges, Ranges, limited
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class StreamPlan:
 
     def slices(
         self, start: Mapping[Queue, int], end: Mapping[Queue, int]
-    ) -> list[tuple[QueueSlice, ...]]:
+    ) -> list[tuple[QueueStretch, ...]]:
         """The queue slices of each partition of a batch.  Raises the errors of latest()."""
         self._check_first_batch()
         ranges = self._look() if self._ranges is None else self._ranges
@@ -85,7 +83,7 @@ class StreamPlan:
                 self._lost_end(queue, max(begin, upto), high)
                 begin, upto = (low if upto < begin else begin), min(upto, high)
             begin = self._begin(queue, begin, low, max(begin, high))
-            found.append(QueueSlice(*queue, begin, max(begin, upto)))
+            found.append(QueueStretch(*queue, begin, max(begin, upto)))
         options = self._options
         return packed(found, partitions_max=options.max_partitions, rows=options.rows_per_partition)
 

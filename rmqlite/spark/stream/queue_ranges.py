@@ -1,27 +1,35 @@
-"""The ranges of the queues that a stream reads, from a store's folder or from a broker.
+"""The offsets of a stream, and the ranges of the queues that it reads, of a store or a broker.
 
-Each batch looks them up anew, so that it finds new topics and queues.  A folder may be in use by
-a broker while it is read.  A broker is asked over one connection that stays open, and gets the
-group's progress over the same connection.
+Each batch looks the ranges up anew, so that it finds new topics and queues.  A folder may be in
+use by a broker while it is read.  A broker is asked over one connection that stays open, and gets
+the group's progress over the same connection.
+
+A queue without an offset is at 0: it did not exist before.  Spark compares offsets as text, so
+the same offsets are always the same text: topics and queues are sorted, and a queue that never
+had a record is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.planning import Look, look_at_store
+from rmqlite.errors import InvalidValue
 from rmqlite.requests.topics import Queue as BrokerQueue
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.partitions import look_of
-from rmqlite.spark.stream.offsets import Offsets, Queue
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
 
+Queue = tuple[str, int]
+Offsets = dict[Queue, int]
+"""(topic, queue id) -> the next queue offset to read."""
+_RULE: Final = 'offsets of this format, such as {"topic": {"0": 23}}'
 Ranges = dict[Queue, tuple[int, int]]
 """(topic, queue id) -> min_offset <= queue offset < max_offset."""
 
@@ -121,3 +129,36 @@ def _ranges(found: Look) -> Ranges:
 
 def ranges_of(options: ReadOptions) -> QueueRanges:
     return StoreRanges(options.path) if options.path else BrokerRanges(options)
+
+
+def from_spark(tree: Mapping[str, Any]) -> Offsets:
+    """The inverse of to_spark.  Raises InvalidValue if the checkpoint is of another source."""
+    try:
+        return {
+            (topic, int(queue_id)): int(offset)
+            for topic, queues in tree.items()
+            for queue_id, offset in queues.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidValue("checkpointLocation", tree, _RULE) from error
+
+
+def limited(sizes: Mapping[Queue, int], rows_max: int) -> dict[Queue, int]:
+    """How many records of each queue make a batch of at most rows_max; some queues may get none.
+
+    Each queue with records gets one, the longest queues first, so that a long queue does not
+    hold up a short one; the rest is divided by the lengths of the queues.
+    """
+    waiting = {queue: size for queue, size in sizes.items() if size > 0}
+    total = sum(waiting.values())
+    if total <= rows_max:
+        return waiting
+    longest = sorted(waiting, key=lambda queue: (-waiting[queue], queue))
+    if rows_max <= len(longest):
+        return dict.fromkeys(longest[:rows_max], 1)
+    left, beyond = rows_max - len(longest), total - len(longest)
+    shares = {queue: 1 + left * (size - 1) // beyond for queue, size in waiting.items()}
+    # Rounding down leaves less than one per queue.
+    for queue in longest[: rows_max - sum(shares.values())]:
+        shares[queue] += 1
+    return shares

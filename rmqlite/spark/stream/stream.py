@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import (
 
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import QueueSlices
+from rmqlite.spark.options import to_spark
 from rmqlite.spark.partitions import read_partition
-from rmqlite.spark.stream.offsets import from_spark, to_spark
 from rmqlite.spark.stream.plan import StreamPlan, check_stream
-from rmqlite.spark.stream.queue_ranges import ranges_of
+from rmqlite.spark.stream.queue_ranges import from_spark, ranges_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

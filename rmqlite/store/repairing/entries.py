@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK
-from rmqlite.records.record import RECORD_BYTES_MIN
+from rmqlite.records.record import RECORD_BYTES_MIN, Head
 from rmqlite.store.checking.folders import queue_folder
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files
@@ -46,13 +46,6 @@ class Pointers:
             self._at.setdefault(physical_offset, []).append(pointer)
         self._positions = sorted(self._at)
 
-    @classmethod
-    def none(cls) -> Self:
-        """The pointers of a store without queues."""
-        nothing = cls.__new__(cls)
-        nothing._at, nothing._positions = {}, []
-        return nothing
-
     def at(self, physical_offset: int) -> Sequence[Pointer]:
         """The entries for a record that begins there."""
         return self._at.get(physical_offset, ())
@@ -70,6 +63,15 @@ class Pointers:
                 low, high = ranges.get(key, (queue_offset, queue_offset))
                 ranges[key] = (min(low, queue_offset), max(high, queue_offset))
         return ranges
+
+
+def pointer_of(head: Head, pointers: Pointers) -> Pointer | None:
+    """The queue entry that points at a record; if several do, one that agrees with it."""
+    fitting = [each for each in pointers.at(head.physical_offset) if each.size == head.size]
+    for each in fitting:
+        if (each.key, each.queue_offset) == ((head.topic, head.queue_id), head.queue_offset):
+            return each
+    return fitting[0] if fitting else None
 
 
 def _pointing_into(

@@ -20,7 +20,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.checksums import mark_position
 from rmqlite.store.log.repaired_place import PLACE_BYTES_MIN, encode_anonymous, encode_named
 from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Zero
-from rmqlite.store.repairing.entries import Interval, Pointer, Pointers
+from rmqlite.store.repairing.entries import Interval, Pointer, Pointers, pointer_of
 from rmqlite.store.repairing.plan import CUT, PLACE, Action, message_id_of, record_name
 
 CHUNK_BYTES: Final = 1 << 20
@@ -66,8 +66,11 @@ def interval_of(damage: Damage) -> Interval:
     return damage.begin, damage.follows or 1 << 62
 
 
-def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
-    """Put repaired places from the damage up to the record that follows."""
+def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers, wrong: str = "") -> Action:
+    """Put repaired places from the damage up to the record that follows.
+
+    wrong: what is wrong with a record whose lengths and body are right.
+    """
     assert damage.follows is not None
     pieces: list[_Piece] = []
     changes: list[Change] = []
@@ -87,7 +90,7 @@ def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
         PLACE,
         log.path_at(damage.begin),
         damage.begin % log.segment_bytes,
-        what_is_wrong(log, damage.begin),
+        wrong or what_is_wrong(log, damage.begin),
         remedy,
         tuple(changes),
         tuple(str(piece) for piece in pieces),
@@ -166,10 +169,8 @@ class _Stretch:
 
     def _piece_at(self, at: int, end: int) -> _Piece:
         head = head_at(self._log, at, end)
-        pointer = self._pointer_at(at, end, head)
+        pointer = pointer_of(head, self._pointers) if head else self._pointer_at(at, end)
         if head is not None:
-            if self._timestamp_ms <= head.store_timestamp_ms:
-                self._timestamp_ms = head.store_timestamp_ms
             key, queue_offset = (head.topic, head.queue_id), head.queue_offset
             if pointer is not None:
                 key, queue_offset = pointer.key, pointer.queue_offset
@@ -180,18 +181,9 @@ class _Stretch:
             return _Piece(at, at + pointer.size, self._timestamp_ms, *named)
         return _Piece(at, self._next_known(at, end), self._timestamp_ms)
 
-    def _pointer_at(self, at: int, end: int, head: Head | None) -> Pointer | None:
-        """A queue entry that points there; if several do, one that agrees with the record."""
-        fitting = [each for each in self._pointers.at(at) if at + each.size <= end]
-        if head is not None:
-            fitting = [each for each in fitting if each.size == head.size]
-            for each in fitting:
-                if (each.key, each.queue_offset) == (
-                    (head.topic, head.queue_id),
-                    head.queue_offset,
-                ):
-                    return each
-        return fitting[0] if fitting else None
+    def _pointer_at(self, at: int, end: int) -> Pointer | None:
+        """A queue entry that points there."""
+        return next((each for each in self._pointers.at(at) if at + each.size <= end), None)
 
     def _next_known(self, at: int, end: int) -> int:
         """Where the next record begins that a queue entry or its own header names."""

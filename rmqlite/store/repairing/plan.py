@@ -15,10 +15,9 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.topic_counts import TopicCounts
 from rmqlite.store.repairing.changes import Change
 
-RESTORED: Final = "restored-byte"
 PLACE: Final = "repaired-place"
 CUT: Final = "cut-tail"
-HEADER: Final = "mended-header"
+POINTER_CLEARED: Final = "mended-header"
 ACCEPTED: Final = "accepted-bytes"
 MOVED: Final = "moved-aside"
 RESIZED: Final = "length-restored"
@@ -88,3 +87,8 @@ def record_name(key: QueueKey, queue_offset: int, message_id: str = "") -> str:
 def message_id_of(head: Head) -> str:
     """The message id from the producer; empty if there is none."""
     return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
+
+
+def name_of(head: Head) -> str:
+    """The name of a record in a plan."""
+    return record_name((head.topic, head.queue_id), head.queue_offset, message_id_of(head))

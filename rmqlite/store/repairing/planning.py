@@ -1,9 +1,8 @@
 """Finds a plan in rounds: check the store as it would be, then plan actions for the findings.
 
-Each round does one kind of repair, because the next kind depends on its result: first
-checksums restore single bytes, which loses no message; then repaired places replace what is
-still damaged; then headers are judged, when all records are found; checksums are made anew
-when the bytes are final.
+Each round does one kind of repair, because the next kind depends on its result: first files and
+tables; then repaired places replace what is damaged; then records that cannot be right are given
+up, when all records are found; checksums are made anew when the bytes are final.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_findi
 from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import ReadOnlyFiles
-from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.reading.topic_counts import TopicCounts
@@ -40,17 +38,10 @@ from rmqlite.store.repairing.files import (
     mend_file,
     mend_table,
 )
-from rmqlite.store.repairing.gaps import Gaps
-from rmqlite.store.repairing.headers import (
-    look_at_span,
-    mend_header,
-    mend_pointer,
-    name_of,
-    pointer_of,
-)
 from rmqlite.store.repairing.log import cut_tail, interval_of, mend_stretch
-from rmqlite.store.repairing.plan import ACCEPTED, RESTORED, SUMS, Action, Plan
-from rmqlite.store.repairing.sums import is_summed, mended_bytes, new_sums
+from rmqlite.store.repairing.plan import ACCEPTED, SUMS, Action, Plan, name_of
+from rmqlite.store.repairing.sums import is_summed, new_sums
+from rmqlite.store.repairing.suspects import Suspects, clear_pointer, records_of
 from rmqlite.store.repairing.trial import (
     check_explained,
     check_holds_nothing,
@@ -59,8 +50,6 @@ from rmqlite.store.repairing.trial import (
 )
 
 ROUNDS_MAX: Final = 12
-SPANS_MAX: Final = 64
-"""If more spans have changed, the cause is not a single byte in each."""
 _OLD_LOG: Final = "it describes the log before the repair"
 Progress = Callable[[int, int], None]
 
@@ -94,9 +83,6 @@ class Planning:
         self._progress = progress
         self._checking: StoreCheck | None = None
         self._actions: list[Action] = []
-        self._restored: dict[Interval, Action] = {}
-        """Restored bytes, by the interval whose checksum fits again."""
-        self._refuted: set[Interval] = set()
         self._touched: set[int] = set()
         """The starts of changed log files that have checksums."""
         self._renewed: set[int] = set()
@@ -119,8 +105,6 @@ class Planning:
                     before = counted_before(checking, self._root, found)
                 self._actions += actions
                 checking, found = self._check()
-                if self._refute(checking):
-                    checking, found = self._check()
         config = self._config_to_open(checking)
         after = counted_after(checking, self._root) if self._actions else before
         checking.close()
@@ -163,7 +147,7 @@ class Planning:
         if actions or walk is None or log is None:
             return actions
         actions = [*self._mend_damage(checking.files, log, walk)] or [
-            *self._mend_headers(checking, log, walk, found)
+            *self._give_up(checking, log, walk, found)
         ]
         self._touch(log, checking.files, actions)
         return (
@@ -181,7 +165,7 @@ class Planning:
                 if is_summed(log, files, start):
                     self._touched.add(start)
 
-    # ---- files, tables, single bytes
+    # ---- files and tables
 
     def _mend_files(self, checking: StoreCheck, found: Sequence[Finding]) -> Iterator[Action]:
         log_folder = self._root / "commitlog"
@@ -193,39 +177,6 @@ class Planning:
                 yield mend_file(each, self._sizes[0 if is_log else 1])
             elif each.what == UNREADABLE:
                 yield mend_table(checking.files, self._root, each)
-        if checking.walk is not None and checking.log is not None:
-            yield from self._restore_bytes(checking.log, checking.walk)
-
-    def _restore_bytes(self, log: CommitLog, walk: LogCheck) -> Iterator[Action]:
-        spans = [span for span, _ in walk.changed if interval(span) not in self._refuted]
-        for span, position, data in mended_bytes(log, spans[:SPANS_MAX]):
-            path, at = log.path_at(position), position % log.segment_bytes
-            (now,) = log.read_raw(position, 1)
-            wrong = f"one byte is {now:#04x}; the checksum says that it was {data[0]:#04x}"
-            remedy = "it is restored: nothing is lost"
-            action = Action(RESTORED, path, at, wrong, remedy, (Overwrite(path, at, data),))
-            self._restored[interval(span)] = action
-            yield action
-
-    def _refute(self, checking: StoreCheck) -> bool:
-        """Withdraw restored bytes in records that are still damaged; True if there are any.
-
-        In such a record more than one byte has changed.
-        """
-        walk = checking.walk
-        if walk is None:
-            return False
-        places = [(each.begin, each.follows or each.begin + 1) for each in walk.damaged]
-        places += [(gap.head.physical_offset, gap.head.physical_offset + 1) for gap in walk.gaps]
-        wrong = [
-            (begin, end)
-            for begin, end in self._restored
-            if any(at < end and begin < upto for at, upto in places)
-        ]
-        for each in wrong:
-            self._actions.remove(self._restored.pop(each))
-            self._refuted.add(each)
-        return bool(wrong)
 
     # ---- the log
 
@@ -263,36 +214,29 @@ class Planning:
         is_marked = mark is not None and end < mark.synced_end
         return is_marked or log.has_bytes_from(end) or bool(pointers.ranges_from(end))
 
-    def _mend_headers(
+    def _give_up(
         self, checking: StoreCheck, log: CommitLog, walk: LogCheck, found: Sequence[Finding]
     ) -> Iterator[Action]:
-        spans = [(anchor, span) for span, anchor in walk.changed]
-        intervals = [(anchor, span.claim.position) for anchor, span in spans]
+        files = checking.files
         odd = [gap.head for gap in walk.gaps] + walk.starts
+        intervals = [(anchor, span.claim.position) for span, anchor in walk.changed]
         intervals += [(head.physical_offset, head.physical_offset + 1) for head in odd]
-        pointers = self._pointers(checking.files, intervals)
+        suspects = Suspects(log, self._pointers(files, intervals), checking.levels)
         actions: list[Action] = []
         persisted = self._persisted
-        for anchor, span in spans:
+        for span, anchor in walk.changed:
             is_before = persisted is not None and span.claim.position <= persisted.end
             newest_ms = persisted.newest_ms if persisted is not None and is_before else None
-            looked = look_at_span(log, span, anchor, pointers, checking.levels, newest_ms)
-            actions += looked.actions
-        for head in walk.starts:
-            # If another queue's entry points exactly there, the record's header is wrong.
-            action = mend_header(log, head, pointer_of(head, pointers), head.store_timestamp_ms)
-            actions += [action] if action and not is_repaired(head) else []
-        if not actions:
-            gaps = Gaps(log, checking.files, self._root, self._sizes[1], walk.starts)
-            for gap in walk.gaps:
-                actions += gaps.close(gap, pointers)
-        if not actions:
-            for each in found:
-                if each.what == POINTER:
-                    action = mend_pointer(log, int(each.path.name) + each.position)
-                    actions += [action] if action else []
+            actions += suspects.in_span(span, anchor, newest_ms)
+        for head in odd:
+            actions += suspects.contradicted(head, head.store_timestamp_ms)
+        for gap in () if actions else walk.gaps:
+            actions += suspects.at_gap(gap, walk.starts)
+        for each in () if actions else found:
+            if each.what == POINTER:
+                actions += clear_pointer(log, int(each.path.name) + each.position)
         if actions:
-            actions += forget_progress(checking.files, self._root, _OLD_LOG)
+            actions += forget_progress(files, self._root, _OLD_LOG)
         yield from {(each.path, each.position, each.what): each for each in actions}.values()
 
     def _renew_sums(
@@ -334,7 +278,7 @@ class Planning:
 
     def _accept(self, log: CommitLog, span: Span, anchor: int) -> Action:
         told = span_finding(log, span)
-        looked = look_at_span(log, span, anchor, Pointers.none(), None, None)
+        _, heads, _ = records_of(log, span, anchor)
         remedy = "it is unknown which bytes: they stay as they are and get a new checksum"
         return Action(
             ACCEPTED,
@@ -343,7 +287,7 @@ class Planning:
             told.sentence,
             remedy,
             (),
-            about=tuple(name_of(head) for head in looked.heads),
+            about=tuple(name_of(head) for head in heads),
         )
 
     # ---- queues, and the tables of progress

@@ -15,6 +15,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
+from rmqlite.limits import INT32_MAX
 from rmqlite.wire.remoting.command import Command, FrameError
 from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX
 
@@ -24,7 +25,6 @@ LANGUAGES: Final = (
 )
 _LANGUAGE_NUMBERS: Final = {name: number for number, name in enumerate(LANGUAGES)}
 _OTHER: Final = _LANGUAGE_NUMBERS["OTHER"]
-_I32: Final = 2**31
 _new: Final = tuple.__new__
 _FIXED: Final = Struct(">hBhiii")
 """Code, language, version, opaque, flag, length of the remark."""
@@ -60,7 +60,7 @@ def read_json_header(header: bytes | memoryview, body: bytes) -> Command:
     version = get("version", 0)
     if not (code.__class__ is opaque.__class__ is flag.__class__ is version.__class__ is int):
         code, opaque, flag, version = map(_number, (code, opaque, flag, version))
-    if not (-_I32 <= code < _I32 and -_I32 <= opaque < _I32 and -_I32 <= flag < _I32):
+    if not (min(code, opaque, flag) >= -INT32_MAX - 1 and max(code, opaque, flag) <= INT32_MAX):
         raise FrameError("code, opaque and flag are 32-bit numbers")
     language, remark = get("language"), get("remark")
     remark = _sound(str(remark)) if remark else ""

@@ -30,7 +30,7 @@ GROUPS_MAX: Final = 1_024
 TAGS_MAX: Final = 2_048
 """Tags of one subscription."""
 LOCK_QUEUES_MAX: Final = 8_192
-"""Queues that a client locks, or whose offsets it tells, in one call."""
+"""Queues that a client locks, or whose offsets it sends, in one call."""
 ENTRIES_MAX: Final = 1_000_000
 """Items of a list that only servers send; a client of this protocol reads them."""
 BATCH_MESSAGES_MAX: Final = 65_536

@@ -1,14 +1,19 @@
-"""JSON bodies <-> the dataclasses of bodies/, by their declarations.
+"""JSON bodies <-> the dataclasses of requests/, by their declarations.
 
 Reading is as lenient as RocketMQ's reader where clients need it: numbers as texts and texts as
 numbers, enumerations by name or by number, absent and null fields, unknown keys.  Each text,
 list and map has a limit, and the whole body one that is checked before it is parsed.  Writing is
 what RocketMQ writes: keys in order, no blanks (Go reads some bodies as text), nothing for None.
+
+RocketMQ's odd JSON has maps whose keys are bare numbers or objects:
+
+    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:7}}      {"brokerAddrs":{0:"…"}}
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
@@ -24,15 +29,21 @@ from rmqlite.wire.remoting.limits import (
     JSON_BYTES_MAX,
     JSON_COMMAS_MAX,
     JSON_NESTED_MAX,
+    ODD_TOKENS_MAX,
     TEXT_BYTES_MAX,
 )
 from rmqlite.wire.remoting.names import Bits, Bytes, Count, FieldError, declared, notes_of
-from rmqlite.wire.remoting.odd_json import strict
 
 T = TypeVar("T")
 Path = tuple[str, ...]
 _KEY_BYTES_MAX: Final = Bytes(TEXT_BYTES_MAX)
 _DIGITS_MAX: Final = 20
+_TOKEN: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|-?[0-9]++|[^\s{}\[\],:"]++|"', re.DOTALL
+)
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_KEY_PARTS_MAX: Final = 64
+"""Tokens in an object that is a key; a message queue has 13."""
 
 
 def read_body(cls: type[T], body: bytes) -> T:
@@ -291,3 +302,47 @@ def _made(annotation: Any) -> _Shape:
 
 
 _shape_of: Final[Callable[[Any], _Shape]] = cache(_made)
+
+
+class OddKey(ValueError):
+    """An object that is a key is too long, or holds another object; or all of it is too long."""
+
+
+def strict(text: str) -> str:
+    """RocketMQ's odd JSON as JSON, without blanks; what else is wrong with it stays wrong.
+
+    A bare number becomes a text, and so does an object that is a key, as one text.  Java reads
+    that form as well.
+    """
+    parts: list[str] = []
+    inside: list[str] = []
+    before = ""
+    key_from: int | None = None
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if len(parts) >= ODD_TOKENS_MAX:
+            raise OddKey(f"more than {ODD_TOKENS_MAX} texts, numbers and signs")
+        is_key = bool(inside) and inside[-1] == "{" and before in ("{", ",")
+        if key_from is not None and token in ("{", "["):
+            raise OddKey("an object or a list in an object that is a key")
+        if token in ("{", "["):
+            if is_key and token == "{":
+                key_from = len(parts)
+            inside.append(token)
+        elif is_key and _NUMBER.fullmatch(token):
+            token = f'"{token}"'
+        parts.append(token)
+        before = token
+        if token in ("}", "]") and inside:
+            inside.pop()
+            if key_from is not None:
+                parts[key_from:] = [_as_text("".join(parts[key_from:]))]
+                key_from = None
+        elif key_from is not None and len(parts) - key_from > _KEY_PARTS_MAX:
+            raise OddKey(f"an object with more than {_KEY_PARTS_MAX} parts that is a key")
+    return "".join(parts)
+
+
+def _as_text(key: str) -> str:
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TimeElapsedColumn
 from rmqlite.cli.options import refuse
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import error_line, note, print_lines, print_table
-from rmqlite.cli.output.writing import STANDARD_OUTPUT, written, written_bytes
+from rmqlite.cli.output.writing import STANDARD_OUTPUT, writing, written_bytes
 from rmqlite.errors import RmqliteError
 from rmqlite.extras import check_extra
 from tests.benchmarks.broker.bench import Bench
@@ -108,13 +108,11 @@ def bench(
     if plot is not None:
         with written_bytes(plot) as image:
             image.write(png(now, earlier))
-    if json_file == STANDARD_OUTPUT:
-        sys.stdout.write(now.to_json())
-        return
     if json_file is not None:
-        with written(json_file) as write:
-            write(now.to_json())
-    _print(now, earlier)
+        with writing(json_file) as write:
+            write(now.to_json().encode("ascii"))
+    if json_file != STANDARD_OUTPUT:
+        _print(now, earlier)
 
 
 def _check_outputs(json_file: Path | None, plot: Path | None) -> None:

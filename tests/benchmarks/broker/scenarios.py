@@ -17,8 +17,8 @@ from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.schedule import PAGE_DEFAULT, PendingFilter, PendingQuery, ScheduleAction
-from rmqlite.requests.status import LevelStatus
 from rmqlite.store.check import check
 from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill, log_bytes
 from tests.benchmarks.broker.beside import (

@@ -9,11 +9,18 @@ import pytest
 
 from rmqlite.errors import GroupUnknown
 from rmqlite.message import StoredMessage
-from rmqlite.requests.finding import FoundMessage, MessageState
+from rmqlite.requests.dead_letters import (
+    DeadLetterPage,
+    DeadLettersQuery,
+    EventKind,
+    History,
+    HistoryEvent,
+    HistoryQuery,
+)
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import Hop, HopKind, LetterPage, LettersQuery, Life, LifeQuery
+from rmqlite.requests.messages import FoundMessage, MessageState
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
+from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
 from tests.support.fake_broker import FakeBroker
 
 DEAD_LETTERS = 100_000
@@ -26,40 +33,40 @@ def describe(name: str) -> GroupStatus:
     return GROUPS[name]
 
 
-def page_of_dead(query: LettersQuery) -> LetterPage:
+def page_of_dead(query: DeadLettersQuery) -> DeadLetterPage:
     """Any number of letters, made when they are asked for; a reason may be looked for."""
     start = int(query.cursor or "0")
     count = query.max_letters
     if query.filter.reason not in ("", "nowhere"):
-        return LetterPage((letter(7, reason=HOSTILE),), "", DEAD_LETTERS)
+        return DeadLetterPage((letter(7, reason=HOSTILE),), "", DEAD_LETTERS)
     if query.filter.reason:
         end = start + 10_000
-        return LetterPage((), str(end) if end < DEAD_LETTERS else "", 10_000)
+        return DeadLetterPage((), str(end) if end < DEAD_LETTERS else "", 10_000)
     letters = [
         letter(n, reason=HOSTILE if n % 2 else "timeout") for n in range(start, start + count)
     ]
     end = start + count
-    return LetterPage(tuple(letters), str(end) if end < DEAD_LETTERS else "", count)
+    return DeadLetterPage(tuple(letters), str(end) if end < DEAD_LETTERS else "", count)
 
 
-def page_of_retries(query: LettersQuery) -> LetterPage:
+def page_of_retries(query: DeadLettersQuery) -> DeadLetterPage:
     del query
     waits = letter(3, topic="%RETRY%workers", delivery_attempts=2, due_ms=NOW_MS + 30_000)
-    return LetterPage((replace(waits, queue_offset=1, due_ms=NOW_MS - 5), waits))
+    return DeadLetterPage((replace(waits, queue_offset=1, due_ms=NOW_MS - 5), waits))
 
 
-def life(query: LifeQuery) -> Life:
-    def hop(kind: HopKind, at_ms: int, topic: str, **fields: Any) -> Hop:
-        made = Hop(kind, at_ms, topic, 0, 5, 0, f"OFFSET{kind.name}", query.message_id)
+def life(query: HistoryQuery) -> History:
+    def hop(kind: EventKind, at_ms: int, topic: str, **fields: Any) -> HistoryEvent:
+        made = HistoryEvent(kind, at_ms, topic, 0, 5, 0, f"OFFSET{kind.name}", query.message_id)
         return replace(made, **fields)
 
-    return Life(
+    return History(
         query.message_id,
         (
-            hop(HopKind.SENT, NOW_MS - 60_000, "orders"),
-            hop(HopKind.FAILED, NOW_MS - 59_000, "orders", group="workers", attempt=1, level=3,
+            hop(EventKind.SENT, NOW_MS - 60_000, "orders"),
+            hop(EventKind.FAILED, NOW_MS - 59_000, "orders", group="workers", attempt=1, level=3,
                 due_ms=NOW_MS - 49_000, reason=HOSTILE),
-            hop(HopKind.DEAD, NOW_MS - 1_000, "%DLQ%workers", group="workers", attempt=17),
+            hop(EventKind.DEAD, NOW_MS - 1_000, "%DLQ%workers", group="workers", attempt=17),
         ),
     )  # fmt: skip
 

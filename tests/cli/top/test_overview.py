@@ -1,22 +1,14 @@
-"""How the overview reads: verdict, rates, levels, groups, redrives."""
+"""How the overview reads: header, verdict, rates."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from rmqlite.cli.status import Picture
 from rmqlite.cli.top import overview
-from rmqlite.cli.top.grid import Table, lines_of, text_of
-from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests.status import LevelStatus
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told, waiting
-
-
-def texts(table: Table, width: int = 80) -> list[str]:
-    return [text_of(line) for line in lines_of(table, width)]
+from tests.support.broker_answers import HOSTILE, STATUS, dead, seen, status, told
+from tests.support.drawn import text_of
 
 
 def said(
@@ -84,69 +76,9 @@ def test_rates_stand_over_their_charts() -> None:
     assert lines[3].split() == ["█", "▁", "▁", "▁"]
 
 
-def test_a_level_counts_down_and_only_the_broker_says_that_it_is_late() -> None:
-    """An answer that is a minute old is no late level."""
-    levels = (
-        LevelStatus(1, "1s", 5, NOW_MS + 30_000, 1, 0, 0, 0),
-        LevelStatus(2, "5s", 5, NOW_MS + 500, 1, 0, 0, 0),
-        LevelStatus(3, "10s", 5, NOW_MS - 1_500, 1, 0, 250, 0),
-        LevelStatus(4, "", 0, 0, 1, 0, 0, 0),
-        LevelStatus(5, "1m", 0, 0, 0, 0, 0, 0),
-        LevelStatus(TIMERS, "timers", 5, NOW_MS + 63_072_010_000, 1, 0, 0, 0),
-    )
-    picture = seen(replace(STATUS, levels=levels))
-    rows = overview.levels_table(picture, 11.0, all_levels=False).rows
-    assert [(each.cells[1].text, each.cells[3].text) for each in rows] == [
-        ("1s", "in 20.0s"),
-        ("5s", "in <1s"),
-        ("10s", "late 1.5s"),
-        ("(old)", "-"),
-        ("any", "in 730d 0h"),
-    ]
-    assert rows[-1].cells[0].text == "timer"
-    assert overview.levels_table(picture, 11.0, all_levels=False).title.endswith("1 unused")
-    assert len(overview.levels_table(picture, 11.0, all_levels=True).rows) == 6
-
-
-def test_groups_are_sorted_by_what_is_worst() -> None:
-    """What dies now, then what nobody reads, then what has died, then lag."""
-    infos = tuple([GroupInfo(name) for name in "abcde"])
-    described = (
-        ("a", group("a", lag=1_000)),
-        ("b", group("b", lag=5, members=0)),
-        ("c", group("c")),
-        ("d", group("d")),
-    )
-    picture = seen(groups=infos, described=described, dead=(dead("c", 9),), pending=())
-    picture.take(told(6.0, dead=(dead("c", 9), dead("d", 1))))
-
-    def order(sort: str) -> str:
-        table = overview.groups_table(picture, sort=sort, wanted="")
-        return "".join([each.key for each in table.rows])
-
-    assert order("worst") == "dbcae"
-    assert order("lag")[:2] == "ab"
-    assert order("dead")[:2] == "cd"
-    assert order("name") == "abcde"
-
-
-def test_a_group_that_is_not_known_yet_shows_no_zeros() -> None:
-    """A dash is no lag, but none that is known."""
-    picture = seen(groups=(GroupInfo("new"),), pending=(waiting("new", 4),))
-    line = texts(overview.groups_table(picture, sort="name", wanted=""))[2]
-    assert line.split() == ["new", "-", "-", "4", "-", "-"]
-    assert texts(overview.groups_table(picture, sort="name", wanted="x"))[1] == "no group matches"
-
-
-def test_a_redrive_stays_a_minute_after_its_end() -> None:
-    """Long enough to see how it ended."""
-    spec = RedriveSpec("workers")
-    running = RedriveJob("a", spec, JobState.PAUSED, 0, note="the disk is full")
-    ended = RedriveJob("b", spec, JobState.DONE, 4, 4, 3, 0, 1, ended_at_ms=NOW_MS - 59_000)
-    old = replace(ended, job_id="c", ended_at_ms=NOW_MS - 61_000)
-    lines = texts(overview.jobs_table(seen(jobs=(running, ended, old))), 120)
-    assert lines[0].startswith("─ redrives: 1 running ─")
-    assert lines[2].split()[:4] == ["workers", "paused", "░" * 12, "0%"]
-    assert lines[2].endswith("the disk is full")
-    assert lines[3].split()[:4] == ["workers", "done", "█" * 12, "100%"]
-    assert len(lines) == 4
+def test_a_chart_shows_peaks_and_gaps() -> None:
+    """The highest is full, a little is more than nothing, and no answer is a gap."""
+    assert overview.chart([0.0, 0.01, None, 50.0, 100.0], 6, 1) == [" ▁▂ ▄█"]
+    assert overview.chart([1.0, 2.0, 3.0], 2, 1) == ["▅█"]
+    assert overview.chart([], 3, 2) == ["   ", "   "]
+    assert overview.chart([0.0, 25.0, 75.0, 100.0], 4, 2) == ["  ▄█", "▁▄██"]

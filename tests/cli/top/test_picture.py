@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rmqlite.cli.top.picture import GROUPS_A_ROUND, Asked, Picture
-from rmqlite.cli.top.questions import Questions
+from rmqlite.cli.status import GROUPS_A_ROUND, Asked, Picture, Questions
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from tests.cli.top.answers import NOW_MS, dead, group, status, told, waiting
+from tests.support.broker_answers import NOW_MS, dead, group, status, told, waiting
 
-EVERYTHING = Questions(groups=True, pending=True, dead=True, jobs=True)
+EVERYTHING = Questions(set(Asked))
 
 
 def full_round(at_s: float, count: int = 1) -> Picture:
@@ -28,11 +27,9 @@ def test_the_first_round_asks_for_everything() -> None:
 def test_what_costs_more_is_asked_less_often() -> None:
     """Counting dead letters twice a second would be a load of its own."""
     picture = full_round(10.0)
-    assert picture.questions(11.0) == Questions(describe=("g00",))
-    assert picture.questions(12.0) == Questions(groups=True, describe=("g00",), pending=True)
-    asked = picture.questions(15.0)
-    assert asked.dead
-    assert asked.jobs
+    assert picture.questions(11.0) == Questions(set(), ("g00",))
+    assert picture.questions(12.0) == Questions({Asked.GROUPS, Asked.PENDING}, ("g00",))
+    assert picture.questions(15.0).parts == set(Asked)
 
 
 def test_a_running_redrive_is_asked_for_each_time() -> None:
@@ -40,7 +37,7 @@ def test_a_running_redrive_is_asked_for_each_time() -> None:
     picture = full_round(10.0)
     job = RedriveJob("j", RedriveSpec("g00"), JobState.RUNNING, 10)
     picture.take(told(11.0, jobs=(job,)))
-    assert picture.questions(11.5).jobs
+    assert Asked.JOBS in picture.questions(11.5).parts
 
 
 def test_many_groups_are_asked_in_turns() -> None:
@@ -59,7 +56,7 @@ def test_many_groups_are_asked_in_turns() -> None:
 def test_inside_a_group_only_that_group_is_asked_for() -> None:
     """What is not shown is not asked."""
     picture = full_round(10.0, count=3)
-    assert picture.questions(11.0, group="g01") == Questions(describe=("g01",))
+    assert picture.questions(11.0, group="g01") == Questions(set(), ("g01",))
     assert picture.questions(20.0, is_overview=False) == Questions()
 
 
@@ -107,7 +104,7 @@ def test_a_part_that_fails_keeps_what_was_known() -> None:
     picture.take(told(16.0, dead=error))
     assert picture.errors == {Asked.DEAD: error}
     assert picture.figures("workers").dead == 3
-    assert not picture.questions(17.0).dead
+    assert Asked.DEAD not in picture.questions(17.0).parts
     picture.take(told(21.0, dead=()))
     assert not picture.errors
 
@@ -123,3 +120,14 @@ def test_a_broker_that_is_gone_has_an_age_and_a_clock_that_stands() -> None:
     picture.take(told(20.0, status(10_000)))
     assert picture.unreachable is None
     assert picture.rates.now("sent") == 0.0
+
+
+def test_a_redrive_stays_a_minute_after_its_end() -> None:
+    """Long enough to see how it ended."""
+    spec = RedriveSpec("workers")
+    running = RedriveJob("a", spec, JobState.PAUSED, 0)
+    ended = RedriveJob("b", spec, JobState.DONE, 4, ended_at_ms=NOW_MS - 59_000)
+    old = RedriveJob("c", spec, JobState.DONE, 4, ended_at_ms=NOW_MS - 61_000)
+    picture = Picture()
+    picture.take(told(1.0, jobs=(running, ended, old)))
+    assert picture.shown_jobs() == [running, ended]

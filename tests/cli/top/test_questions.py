@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rmqlite.cli.top.questions import Questions, ask
+from rmqlite.cli.status import Asked, Questions, ask
 from rmqlite.client import AdminClient
 from rmqlite.errors import BrokerUnreachable, GroupUnknown
 from tests.support.fake_broker import FakeBroker
 
-EVERYTHING = Questions(True, ("workers", "nobody"), True, True, True)
+EVERYTHING = Questions(frozenset(Asked), ("workers", "nobody"))
 
 
 def test_a_round_brings_every_answer_and_every_error(broker: FakeBroker) -> None:
@@ -15,8 +15,8 @@ def test_a_round_brings_every_answer_and_every_error(broker: FakeBroker) -> None
     with AdminClient(broker.endpoint) as admin:
         answers = ask(admin, EVERYTHING, lambda: 7.0)
     assert (answers.asked_at_s, answers.answered_at_s) == (7.0, 7.0)
-    assert not isinstance(answers.dead, Exception)
-    assert [each.group for each in answers.dead or ()] == ["workers"]
+    assert set(answers.parts) == set(Asked)
+    assert [each.group for each in answers.parts[Asked.DEAD]] == ["workers"]
     (_, workers), (name, error) = answers.described
     assert not isinstance(workers, Exception)
     assert name == "nobody"
@@ -24,10 +24,10 @@ def test_a_round_brings_every_answer_and_every_error(broker: FakeBroker) -> None
 
 
 def test_what_is_not_asked_is_not_answered(broker: FakeBroker) -> None:
-    """None is no empty list."""
+    """Nothing is not an empty list."""
     with AdminClient(broker.endpoint) as admin:
         answers = ask(admin, Questions())
-    assert (answers.groups, answers.described, answers.dead) == (None, (), None)
+    assert (answers.parts, answers.described) == ({}, ())
     assert [name for name, asked in broker.asked.items() if asked] == ["GetBrokerStatus"]
 
 
@@ -38,7 +38,7 @@ def test_of_a_broker_that_is_gone_nothing_else_is_asked(broker: FakeBroker) -> N
         answers = ask(admin, EVERYTHING)
     broker.start()
     assert isinstance(answers.status, BrokerUnreachable)
-    assert answers.groups is None
+    assert not answers.parts
 
 
 def test_after_a_group_that_timed_out_no_other_is_asked(broker: FakeBroker) -> None:

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.cli.top.picture import Picture
-from rmqlite.cli.top.troubles import connection_trouble, troubles
+from rmqlite.cli.status import Picture
 from rmqlite.errors import BrokerUnreachable, RmqliteError
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told
+from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told
 
 
 def said(picture: Picture) -> list[tuple[str, str]]:
-    return [(each.tone, each.sentence) for each in troubles(picture)]
+    return [(each.tone, each.text) for each in picture.troubles()]
 
 
 def test_a_broker_that_works_has_no_troubles() -> None:
@@ -99,13 +98,13 @@ def test_a_part_that_fails_is_said_with_its_age() -> None:
 def test_a_broker_that_does_not_answer_is_said_with_the_time_since() -> None:
     """Gone, or just slow."""
     picture = seen()
-    assert connection_trouble(picture, 2.0, 0.0) is None
-    assert connection_trouble(picture, 2.5, 1.0) is None
-    slow = connection_trouble(picture, 4.0, 2.0)
+    assert picture.connection_trouble(2.0, 0.0) is None
+    assert picture.connection_trouble(2.5, 1.0) is None
+    slow = picture.connection_trouble(4.0, 2.0)
     assert slow is not None
-    assert (slow.tone, slow.sentence) == ("warn", "no answer for 3.0s, still waiting for one")
+    assert (slow.tone, slow.text) == ("warn", "no answer for 3.0s, still waiting for one")
     picture.take(told(5.0, BrokerUnreachable(f"no answer from the broker: {HOSTILE}")))
-    gone = connection_trouble(picture, 61.0, 0.0)
+    gone = picture.connection_trouble(61.0, 0.0)
     assert gone is not None
-    assert gone.sentence.startswith(r"no answer for 1m 0s (\x1b[31mred")
-    assert gone.sentence.isprintable()
+    assert gone.text.startswith(r"no answer for 1m 0s (\x1b[31mred")
+    assert gone.text.isprintable()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import ConfigInvalid
-from rmqlite.server.gate.accounts import AccountsFile
 from rmqlite.server.gate.exposure import check_exposure
-from rmqlite.server.service.access import Access
+from rmqlite.server.service.access import Access, AccountsFile
 from tests.support.brokers import small_config
 
 ONE = "accounts:\n- accessKey: first-key\n  secretKey: 12345678\n"

@@ -40,12 +40,12 @@ def test_of_a_caller_that_is_refused_again_only_the_first_times_are_logged(
     assert refusals.note("another", HERE)
     assert refusals.total == 1_001
     now.s += WINDOW_S
-    refusals.tell()
+    refusals.log_repeated()
     assert logged(caplog) == [
         "refused again face=none account='the-key' client=10.0.0.1 call='' target=''"
         " outcome=access-denied times=995"
     ]
-    refusals.tell()
+    refusals.log_repeated()
     assert len(caplog.records) == 1
     assert refusals.note("the-key", HERE)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rmqlite.wire.remoting.bodies.clients import (
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.clients import (
+    HEART_BEAT,
     ConsumerData,
     Heartbeat,
     ProducerData,
     Subscription,
 )
-from rmqlite.wire.remoting.codes import consuming, sending
-from rmqlite.wire.remoting.codes.consuming import PullMessage
-from rmqlite.wire.remoting.codes.sending import SendMessage
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.remoting import LoopClient, Talk
 
 TOPIC = "orders"
@@ -25,7 +25,7 @@ def send_of(
     talk: Talk, body: bytes = b"x", *, topic: str = TOPIC, queue_id: int = 0, **fields: Any
 ) -> Command:
     asked = SendMessage(topic, "senders", queue_id=queue_id, **fields)
-    return talk.request(sending.SEND_MESSAGE_V2, asked, body)
+    return talk.request(SEND_MESSAGE_V2, asked, body)
 
 
 def pull_of(
@@ -41,7 +41,7 @@ def pull_of(
     """Suspended if wait_ms says so; every tag."""
     flag = 4 | (2 if wait_ms else 0)
     asked = PullMessage(group, topic, queue_id, offset, count, flag, 0, wait_ms, 0, "*")
-    return talk.request(consuming.PULL_MESSAGE, asked)
+    return talk.request(PULL_MESSAGE, asked)
 
 
 def heartbeat(
@@ -68,4 +68,4 @@ def heartbeat(
 
 async def beat(client: LoopClient, *names: Any, **about: Any) -> Command:
     """Send a heartbeat; its answer."""
-    return await client.ask(consuming.HEART_BEAT, None, heartbeat(*names, **about))
+    return await client.ask(HEART_BEAT, None, heartbeat(*names, **about))

@@ -9,54 +9,88 @@ import pytest
 
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.server.protocols.remoting.administration import large_bodies
-from rmqlite.wire.remoting.bodies.clients import (
+from rmqlite.server.protocols.remoting import large_bodies
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.broker import (
+    GET_ALL_DELAY_OFFSET,
+    GET_BROKER_CONFIG,
+    GET_BROKER_RUNTIME_INFO,
+    UPDATE_BROKER_CONFIG,
+    VIEW_BROKER_STATS_DATA,
+    BrokerStats,
+    DelayOffsets,
+    KvTable,
+    StatsQuery,
+    read_settings,
+    write_settings,
+)
+from rmqlite.wire.remoting.requests.clients import (
+    GET_ALL_PRODUCER_INFO,
+    GET_CONSUMER_CONNECTION_LIST,
+    GET_PRODUCER_CONNECTION_LIST,
+    HEART_BEAT,
     ConsumerConnections,
     ConsumerData,
     Heartbeat,
+    OfProducerGroup,
     ProducerConnections,
     ProducerData,
     Producers,
-    QueueView,
 )
-from rmqlite.wire.remoting.bodies.clients import Subscription as Wanted
-from rmqlite.wire.remoting.bodies.queues import (
+from rmqlite.wire.remoting.requests.clients import Subscription as Wanted
+from rmqlite.wire.remoting.requests.groups import (
+    CLONE_GROUP_OFFSET,
+    DELETE_SUBSCRIPTIONGROUP,
+    GET_ALL_CONSUMER_OFFSET,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_BROKER_CONSUME_STATS,
+    GET_CONSUME_STATS,
+    QUERY_CONSUME_TIME_SPAN,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     BrokerConsumeStats,
-    BrokerStats,
+    BrokerConsumeStatsQuery,
     ConsumeOffset,
     ConsumeStats,
-    DelayOffsets,
+    ConsumeStatsQuery,
+    GroupAndTopic,
+    GroupDelete,
     GroupOffsets,
-    MessageQueue,
-    QueueRange,
-    TimeSpans,
-    TopicStats,
-)
-from rmqlite.wire.remoting.bodies.topics import (
-    GroupList,
-    KvTable,
+    OffsetsCopy,
+    OfGroup,
     SubscriptionGroup,
     SubscriptionGroups,
+    TimeSpans,
+)
+from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.wire.remoting.requests.queues import (
+    GET_MAX_OFFSET,
+    UPDATE_CONSUMER_OFFSET,
+    MessageQueue,
+    OffsetCommit,
+    QueueOfTopic,
+)
+from rmqlite.wire.remoting.requests.topics import (
+    CLEAN_EXPIRED_CONSUMEQUEUE,
+    CLEAN_UNUSED_TOPIC,
+    DELETE_EXPIRED_COMMITLOG,
+    DELETE_TOPIC_IN_BROKER,
+    GET_ALL_TOPIC_CONFIG,
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    GET_TOPIC_STATS_INFO,
+    QUERY_CONSUME_QUEUE,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    UPDATE_AND_CREATE_TOPIC,
+    GroupList,
+    OfTopic,
+    QueueQuery,
+    QueueRange,
+    QueueView,
+    TopicChange,
     TopicConfig,
     TopicConfigs,
     TopicList,
+    TopicStats,
 )
-from rmqlite.wire.remoting.codes import administration as codes
-from rmqlite.wire.remoting.codes import consuming
-from rmqlite.wire.remoting.codes.administration import (
-    BrokerConsumeStatsQuery,
-    ConsumeStatsQuery,
-    GroupDelete,
-    OffsetsCopy,
-    OfProducerGroup,
-    OfTopic,
-    QueueQuery,
-    StatsQuery,
-    TopicChange,
-)
-from rmqlite.wire.remoting.codes.consuming import GroupAndTopic, OffsetCommit, OfGroup, QueueOfTopic
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.exchanges import scenarios
@@ -67,7 +101,7 @@ from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protoco
 async def join(client: LoopClient, group: str = GROUP, client_id: str = "me") -> None:
     data = ConsumerData(group, subscription_data_set=(Wanted(TOPIC, "TagA"),))
     beat = Heartbeat(client_id, (ProducerData("senders"),), (data,))
-    assert (await client.ask(consuming.HEART_BEAT, None, beat)).code == 0
+    assert (await client.ask(HEART_BEAT, None, beat)).code == 0
 
 
 def fine(answer: Command) -> bytes:
@@ -82,13 +116,13 @@ def test_a_topic_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
         async with protocol.client() as client:
             for queues, order in ((4, False), (2, True)):
                 change = TopicChange(TOPIC, queues, queues, 6, order=order, topic_sys_flag=1)
-                fine(await client.ask(codes.UPDATE_AND_CREATE_TOPIC, change))
-                body = fine(await client.ask(codes.GET_ALL_TOPIC_CONFIG))
+                fine(await client.ask(UPDATE_AND_CREATE_TOPIC, change))
+                body = fine(await client.ask(GET_ALL_TOPIC_CONFIG))
                 config = read_body(TopicConfigs, body).topic_config_table[TOPIC]
                 assert config == TopicConfig(TOPIC, queues, queues, 6, "SINGLE_TAG", 1, order)
             for _ in range(2):
-                fine(await client.ask(codes.DELETE_TOPIC_IN_BROKER, OfTopic(TOPIC)))
-            body = fine(await client.ask(codes.GET_ALL_TOPIC_CONFIG))
+                fine(await client.ask(DELETE_TOPIC_IN_BROKER, OfTopic(TOPIC)))
+            body = fine(await client.ask(GET_ALL_TOPIC_CONFIG))
             assert TOPIC not in read_body(TopicConfigs, body).topic_config_table
 
     served_protocol(under_test, scenario)
@@ -97,13 +131,13 @@ def test_a_topic_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
 @pytest.mark.parametrize(
     ("row", "asked", "named"),
     [
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange("TBW102", 1, 1, 6), "topic must be"),
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 0, 1, 6), "read_queues must be"),
-        (codes.UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 1, 1, 9), "perm must be"),
-        (codes.DELETE_TOPIC_IN_BROKER, OfTopic("SCHEDULE_TOPIC_XXXX"), "topic must be"),
-        (codes.GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("nobody"), "nobody"),
-        (codes.VIEW_BROKER_STATS_DATA, StatsQuery("NOTHING", TOPIC), "NOTHING"),
-        (codes.UPDATE_AND_CREATE_TOPIC, {}, "topic"),
+        (UPDATE_AND_CREATE_TOPIC, TopicChange("TBW102", 1, 1, 6), "topic must be"),
+        (UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 0, 1, 6), "read_queues must be"),
+        (UPDATE_AND_CREATE_TOPIC, TopicChange(TOPIC, 1, 1, 9), "perm must be"),
+        (DELETE_TOPIC_IN_BROKER, OfTopic("SCHEDULE_TOPIC_XXXX"), "topic must be"),
+        (GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("nobody"), "nobody"),
+        (VIEW_BROKER_STATS_DATA, StatsQuery("NOTHING", TOPIC), "NOTHING"),
+        (UPDATE_AND_CREATE_TOPIC, {}, "topic"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_name(
@@ -128,23 +162,23 @@ def test_queues_and_their_entries_are_listed(under_test: BrokerUnderTest) -> Non
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            body = fine(await client.ask(codes.GET_TOPIC_STATS_INFO, OfTopic(TOPIC)))
+            body = fine(await client.ask(GET_TOPIC_STATS_INFO, OfTopic(TOPIC)))
             assert read_body(TopicStats, body).offset_table == {
                 MessageQueue(TOPIC, 0, "broker-a"): QueueRange(0, 2, stored_ms),
                 MessageQueue(TOPIC, 1, "broker-a"): QueueRange(0, 0, 0),
             }
-            assert (await client.ask(codes.GET_TOPIC_STATS_INFO, OfTopic("none"))).code == 17
+            assert (await client.ask(GET_TOPIC_STATS_INFO, OfTopic("none"))).code == 17
             await join(client)
             asked = QueueQuery(TOPIC, 0, 0, 10, GROUP)
-            view = read_body(QueueView, fine(await client.ask(codes.QUERY_CONSUME_QUEUE, asked)))
+            view = read_body(QueueView, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
             assert (view.min_queue_index, view.max_queue_index) == (0, 2)
             assert [each.tags_code for each in view.queue_data] == [2598919, 0]
             assert view.subscription_data is not None
             assert view.subscription_data.sub_string == "TagA"
             asked = QueueQuery(TOPIC, 0, 1, 10)
-            view = read_body(QueueView, fine(await client.ask(codes.QUERY_CONSUME_QUEUE, asked)))
+            view = read_body(QueueView, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
             assert (len(view.queue_data), view.filter_data) == (1, None)
-            answer = await client.ask(codes.QUERY_CONSUME_QUEUE, QueueQuery(TOPIC, 7, 0, 1))
+            answer = await client.ask(QUERY_CONSUME_QUEUE, QueueQuery(TOPIC, 7, 0, 1))
             assert answer.code == 1
 
     served_protocol(under_test, scenario)
@@ -166,13 +200,13 @@ def test_a_group_is_made_changed_and_deleted(under_test: BrokerUnderTest) -> Non
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            fine(await client.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, given))
-            row = codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+            fine(await client.ask(UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, given))
+            row = GET_ALL_SUBSCRIPTIONGROUP_CONFIG
             table = read_body(SubscriptionGroups, fine(await client.ask(row)))
             assert table.subscription_group_table == {GROUP: given}
             assert table.data_version.counter == 1
             for _ in range(2):
-                fine(await client.ask(codes.DELETE_SUBSCRIPTIONGROUP, GroupDelete(GROUP, True)))
+                fine(await client.ask(DELETE_SUBSCRIPTIONGROUP, GroupDelete(GROUP, True)))
             table = read_body(SubscriptionGroups, fine(await client.ask(row)))
             assert table.subscription_group_table == {}
 
@@ -184,7 +218,7 @@ def test_clients_are_listed_those_of_other_faces_too(under_test: BrokerUnderTest
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client, protocol.client() as tool:
-            row = codes.GET_CONSUMER_CONNECTION_LIST
+            row = GET_CONSUMER_CONNECTION_LIST
             assert (await tool.ask(row, OfGroup(GROUP))).code == 206
             await join(client)
             python = HeartbeatRequest(GROUP, "python", (Subscription("others"),))
@@ -198,11 +232,9 @@ def test_clients_are_listed_those_of_other_faces_too(under_test: BrokerUnderTest
             }
             assert set(found.subscription_table) == {TOPIC, "others", f"%RETRY%{GROUP}"}
             assert found.subscription_table[TOPIC].sub_string == "TagA"
-            body = fine(
-                await tool.ask(codes.GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("senders"))
-            )
+            body = fine(await tool.ask(GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("senders")))
             assert read_body(ProducerConnections, body).connection_set[0].client_addr == here
-            body = fine(await tool.ask(codes.GET_ALL_PRODUCER_INFO))
+            body = fine(await tool.ask(GET_ALL_PRODUCER_INFO))
             assert read_body(Producers, body).data["senders"][0].remote_ip == f"/{here}"
 
     served_protocol(under_test, scenario)
@@ -217,17 +249,17 @@ def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            empty = await client.ask(codes.GET_CONSUME_STATS, ConsumeStatsQuery(GROUP))
+            empty = await client.ask(GET_CONSUME_STATS, ConsumeStatsQuery(GROUP))
             assert fine(empty) == b'{"consumeTps":0.0,"offsetTable":{}}'
             commit = OffsetCommit(GROUP, TOPIC, 0, 1)
-            fine(await client.ask(consuming.UPDATE_CONSUMER_OFFSET, commit))
-            fine(await client.ask(codes.CLONE_GROUP_OFFSET, OffsetsCopy(GROUP, "copy", TOPIC)))
+            fine(await client.ask(UPDATE_CONSUMER_OFFSET, commit))
+            fine(await client.ask(CLONE_GROUP_OFFSET, OffsetsCopy(GROUP, "copy", TOPIC)))
             for group in (GROUP, "copy"):
-                body = fine(await client.ask(codes.GET_CONSUME_STATS, ConsumeStatsQuery(group)))
+                body = fine(await client.ask(GET_CONSUME_STATS, ConsumeStatsQuery(group)))
                 table = read_body(ConsumeStats, body).offset_table
                 assert table == {queue: ConsumeOffset(2, 1, stored_ms)}
             asked = BrokerConsumeStatsQuery()
-            body = fine(await client.ask(codes.GET_BROKER_CONSUME_STATS, asked))
+            body = fine(await client.ask(GET_BROKER_CONSUME_STATS, asked))
             stats = read_body(BrokerConsumeStats, body)
             assert (stats.total_diff, stats.broker_addr) == (
                 2,
@@ -235,19 +267,17 @@ def test_progress_of_groups_is_listed(under_test: BrokerUnderTest) -> None:
             )
             assert [list(each) for each in stats.consume_stats_list] == [["copy"], [GROUP]]
             asked = BrokerConsumeStatsQuery(is_order=True)
-            body = fine(await client.ask(codes.GET_BROKER_CONSUME_STATS, asked))
+            body = fine(await client.ask(GET_BROKER_CONSUME_STATS, asked))
             assert read_body(BrokerConsumeStats, body).total_diff == 0
-            body = fine(await client.ask(codes.GET_ALL_CONSUMER_OFFSET))
+            body = fine(await client.ask(GET_ALL_CONSUMER_OFFSET))
             expected = {f"{TOPIC}@{GROUP}": {0: 1}, f"{TOPIC}@copy": {0: 1}}
             assert read_body(GroupOffsets, body).offset_table == expected
-            body = fine(await client.ask(codes.GET_ALL_DELAY_OFFSET))
+            body = fine(await client.ask(GET_ALL_DELAY_OFFSET))
             assert read_body(DelayOffsets, body).offset_table == {}
-            body = fine(
-                await client.ask(codes.QUERY_CONSUME_TIME_SPAN, GroupAndTopic(TOPIC, GROUP))
-            )
+            body = fine(await client.ask(QUERY_CONSUME_TIME_SPAN, GroupAndTopic(TOPIC, GROUP)))
             (span,) = read_body(TimeSpans, body).consume_time_span_set
             assert (span.message_queue, span.consume_time_stamp) == (queue, stored_ms)
-            body = fine(await client.ask(codes.QUERY_TOPIC_CONSUME_BY_WHO, OfTopic(TOPIC)))
+            body = fine(await client.ask(QUERY_TOPIC_CONSUME_BY_WHO, OfTopic(TOPIC)))
             assert read_body(GroupList, body).group_list == ("copy", GROUP)
 
     served_protocol(under_test, scenario)
@@ -263,7 +293,7 @@ def test_the_brokers_figures_have_every_key_of_rocketmqs(under_test: BrokerUnder
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            body = fine(await client.ask(codes.GET_BROKER_RUNTIME_INFO))
+            body = fine(await client.ask(GET_BROKER_RUNTIME_INFO))
             table = read_body(KvTable, body).table
             assert set(captured["table"]) - set(table) - levels - disk == set()
             assert table["scheduleMessageOffset_2"] == "0,1"
@@ -286,7 +316,7 @@ def test_rates_are_measured(under_test: BrokerUnderTest) -> None:
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            row = codes.VIEW_BROKER_STATS_DATA
+            row = VIEW_BROKER_STATS_DATA
             for name, key in (("TOPIC_PUT_NUMS", TOPIC), ("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}")):
                 found = read_body(BrokerStats, fine(await client.ask(row, StatsQuery(name, key))))
                 assert (found.stats_minute.sum, found.stats_minute.tps) == (20, 2.0)
@@ -320,7 +350,7 @@ def test_the_configuration_has_what_mqadmin_exports(under_test: BrokerUnderTest)
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            answer = await client.ask(codes.GET_BROKER_CONFIG)
+            answer = await client.ask(GET_BROKER_CONFIG)
             known = read_settings(fine(answer))
             assert exported <= set(known)
             assert set(json.loads(answer.ext["version"])) == {"counter", "timestamp"}
@@ -348,7 +378,7 @@ def test_settings_change_at_once_or_are_refused_by_name(
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            row = codes.UPDATE_BROKER_CONFIG
+            row = UPDATE_BROKER_CONFIG
             answer = await client.ask(row, None, write_settings(wanted))
             assert answer.code == code
             assert named in answer.remark
@@ -367,11 +397,11 @@ def test_upkeep_is_asked_for(under_test: BrokerUnderTest) -> None:
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            fine(await client.ask(codes.DELETE_EXPIRED_COMMITLOG))
+            fine(await client.ask(DELETE_EXPIRED_COMMITLOG))
             assert under_test.broker.retention.is_asked
-            fine(await client.ask(codes.CLEAN_EXPIRED_CONSUMEQUEUE))
-            fine(await client.ask(codes.CLEAN_UNUSED_TOPIC))
-            body = fine(await client.ask(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
+            fine(await client.ask(CLEAN_EXPIRED_CONSUMEQUEUE))
+            fine(await client.ask(CLEAN_UNUSED_TOPIC))
+            body = fine(await client.ask(GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
             assert "TBW102" in read_body(TopicList, body).topic_list
 
     served_protocol(under_test, scenario)
@@ -386,12 +416,12 @@ def test_a_pull_that_waits_ends_when_its_topic_is_deleted(under_test: BrokerUnde
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as consumer, protocol.client() as tool:
             await join(consumer)
-            asked = consuming.PullMessage(GROUP, TOPIC, 0, 0, 32, 2, 0, 30_000, 0)
-            pull = consumer.request(consuming.PULL_MESSAGE, asked)
+            asked = PullMessage(GROUP, TOPIC, 0, 0, 32, 2, 0, 30_000, 0)
+            pull = consumer.request(PULL_MESSAGE, asked)
             consumer.send(pull)
             # Answered after the pull has parked.
-            fine(await consumer.ask(consuming.GET_MAX_OFFSET, QueueOfTopic(TOPIC, 0)))
-            fine(await tool.ask(codes.DELETE_TOPIC_IN_BROKER, OfTopic(TOPIC)))
+            fine(await consumer.ask(GET_MAX_OFFSET, QueueOfTopic(TOPIC, 0)))
+            fine(await tool.ask(DELETE_TOPIC_IN_BROKER, OfTopic(TOPIC)))
             assert (await consumer.answer(pull.opaque)).code == 17
 
     served_protocol(under_test, scenario)
@@ -424,7 +454,7 @@ def test_an_answer_that_no_frame_can_hold_is_refused(
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            answer = await client.ask(codes.GET_ALL_TOPIC_CONFIG)
+            answer = await client.ask(GET_ALL_TOPIC_CONFIG)
             assert (answer.code, "10 bytes" in answer.remark) == (1, True)
 
     served_protocol(under_test, scenario)

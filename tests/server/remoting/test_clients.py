@@ -9,12 +9,17 @@ import pytest
 
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting import clients as limits
-from rmqlite.server.protocols.remoting.clients import Clients
-from rmqlite.wire.remoting.bodies.clients import ConsumerIds
-from rmqlite.wire.remoting.codes import consuming as codes
-from rmqlite.wire.remoting.codes.consuming import OfGroup, UnregisterClient
+from rmqlite.server.protocols.remoting.requests import clients as limits
+from rmqlite.server.protocols.remoting.requests.clients import Clients
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import (
+    GET_CONSUMER_LIST_BY_GROUP,
+    HEART_BEAT,
+    UNREGISTER_CLIENT,
+    ConsumerIds,
+    UnregisterClient,
+)
+from rmqlite.wire.remoting.requests.groups import OfGroup
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
@@ -48,13 +53,13 @@ def remembers_nobody(protocol: ProtocolUnderTest) -> bool:
 
 
 async def members(client: LoopClient, group: str = GROUP) -> list[str]:
-    answer = await client.ask(codes.GET_CONSUMER_LIST_BY_GROUP, OfGroup(group))
+    answer = await client.ask(GET_CONSUMER_LIST_BY_GROUP, OfGroup(group))
     return list(read_body(ConsumerIds, answer.body).consumer_id_list) if answer.code == 0 else []
 
 
 async def leave(client: LoopClient, who: str, consumer: str = "", producer: str = "") -> None:
     asked = UnregisterClient(who, producer, consumer)
-    assert (await client.ask(codes.UNREGISTER_CLIENT, asked)).code == 0
+    assert (await client.ask(UNREGISTER_CLIENT, asked)).code == 0
 
 
 def test_members_are_told_of_who_comes_and_goes(under_test: BrokerUnderTest) -> None:
@@ -173,7 +178,7 @@ def test_a_heartbeat_of_a_connection_that_is_gone_registers_nobody(
         async with protocol.client() as client:
             connection = protocol.connection(client)
             body = heartbeat("late", producers=["p"])
-            connection.data_received(encode(client.request(codes.HEART_BEAT, None, body)))
+            connection.data_received(encode(client.request(HEART_BEAT, None, body)))
             connection.abort()
             connection.connection_lost(None)
             await asyncio.sleep(0)

@@ -12,16 +12,20 @@ from rmqlite.errors import RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.protocols.remoting import connection as limits
-from rmqlite.server.protocols.remoting.asked import NotAnswered
+from rmqlite.server.protocols.remoting.connection import NotAnswered
 from rmqlite.server.protocols.remoting.server import IDLE_S, LOOK_S, RemotingServer
 from rmqlite.wire.remoting.command import ANSWER_FLAG, Command
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import GET_CONSUMER_RUNNING_INFO, RunningInfoQuery
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.exchanges import Row, probes
 from tests.support.loops import FakeTimeLoop
 from tests.support.remoting import GRPC_PORT, LoopClient, ProtocolUnderTest, served_protocol
+
+ROW = GET_CONSUMER_RUNNING_INFO
+ASKED = RunningInfoQuery("readers", "client-1")
 
 BODY_BYTES = 200_000
 CLOSED = "connection closed by server"
@@ -134,7 +138,7 @@ def test_what_waits_for_a_client_ends_with_its_connection(under_test: BrokerUnde
             client.send(*[pull_of(client, queue_id=queue, wait_ms=50_000) for queue in range(3)])
             await turns_until(lambda: protocol.server.service.parked == 3)
             assert protocol.connections.bytes > 0
-            asked = asyncio.ensure_future(connection.ask(307, {}, b"", 60.0))
+            asked = asyncio.ensure_future(connection.ask(ROW, ASKED, seconds=60.0))
             await turns_until(lambda: bool(connection._asked))
         await turns_until(lambda: protocol.server.service.parked == 0)
         with pytest.raises(NotAnswered, match="is gone"):
@@ -153,13 +157,13 @@ def test_a_request_of_the_broker_gets_the_answer_with_its_number(
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             connection = protocol.connection(client)
-            asking = asyncio.ensure_future(connection.ask(307, {"clientId": "c"}, b"", 60.0))
+            asking = asyncio.ensure_future(connection.ask(ROW, ASKED, seconds=60.0))
             asked = await client.told(307)
             client.send(Command(0, 4_711, {}, b"for nobody", ANSWER_FLAG))
             client.send(Command(0, asked.opaque, {}, b"for me", ANSWER_FLAG))
             assert (await asking).body == b"for me"
             with pytest.raises(NotAnswered, match="did not answer within 0 s"):
-                await connection.ask(307, {}, b"", 0)
+                await connection.ask(ROW, ASKED, seconds=0)
             assert len(connection._asked) == 0
 
     served_protocol(under_test, scenario)

@@ -14,20 +14,32 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
 from rmqlite.server.protocols.remoting.connection import AT_ONCE_MAX
-from rmqlite.server.protocols.remoting.consuming import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT
-from rmqlite.wire.remoting.bodies.queues import LockedQueues, LockRequest, MessageQueue
-from rmqlite.wire.remoting.codes import consuming as codes
-from rmqlite.wire.remoting.codes.consuming import (
-    GroupQueue,
-    OffsetCommit,
+from rmqlite.server.protocols.remoting.requests.messages import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.messages import (
+    CONSUMER_SEND_MSG_BACK,
+    LITE_PULL_MESSAGE,
+    PULL_MESSAGE,
     PullMessage,
+    SendBack,
+)
+from rmqlite.wire.remoting.requests.queues import (
+    GET_EARLIEST_MSG_STORETIME,
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    QUERY_CONSUMER_OFFSET,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    UPDATE_CONSUMER_OFFSET,
+    GroupQueue,
+    LockedQueues,
+    LockRequest,
+    MessageQueue,
+    OffsetCommit,
     QueueAtTime,
     QueueOfTopic,
 )
-from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
-from rmqlite.wire.remoting.codes.table import REFUSED
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.table import REFUSED
 from rmqlite.wire.remoting.shapes import read_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, pull_of, send_of
 from tests.support.brokers import BrokerUnderTest
@@ -78,13 +90,13 @@ def test_a_pull_that_finds_records_needs_no_task(under_test: BrokerUnderTest) ->
             connection = protocol.connection(client)
             flags = COMMITS | MAY_WAIT | HAS_SUBSCRIPTION
             asked = PullMessage(GROUP, TOPIC, 0, 2, 32, flags, 2, 50_000, 0, "*")
-            connection.data_received(encode(client.request(codes.PULL_MESSAGE, asked)))
+            connection.data_received(encode(client.request(PULL_MESSAGE, asked)))
             assert len(connection._out) == 1
             assert not protocol.calls.running
             assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 2}
             # Nothing is there: it waits in a task.
             end = asked._replace(queue_offset=5, commit_offset=5)
-            connection.data_received(encode(client.request(codes.PULL_MESSAGE, end)))
+            connection.data_received(encode(client.request(PULL_MESSAGE, end)))
             assert len(connection._out) == 1
             assert len(protocol.calls.running) == 1
             await turns_until(lambda: protocol.server.service.parked == 1)
@@ -102,10 +114,10 @@ def test_the_lite_pull_of_rocketmq_5_is_a_pull(under_test: BrokerUnderTest) -> N
             connection = protocol.connection(client)
             flags = COMMITS | MAY_WAIT | HAS_SUBSCRIPTION
             asked = PullMessage(GROUP, TOPIC, 0, 0, 32, flags, 0, 50_000, 0, "*")
-            connection.data_received(encode(client.request(codes.LITE_PULL_MESSAGE, asked)))
+            connection.data_received(encode(client.request(LITE_PULL_MESSAGE, asked)))
             assert len(connection._out) == 1
             waiting = client.request(
-                codes.LITE_PULL_MESSAGE, asked._replace(queue_offset=1, commit_offset=1)
+                LITE_PULL_MESSAGE, asked._replace(queue_offset=1, commit_offset=1)
             )
             client.send(waiting)
             await turns_until(lambda: protocol.server.service.parked == 1)
@@ -145,7 +157,7 @@ def test_a_pull_that_takes_several_steps_is_answered_in_a_task(
         async with protocol.client() as client:
             connection = protocol.connection(client)
             asked = PullMessage(GROUP, TOPIC, 0, 0, count, HAS_SUBSCRIPTION, 0, 0, 0, "A")
-            pull = client.request(codes.PULL_MESSAGE, asked)
+            pull = client.request(PULL_MESSAGE, asked)
             connection.data_received(encode(pull))
             assert not connection._out
             assert len(protocol.calls.running) == 1
@@ -198,7 +210,7 @@ def test_no_code_0_has_an_empty_body(under_test: BrokerUnderTest) -> None:
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             asked = PullMessage(GROUP, TOPIC, 0, 0, 32, 4, 0, 0, 0, "B")
-            unmatched = await client.ask(codes.PULL_MESSAGE, asked)
+            unmatched = await client.ask(PULL_MESSAGE, asked)
             assert (unmatched.code, unmatched.ext["nextBeginOffset"]) == (20, "1")
             assert (await pulled(client, offset=1)).code == 19
             beyond = await pulled(client, offset=99)
@@ -265,13 +277,13 @@ def test_a_pull_without_a_filter_takes_that_of_the_heartbeat(under_test: BrokerU
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             asked = PullMessage(GROUP, TOPIC, 0, 0, 32, 0, 0, 0, 7)
-            assert (await client.ask(codes.PULL_MESSAGE, asked)).code == 24
+            assert (await client.ask(PULL_MESSAGE, asked)).code == 24
             assert (await beat(client, expression="B")).code == 0
-            answer = await client.ask(codes.PULL_MESSAGE, asked)
+            answer = await client.ask(PULL_MESSAGE, asked)
             assert answer.code == 0
             assert [each.body for each in records_of(answer.body)] == [b"b"]
             retries = asked._replace(topic=retry_topic(GROUP))
-            assert (await client.ask(codes.PULL_MESSAGE, retries)).code == 19
+            assert (await client.ask(PULL_MESSAGE, retries)).code == 19
 
     served_protocol(under_test, scenario)
 
@@ -283,10 +295,10 @@ def test_a_pull_commits_the_offset_that_it_brings(under_test: BrokerUnderTest) -
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             asked = PullMessage(GROUP, TOPIC, 0, 2, 32, 1 | 4, 2, 0, 0, "*")
-            assert (await client.ask(codes.PULL_MESSAGE, asked)).code == 0
+            assert (await client.ask(PULL_MESSAGE, asked)).code == 0
             assert (await client.ask(14, offset_ext())).ext == {"offset": "2"}
             bad = asked._replace(commit_offset=-5)
-            assert (await client.ask(codes.PULL_MESSAGE, bad)).code == 0
+            assert (await client.ask(PULL_MESSAGE, bad)).code == 0
             assert (await client.ask(14, offset_ext())).ext == {"offset": "2"}
 
     served_protocol(under_test, scenario)
@@ -350,19 +362,19 @@ def test_offsets_are_kept_and_found(under_test: BrokerUnderTest) -> None:
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             queue = GroupQueue(GROUP, TOPIC, 0)
-            assert (await client.ask(codes.QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "0"}
+            assert (await client.ask(QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "0"}
             commit = OffsetCommit(GROUP, TOPIC, 0, 2)
-            assert (await client.ask(codes.UPDATE_CONSUMER_OFFSET, commit)).code == 0
-            assert (await client.ask(codes.QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "2"}
+            assert (await client.ask(UPDATE_CONSUMER_OFFSET, commit)).code == 0
+            assert (await client.ask(QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "2"}
             of_topic = QueueOfTopic(TOPIC, 0)
-            assert (await client.ask(codes.GET_MAX_OFFSET, of_topic)).ext == {"offset": "3"}
-            assert (await client.ask(codes.GET_MIN_OFFSET, of_topic)).ext == {"offset": "0"}
-            earliest = await client.ask(codes.GET_EARLIEST_MSG_STORETIME, of_topic)
+            assert (await client.ask(GET_MAX_OFFSET, of_topic)).ext == {"offset": "3"}
+            assert (await client.ask(GET_MIN_OFFSET, of_topic)).ext == {"offset": "0"}
+            earliest = await client.ask(GET_EARLIEST_MSG_STORETIME, of_topic)
             assert int(earliest.ext["timestamp"]) <= under_test.clock.now_ms() - 1_000
-            empty = await client.ask(codes.GET_EARLIEST_MSG_STORETIME, QueueOfTopic(TOPIC, 3))
+            empty = await client.ask(GET_EARLIEST_MSG_STORETIME, QueueOfTopic(TOPIC, 3))
             assert empty.ext == {"timestamp": "-1"}
             at = QueueAtTime(TOPIC, 0, under_test.clock.now_ms())
-            found = await client.ask(codes.SEARCH_OFFSET_BY_TIMESTAMP, at)
+            found = await client.ask(SEARCH_OFFSET_BY_TIMESTAMP, at)
             assert found.ext == {"offset": "3"}
 
     served_protocol(under_test, scenario)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.message import Message
-from rmqlite.requests.finding import MessageQuery
-from rmqlite.requests.letters import LifeQuery
+from rmqlite.requests.dead_letters import HistoryQuery
+from rmqlite.requests.messages import MessageQuery
 from rmqlite.requests.schedule import (
     ChangeByIds,
     ChangeOutcome,
@@ -14,11 +14,16 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.server.protocols.remoting import finding as limits
-from rmqlite.wire.remoting.codes import consuming as codes
-from rmqlite.wire.remoting.codes.consuming import PhysicalOffset, QueryMessage
-from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
+from rmqlite.server.protocols.remoting.requests import messages as limits
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
+from rmqlite.wire.remoting.requests.messages import (
+    CONSUMER_SEND_MSG_BACK,
+    QUERY_MESSAGE,
+    VIEW_MESSAGE_BY_ID,
+    PhysicalOffset,
+    QueryMessage,
+    SendBack,
+)
 from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, records_of, served_protocol
@@ -32,12 +37,12 @@ def test_a_message_is_found_by_its_key_and_by_its_offset(under_test: BrokerUnder
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            found = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 32, *EVER))
+            found = await client.ask(QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 32, *EVER))
             assert found.code == 0
             assert [each.body for each in records_of(found.body)] == [b"x"]
             assert found.ext["indexLastUpdatePhyoffset"] == str(sent.physical_offset)
             at = PhysicalOffset(sent.physical_offset)
-            assert (await client.ask(codes.VIEW_MESSAGE_BY_ID, at)).body == found.body
+            assert (await client.ask(VIEW_MESSAGE_BY_ID, at)).body == found.body
 
     served_protocol(under_test, scenario)
 
@@ -61,14 +66,14 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
                 *((key[:-1], False, 0), (key[:-1], True, 0), ("other", False, 1)),
             ):
                 asked = QueryMessage(TOPIC, wanted, 32, *EVER, is_unique_key=is_id)
-                found = await client.ask(codes.QUERY_MESSAGE, asked)
+                found = await client.ask(QUERY_MESSAGE, asked)
                 assert len(records_of(found.body)) == count
             service = protocol.server.service
             by_key = await service.messages.find(MessageQuery(TOPIC, key, False))
             assert len(by_key.messages) == 1
             page = await service.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
-            life = await service.letters.life(LifeQuery(key))
+            life = await service.letters.life(HistoryQuery(key))
             assert len(life.hops) == 2
             (changed,) = await service.schedule.change_by_ids(
                 ChangeByIds(ScheduleAction.CANCEL, (key,))
@@ -100,11 +105,11 @@ def test_what_is_not_there_is_not_found(under_test: BrokerUnderTest) -> None:
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            absent = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k2", 32, *EVER))
+            absent = await client.ask(QUERY_MESSAGE, QueryMessage(TOPIC, "k2", 32, *EVER))
             assert absent.code == 22
             assert absent.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
             for offset in (-1, 1, 999_999_999, 2**63 - 1):
-                answer = await client.ask(codes.VIEW_MESSAGE_BY_ID, PhysicalOffset(offset))
+                answer = await client.ask(VIEW_MESSAGE_BY_ID, PhysicalOffset(offset))
                 assert answer.code == 1
 
     served_protocol(under_test, scenario)
@@ -117,7 +122,7 @@ def test_many_large_messages_of_one_key_fit_into_one_frame(under_test: BrokerUnd
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            found = await client.ask(codes.QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 64, *EVER))
+            found = await client.ask(QUERY_MESSAGE, QueryMessage(TOPIC, "k1", 64, *EVER))
             assert found.code == 0
             assert 500_000 < len(found.body) <= limits.RECORDS_BYTES_MAX < FRAME_BYTES_MAX
 

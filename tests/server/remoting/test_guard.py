@@ -11,10 +11,15 @@ from rmqlite.access.accounts import PERMS, Account, Role
 from rmqlite.access.addresses import parse_addresses
 from rmqlite.server.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes import administration, name_server, sending
-from rmqlite.wire.remoting.codes.sending import Recall, SendMessage
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
-from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
+from rmqlite.wire.remoting.command import ACCESS_KEY, ONE_WAY_FLAG, SIGNATURE, Command, signature
+from rmqlite.wire.remoting.requests.broker import GET_BROKER_CONFIG
+from rmqlite.wire.remoting.requests.name_server import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rmqlite.wire.remoting.requests.sends import (
+    RECALL_MESSAGE,
+    SEND_BATCH_MESSAGE,
+    Recall,
+    SendMessage,
+)
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
@@ -54,19 +59,19 @@ async def code_of(client: LoopClient, command: Command) -> int:
 def batch_of(client: LoopClient) -> Command:
     asked = SendMessage(TOPIC, "senders", queue_id=0, is_batch=True)
     items = write_batch([BatchItem(0, b"1", b""), BatchItem(0, b"2", b"")])
-    return client.request(sending.SEND_BATCH_MESSAGE, asked, items)
+    return client.request(SEND_BATCH_MESSAGE, asked, items)
 
 
 ASKED: dict[str, Any] = {
     "send": send_of,
     "batch": batch_of,
-    "recall": lambda client: client.request(sending.RECALL_MESSAGE, Recall(TOPIC, "none")),
+    "recall": lambda client: client.request(RECALL_MESSAGE, Recall(TOPIC, "none")),
     "retry": lambda client: send_of(client, topic="%RETRY%readers"),
     "pull": pull_of,
     "lite pull": lambda client: pull_of(client)._replace(code=361),
-    "topics": lambda client: client.request(name_server.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+    "topics": lambda client: client.request(GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
     "create": lambda client: client.request(17, {"topic": "new", "defaultTopic": "TBW102"}),
-    "settings": lambda client: client.request(administration.GET_BROKER_CONFIG),
+    "settings": lambda client: client.request(GET_BROKER_CONFIG),
     "wipe": lambda client: client.request(205, {"brokerName": "broker-a"}),
     "unknown": lambda client: client.request(9_999),
 }

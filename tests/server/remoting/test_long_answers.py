@@ -10,11 +10,17 @@ import pytest
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.topics import Queue
 from rmqlite.server.turns import TURNS
-from rmqlite.wire.remoting.bodies.queues import BrokerConsumeStats, GroupOffsets
-from rmqlite.wire.remoting.codes import administration as codes
-from rmqlite.wire.remoting.codes.administration import BrokerConsumeStatsQuery, ConsumeStatsQuery
-from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.groups import (
+    GET_ALL_CONSUMER_OFFSET,
+    GET_BROKER_CONSUME_STATS,
+    GET_CONSUME_STATS,
+    BrokerConsumeStats,
+    BrokerConsumeStatsQuery,
+    ConsumeStatsQuery,
+    GroupOffsets,
+)
+from rmqlite.wire.remoting.requests.request import Request
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol
@@ -65,7 +71,7 @@ def test_others_get_turns_while_all_offsets_are_listed(broker: BrokerUnderTest) 
     """A topic counts by its queues: 200 topics at once could be 50,000 offsets."""
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
-        answer, turns = await answered(protocol, codes.GET_ALL_CONSUMER_OFFSET, None)
+        answer, turns = await answered(protocol, GET_ALL_CONSUMER_OFFSET, None)
         table = read_body(GroupOffsets, answer.body).offset_table
         assert set(table) == {f"{topic}@{LARGE}" for topic in TOPICS}
         assert all(list(each) == list(range(QUEUES)) for each in table.values())
@@ -78,7 +84,7 @@ def test_others_get_turns_while_one_groups_progress_is_made(broker: BrokerUnderT
     """Its topics are found in steps, and a long answer is copied in a step of its own."""
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
-        answer, turns = await answered(protocol, codes.GET_CONSUME_STATS, ConsumeStatsQuery(LARGE))
+        answer, turns = await answered(protocol, GET_CONSUME_STATS, ConsumeStatsQuery(LARGE))
         # It is longer than a body that a client may send, so it is not read.
         assert answer.body.count(b'"brokerOffset"') == OFFSETS
         assert turns >= OFFSETS // 100 * TURNS
@@ -92,7 +98,7 @@ def test_others_get_turns_while_many_groups_have_nothing_to_tell(broker: BrokerU
     async def scenario(protocol: ProtocolUnderTest) -> None:
         broker.broker.offsets.forget_group(LARGE)
         asked = BrokerConsumeStatsQuery()
-        answer, turns = await answered(protocol, codes.GET_BROKER_CONSUME_STATS, asked)
+        answer, turns = await answered(protocol, GET_BROKER_CONSUME_STATS, asked)
         stats = read_body(BrokerConsumeStats, answer.body)
         assert len(stats.consume_stats_list) == GROUPS + 1
         assert turns >= GROUPS // 100 * TURNS

@@ -17,9 +17,9 @@ from rmqlite.broker.sends.calls import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes.sending import SEND_BATCH_MESSAGE, SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX
+from rmqlite.wire.remoting.requests.sends import SEND_BATCH_MESSAGE, SendMessage
 from tests.server.remoting.asking import send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles

@@ -20,17 +20,19 @@ import pytest
 from rmqlite.access.accounts import Role
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.protocols.metrics.http_port import HttpPort, Page
-from rmqlite.server.protocols.remoting.asked import NotAnswered
-from rmqlite.server.protocols.remoting.connection import Connection
+from rmqlite.server.protocols.metrics.server import HttpPort, Page
+from rmqlite.server.protocols.remoting.connection import Connection, NotAnswered
 from rmqlite.server.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import GET_CONSUMER_RUNNING_INFO, RunningInfoQuery
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
 from tests.support.accounts import ADMIN, SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.calls import turns_until
 from tests.support.certificates import made
 from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
+
+ASKED = RunningInfoQuery("readers", "client-1")
 
 RESET: Final = struct.pack("ii", 1, 0)
 OF_ASYNCIO: Final = frozenset(
@@ -155,7 +157,7 @@ def test_a_request_of_the_broker_to_a_lost_client_leaves_nothing(
 
         async def asked(connection: Connection) -> None:
             with suppress(NotAnswered):
-                await connection.ask(307, {}, b"", 60.0)
+                await connection.ask(GET_CONSUMER_RUNNING_INFO, ASKED, seconds=60.0)
 
         def is_there() -> bool:
             if len(protocol.connections.open) == 2 and not asking:

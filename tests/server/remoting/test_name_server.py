@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rmqlite.wire.remoting.bodies.topics import Route
-from rmqlite.wire.remoting.codes import name_server as codes
-from rmqlite.wire.remoting.codes.name_server import RouteQuery
+from rmqlite.wire.remoting.requests.name_server import GET_ROUTEINFO_BY_TOPIC, Route, RouteQuery
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol
@@ -17,7 +15,7 @@ def test_the_route_of_a_topic_has_no_blank_and_names_the_port_that_was_taken(
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client(port=protocol.protocol.name_server_port) as client:
-            answer = await client.ask(codes.GET_ROUTEINFO_BY_TOPIC, RouteQuery("TBW102"))
+            answer = await client.ask(GET_ROUTEINFO_BY_TOPIC, RouteQuery("TBW102"))
             assert answer.code == 0
             assert b" " not in answer.body
             # RocketMQ 5's client for Rust reads no broker without it.

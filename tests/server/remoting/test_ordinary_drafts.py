@@ -10,10 +10,10 @@ from hypothesis import strategies as some
 
 from rmqlite import compiled
 from rmqlite.records.drafts import Draft
-from rmqlite.server.protocols.remoting.sending import call_of, ordinary_draft
-from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
+from rmqlite.server.protocols.remoting.requests.sends import call_of, ordinary_draft
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
 from tests.support.brokers import BORN_HOST
 from tests.support.forms import needs_compiled
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import rmqlite.server.protocols.remoting
-from rmqlite.wire.remoting.codes.request import Party
-from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
+from rmqlite.wire.remoting.requests.request import Party
+from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES, REFUSED
 
 PAGE = Path(rmqlite.server.protocols.remoting.__file__).with_name("README.md")
 
@@ -20,7 +20,7 @@ def state(asked: tuple[Party, ...]) -> str:
 def test_the_page_lists_every_request() -> None:
     """Whoever misses one sees why it is refused."""
     lines = {
-        code: f"| {code} | {row.name} | {state(row.asked)} |" for code, row in ANSWERED.items()
+        code: f"| {code} | {NAMES[code]} | {state(row.asked)} |" for code, row in ANSWERED.items()
     }
     lines |= {
         code: f"| {code} | {row.name} | code 3: {row.reason} |" for code, row in REFUSED.items()

@@ -8,19 +8,27 @@ import pytest
 
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.remoting.administration import clients as relays
-from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, Subscription
-from rmqlite.wire.remoting.bodies.queues import (
+from rmqlite.server.protocols.remoting.requests import relays
+from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import (
+    CONSUME_MESSAGE_DIRECTLY,
+    GET_CONSUMER_RUNNING_INFO,
+    HEART_BEAT,
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    INVOKE_BROKER_TO_RESET_OFFSET,
     ClientOffsets,
     ClientsOffsets,
-    MessageQueue,
+    ConsumeDirectly,
+    ConsumerData,
+    ConsumerStatusQuery,
+    Heartbeat,
     OffsetList,
     OffsetTable,
+    ResetOffset,
+    RunningInfoQuery,
+    Subscription,
 )
-from rmqlite.wire.remoting.codes import administration, consuming
-from rmqlite.wire.remoting.codes.administration import ConsumerStatusQuery
-from rmqlite.wire.remoting.codes.consuming import ConsumeDirectly, ResetOffset, RunningInfoQuery
-from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
@@ -32,7 +40,7 @@ ODD = b'{"mqTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"x":1}},"unknown
 
 async def join(client: LoopClient, client_id: str = "me") -> None:
     data = ConsumerData(GROUP, subscription_data_set=(Subscription(TOPIC),))
-    answer = await client.ask(consuming.HEART_BEAT, None, Heartbeat(client_id, (), (data,)))
+    answer = await client.ask(HEART_BEAT, None, Heartbeat(client_id, (), (data,)))
     assert answer.code == 0
 
 
@@ -45,10 +53,10 @@ def offset_message_id(under_test: BrokerUnderTest) -> str:
 def test_a_clients_answer_comes_back_as_it_was(under_test: BrokerUnderTest, kind: str) -> None:
     """Code, remark and every byte of the body: only the tools know what is in it."""
     at = offset_message_id(under_test)
-    row: Any = consuming.GET_CONSUMER_RUNNING_INFO
+    row: Any = GET_CONSUMER_RUNNING_INFO
     asked: Any = RunningInfoQuery(GROUP, "me", jstack_enable=True)
     if kind == "consume":
-        row, asked = consuming.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectly(GROUP, "me", at)
+        row, asked = CONSUME_MESSAGE_DIRECTLY, ConsumeDirectly(GROUP, "me", at)
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as consumer, protocol.client() as tool:
@@ -75,7 +83,7 @@ def test_a_client_that_does_not_answer_or_leaves_is_said_so(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C++ does not know code 309: mqadmin must not wait for ever."""
-    row, asked = consuming.GET_CONSUMER_RUNNING_INFO, RunningInfoQuery(GROUP, "me")
+    row, asked = GET_CONSUMER_RUNNING_INFO, RunningInfoQuery(GROUP, "me")
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as consumer, protocol.client() as tool:
@@ -102,7 +110,7 @@ def test_a_client_that_is_too_old_is_not_asked(under_test: BrokerUnderTest) -> N
         async with protocol.client(version=61) as consumer, protocol.client() as tool:
             await join(consumer)
             asked = RunningInfoQuery(GROUP, "me")
-            answer = await tool.ask(consuming.GET_CONSUMER_RUNNING_INFO, asked)
+            answer = await tool.ask(GET_CONSUMER_RUNNING_INFO, asked)
             assert (answer.code, "too low" in answer.remark) == (1, True)
 
     served_protocol(under_test, scenario)
@@ -116,7 +124,7 @@ def test_a_message_that_does_not_exist_reaches_nobody(under_test: BrokerUnderTes
             await join(consumer)
             for message_id in ("nonsense", "7F00000100002A9F00000000000FFFFF"):
                 asked = ConsumeDirectly(GROUP, "me", message_id)
-                assert (await tool.ask(consuming.CONSUME_MESSAGE_DIRECTLY, asked)).code == 1
+                assert (await tool.ask(CONSUME_MESSAGE_DIRECTLY, asked)).code == 1
             assert not consumer.take_asked(309)
 
     served_protocol(under_test, scenario)
@@ -139,7 +147,7 @@ def test_all_members_are_told_where_to_go_on(under_test: BrokerUnderTest, langua
             await join(two, "two")
             for timestamp, is_force, expected in ((-1, True, 2), (-1, False, 1), (0, False, 0)):
                 reset = ResetOffset(TOPIC, GROUP, timestamp, is_force)
-                answer = await tool.ask(administration.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+                answer = await tool.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset)
                 assert answer.code == 0
                 offsets = read_body(OffsetTable, answer.body).offset_table
                 assert offsets == {
@@ -169,7 +177,7 @@ def test_a_group_that_is_offline_is_answered_with_206(under_test: BrokerUnderTes
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as tool:
-            row = administration.INVOKE_BROKER_TO_RESET_OFFSET
+            row = INVOKE_BROKER_TO_RESET_OFFSET
             assert (await tool.ask(row, ResetOffset(TOPIC, GROUP, 0, True))).code == 206
             assert (await tool.ask(row, ResetOffset("none", GROUP, 0, True))).code == 17
 
@@ -182,7 +190,7 @@ def test_members_say_how_far_they_are(under_test: BrokerUnderTest) -> None:
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as one, protocol.client() as two, protocol.client() as tool:
-            row = administration.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+            row = INVOKE_BROKER_TO_GET_CONSUMER_STATUS
             assert (await tool.ask(row, ConsumerStatusQuery(TOPIC, GROUP))).code == 1
             await join(one, "one")
             await join(two, "two")

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from rmqlite.message import encode_properties
-from rmqlite.wire.remoting.bodies.clients import Heartbeat, ProducerData
-from rmqlite.wire.remoting.codes import consuming, sending
-from rmqlite.wire.remoting.codes.sending import SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.wire.remoting.requests.sends import (
+    SEND_MESSAGE_V2,
+    SEND_REPLY_MESSAGE,
+    SEND_REPLY_MESSAGE_V2,
+    SendMessage,
+)
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import bodies
@@ -23,13 +27,13 @@ def reply_of(client: LoopClient, to: str = "asker-1", *, is_short: bool = True) 
     properties = {"MSG_TYPE": "reply", "CORRELATION_ID": "17", "REPLY_TO_CLIENT": to, "TTL": "9"}
     text = encode_properties({name: value for name, value in properties.items() if value})
     asked = SendMessage(REPLIES, "repliers", queue_id=0, properties=text.decode())
-    row = sending.SEND_REPLY_MESSAGE_V2 if is_short else sending.SEND_REPLY_MESSAGE
+    row = SEND_REPLY_MESSAGE_V2 if is_short else SEND_REPLY_MESSAGE
     return client.request(row, asked, b"yes")
 
 
 async def join(client: LoopClient) -> None:
     beat = Heartbeat("asker-1", (ProducerData("askers"),), ())
-    assert (await client.ask(consuming.HEART_BEAT, None, beat)).code == 0
+    assert (await client.ask(HEART_BEAT, None, beat)).code == 0
 
 
 @pytest.mark.parametrize("is_short", [True, False])
@@ -152,6 +156,6 @@ def test_traces_and_replies_have_their_topics(under_test: BrokerUnderTest) -> No
                 wanted: Any = {"topic": topic}
                 assert (await client.ask(105, wanted)).code == 0
                 asked = SendMessage(topic, "traces", queue_id=0)
-                assert (await client.ask(sending.SEND_MESSAGE_V2, asked, b"Pub")).code == 0
+                assert (await client.ask(SEND_MESSAGE_V2, asked, b"Pub")).code == 0
 
     served_protocol(under_test, scenario, auto_create_topic=False)

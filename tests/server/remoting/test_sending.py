@@ -11,9 +11,9 @@ from rmqlite.message import Message
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.protocols.remoting.calls import refused
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.requests.sends import REFUSED_SEND_EXT
 from tests.server.remoting.asking import TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol

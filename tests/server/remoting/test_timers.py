@@ -15,10 +15,27 @@ from rmqlite.requests.messages import PullRequest
 from rmqlite.requests.schedule import RecallHandle, read_handle
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.codes import administration, consuming, sending
-from rmqlite.wire.remoting.codes.consuming import PhysicalOffset, QueryMessage
-from rmqlite.wire.remoting.codes.sending import Recall, SendBack
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.broker import (
+    GET_ALL_DELAY_OFFSET,
+    GET_BROKER_RUNTIME_INFO,
+    GET_TIMER_CHECK_POINT,
+    GET_TIMER_METRICS,
+)
+from rmqlite.wire.remoting.requests.messages import (
+    CONSUMER_SEND_MSG_BACK,
+    QUERY_MESSAGE,
+    VIEW_MESSAGE_BY_ID,
+    PhysicalOffset,
+    QueryMessage,
+    SendBack,
+)
+from rmqlite.wire.remoting.requests.sends import (
+    RECALL_MESSAGE,
+    REFUSED_RECALL_EXT,
+    REFUSED_SEND_EXT,
+    Recall,
+)
 from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
@@ -55,7 +72,7 @@ async def sent(client: LoopClient, message_id: str = "id-1", /, **asked: Any) ->
 
 
 async def recalled(client: LoopClient, handle: str, topic: str = TOPIC) -> Command:
-    return await client.ask(sending.RECALL_MESSAGE, Recall(topic, handle, "senders"))
+    return await client.ask(RECALL_MESSAGE, Recall(topic, handle, "senders"))
 
 
 def handle_at(due_ms: int, message_id: str = "id-1", topic: str = TOPIC) -> str:
@@ -198,7 +215,7 @@ def test_a_timer_that_cannot_be_kept_is_refused_with_the_reason(
         assert answer.code == 13
         assert named in answer.remark
         assert next(reversed(properties)) in answer.remark
-        assert answer.ext.keys() == sending.REFUSED_SEND_EXT.keys()
+        assert answer.ext.keys() == REFUSED_SEND_EXT.keys()
 
     under_test.restart(timer_max_delay_s=3 * 86_400)
     served_client(under_test, scenario)
@@ -251,7 +268,7 @@ def test_a_recalled_timer_never_comes_and_a_second_recall_says_so(
             again = await recalled(client, handle)
             assert again.code == 604
             assert again.remark == "recall failed: the message id-1 is cancelled already"
-            assert again.ext == sending.REFUSED_RECALL_EXT
+            assert again.ext == REFUSED_RECALL_EXT
 
     served_client(under_test, scenario)
     under_test.restart()
@@ -325,7 +342,7 @@ def test_a_recall_that_cannot_be_is_refused_with_the_reason(under_test: BrokerUn
             answer = await recalled(client, text, topic)
             assert answer.code == code
             assert remark in answer.remark
-            assert answer.ext == sending.REFUSED_RECALL_EXT
+            assert answer.ext == REFUSED_RECALL_EXT
         answer = await client.ask(370, {"recallHandle": handle})
         assert (answer.code, answer.remark.partition(" ")[0]) == (1, "topic")
 
@@ -345,7 +362,7 @@ def test_a_delivered_timer_that_fails_is_an_ordinary_retry(under_test: BrokerUnd
         (received,) = under_test.messages(TOPIC)
         assert "TIMER_OUT_MS" in received.properties
         back = SendBack(received.physical_offset, GROUP, 1)
-        assert (await client.ask(sending.CONSUMER_SEND_MSG_BACK, back)).code == 0
+        assert (await client.ask(CONSUMER_SEND_MSG_BACK, back)).code == 0
         own = {**received.properties, "DELAY": "1"}
         fallback = await sent(client, "id-2", topic=retry_topic(GROUP), **own)
         assert fallback.code == 0
@@ -372,11 +389,11 @@ def test_a_timer_that_waits_is_found_by_key_and_by_offset(under_test: BrokerUnde
         answer = await sent(client, TIMER_DELAY_MS=5_000, KEYS="k1")
         for key, is_id in (("k1", False), ("id-1", True)):
             asked = QueryMessage(TIMER_TOPIC, key, 32, 0, 2**63 - 1, is_unique_key=is_id)
-            found = await client.ask(consuming.QUERY_MESSAGE, asked)
+            found = await client.ask(QUERY_MESSAGE, asked)
             (record,) = records_of(found.body)
             assert record.properties["REAL_TOPIC"] == TOPIC
         at = PhysicalOffset(int(answer.ext["msgId"][16:], 16))
-        assert (await client.ask(consuming.VIEW_MESSAGE_BY_ID, at)).body == found.body
+        assert (await client.ask(VIEW_MESSAGE_BY_ID, at)).body == found.body
 
     served_client(under_test, scenario)
 
@@ -386,7 +403,7 @@ def test_the_figures_of_timers(under_test: BrokerUnderTest) -> None:
     begin_ms = under_test.clock.now_ms()
 
     async def runtime(client: LoopClient) -> dict[str, str]:
-        body = (await client.ask(administration.GET_BROKER_RUNTIME_INFO)).body
+        body = (await client.ask(GET_BROKER_RUNTIME_INFO)).body
         table = json.loads(body)["table"]
         return {name: value for name, value in table.items() if name.startswith("timer")}
 
@@ -406,10 +423,10 @@ def test_the_figures_of_timers(under_test: BrokerUnderTest) -> None:
         assert (await runtime(client))["timerReadBehind"] == "60"
         done(under_test.broker.traffic.sample())
         assert float((await runtime(client))["timerEnqueueTps"]) == pytest.approx(3 / 65)
-        body = (await client.ask(administration.GET_TIMER_METRICS)).body
+        body = (await client.ask(GET_TIMER_METRICS)).body
         counts = json.loads(body)["timingCount"]
         assert {name: row["count"] for name, row in counts.items()} == {TOPIC: 2, OTHER: 1}
-        body = (await client.ask(administration.GET_TIMER_CHECK_POINT)).body
+        body = (await client.ask(GET_TIMER_CHECK_POINT)).body
         read_ms, _log_end, end, *_same = Struct(">7q").unpack(body)
         assert (read_ms, end) == ((begin_ms + 5_000) // 1_000 * 1_000, 3)
         assert under_test.deliver() == 3
@@ -426,9 +443,9 @@ def test_levels_of_tools_leave_the_timers_out(under_test: BrokerUnderTest) -> No
         assert (await sent(client, DELAY=1)).code == 0
         under_test.clock.forward(DAY_MS)
         under_test.deliver()
-        body = (await client.ask(administration.GET_ALL_DELAY_OFFSET)).body
+        body = (await client.ask(GET_ALL_DELAY_OFFSET)).body
         assert b'"offsetTable":{1:1}' in body
-        body = (await client.ask(administration.GET_BROKER_RUNTIME_INFO)).body
+        body = (await client.ask(GET_BROKER_RUNTIME_INFO)).body
         names = [name for name in json.loads(body)["table"] if name.startswith("scheduleMessage")]
         assert names == ["scheduleMessageOffset_1"]
 

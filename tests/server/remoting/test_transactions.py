@@ -8,11 +8,11 @@ import pytest
 
 from rmqlite.message import encode_properties
 from rmqlite.records.record import read_head
-from rmqlite.server.checking_back import CheckingBack
-from rmqlite.wire.remoting.bodies.clients import Heartbeat, ProducerData
-from rmqlite.wire.remoting.codes import consuming, sending
-from rmqlite.wire.remoting.codes.sending import EndTransaction, SendMessage
+from rmqlite.server.loops import CheckingBack
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.wire.remoting.requests.messages import END_TRANSACTION, EndTransaction
+from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import GROUP, TOPIC, bodies
@@ -24,7 +24,7 @@ async def send_half(client: LoopClient, body: str) -> Command:
     properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": body}
     text = encode_properties(properties).decode()
     asked = SendMessage(TOPIC, GROUP, queue_id=0, sys_flag=4, properties=text)
-    return await client.ask(sending.SEND_MESSAGE_V2, asked, body.encode())
+    return await client.ask(SEND_MESSAGE_V2, asked, body.encode())
 
 
 def end_of(sent: Command, how: int, *, group: str = GROUP) -> EndTransaction:
@@ -35,7 +35,7 @@ def end_of(sent: Command, how: int, *, group: str = GROUP) -> EndTransaction:
 
 async def join(client: LoopClient, client_id: str = "producer-1") -> None:
     beat = Heartbeat(client_id, (ProducerData(GROUP),), ())
-    assert (await client.ask(consuming.HEART_BEAT, None, beat)).code == 0
+    assert (await client.ask(HEART_BEAT, None, beat)).code == 0
 
 
 async def check(protocol: ProtocolUnderTest, under_test: BrokerUnderTest) -> None:
@@ -59,7 +59,7 @@ def test_a_commit_and_a_rollback_are_answered_and_unknown_is_not(
             assert [each.ext["queueId"] for each in sent] == ["0"] * 3
             assert "transactionId" not in sent[0].ext
             assert bodies(under_test) == []
-            row = sending.END_TRANSACTION
+            row = END_TRANSACTION
             unknown = client.request(row, end_of(sent[2], UNKNOWN))
             client.send(unknown)
             assert (await client.ask(row, end_of(sent[0], COMMIT))).code == 0
@@ -83,7 +83,7 @@ def test_an_end_that_names_no_half_message_of_the_producer_is_refused(
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
             wrong = end_of(await send_half(client, "a"), COMMIT)._replace(**change)
-            assert (await client.ask(sending.END_TRANSACTION, wrong)).code == 1
+            assert (await client.ask(END_TRANSACTION, wrong)).code == 1
             assert bodies(under_test) == []
 
     served_protocol(under_test, scenario)
@@ -117,8 +117,8 @@ def test_the_producer_is_asked_and_its_answer_ends_the_transaction(
                 asked.ext["transactionId"],
                 True,
             )
-            client.one_way(sending.END_TRANSACTION, answer)
-            assert (await client.ask(sending.END_TRANSACTION, answer)).code == 0
+            client.one_way(END_TRANSACTION, answer)
+            assert (await client.ask(END_TRANSACTION, answer)).code == 0
             assert bodies(under_test) == ["a"]
             assert sender.take_asked(39) is None
 
@@ -137,7 +137,7 @@ def test_another_producer_of_the_group_is_asked_when_one_is_gone(
             await send_half(first, "a")
             first.close()
             while len(protocol.connections.open) > 1:
-                await second.ask(consuming.HEART_BEAT, None, Heartbeat("producer-2", (), ()))
+                await second.ask(HEART_BEAT, None, Heartbeat("producer-2", (), ()))
             await check(protocol, under_test)
             assert (await second.told(39)).ext["msgId"] == "a"
 

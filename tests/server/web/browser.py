@@ -13,7 +13,7 @@ import httpx
 
 from rmqlite.access.accounts import Accounts
 from rmqlite.server.group_commit import SyncThread
-from rmqlite.server.redriving import Redriving
+from rmqlite.server.loops import Redriving
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 from tests.support.accounts import SECRET

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue
-from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.dead_letters import DeadLetterFilter
 from rmqlite.requests.schedule import PendingFilter, ScheduleAction
 from rmqlite.server.web.args import FIELDS_MAX, Args
 
@@ -23,10 +23,10 @@ def test_a_filter_of_letters_is_what_its_fields_say() -> None:
     )
     since_ms, until_ms = NOW_MS - 3_600_000, NOW_MS + 1
     ids, kind = ("abc", "d e"), "no answer for # s"
-    assert args.letter_filter(NOW_MS) == LetterFilter(
+    assert args.letter_filter(NOW_MS) == DeadLetterFilter(
         "orders", "new", "k", "HTTP 503", since_ms, until_ms, ids, kind, "j-1"
     )
-    assert Args("").letter_filter(NOW_MS) == LetterFilter()
+    assert Args("").letter_filter(NOW_MS) == DeadLetterFilter()
 
 
 def test_a_filter_of_what_waits_is_what_its_fields_say() -> None:

@@ -24,7 +24,7 @@ from tests.support.services import Served, breaking, served
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
-CHOOSE = "Choose this letter"
+CHOOSE = "Choose this dead letter"
 ACTIONS = [
     ("cancel", "cancelled", 0),
     ("fire", "delivered now", 0),
@@ -162,14 +162,14 @@ def test_letters_are_purged_and_brought_back(
     async def scenario(browser: Browser) -> None:
         listed = await browser.get(f"/dead/letters?group={GROUP}{wanted}")
         dry = await browser.get(listed.link("/dead/purge?"))
-        assert f"{gone} letters of {GROUP}" in dry.text
+        assert f"{gone} dead letters of {GROUP}" in dry.text
         assert f"would be hidden, {gone} of them open" in dry.text
         # The time is said as an instant: it means the same however long somebody thinks.
         under_test.clock.forward(60_000)
         done = await browser.send("/dead/purge", dry.fields())
         assert f"were hidden, {gone} of them open" in done.text
         listed = await browser.get(f"/dead/letters?group={GROUP}")
-        assert f"{7 - gone} letters" in listed.text
+        assert f"{7 - gone} dead letters" in listed.text
         back = await browser.get(f"/dead/purge?group={GROUP}&what=restore")
         await browser.send("/dead/purge", back.fields())
 
@@ -185,11 +185,11 @@ def test_chosen_letters_are_purged_and_no_others(under_test: BrokerUnderTest) ->
     async def scenario(browser: Browser) -> None:
         chosen = [("group", GROUP), ("chosen", "1"), ("id", f"%DLQ%{GROUP}:0:2")]
         dry = await browser.get(f"/dead/purge?{urlencode(chosen)}")
-        assert f"1 letter of {GROUP} would be hidden, 1 of them open" in dry.text
+        assert f"1 dead letter of {GROUP} would be hidden, 1 of them open" in dry.text
         assert "was hidden" in (await browser.send("/dead/purge", dry.fields())).text
         none = await browser.get(f"/dead/purge?{urlencode(chosen[:2])}")
         assert none.status == 400
-        assert "at least one chosen letter" in none.text
+        assert "at least one chosen dead letter" in none.text
 
     browse(under_test, scenario)
     left = [each.queue_offset for each in dead_in(under_test)]
@@ -205,8 +205,10 @@ def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> No
         form = await browser.get(f"/redrive?group={GROUP}&reason=http")
         assert form.field("reason") == "http"
         dry = await browser.get(f"/redrive/preview?group={GROUP}&reason=http&to_topic=again")
-        assert f"3 letters of {GROUP} would be sent to topic again, for every group" in dry.text
-        assert "no group reads it yet" in dry.text
+        assert (
+            f"3 dead letters of {GROUP} would be sent to topic again, for every group" in dry.text
+        )
+        assert "no group yet" in dry.text
         assert under_test.broker.topics.get("again") is None
         fields = dry.fields()
         job = await browser.send("/redrive", fields)
@@ -240,15 +242,15 @@ def test_a_redrive_goes_back_to_the_group_unless_a_topic_is_chosen(
         ]
         assert radios == ["group"]
         back = await browser.get(f"/redrive/preview?group={GROUP}&to=group&to_topic=")
-        assert f"3 letters of {GROUP} would be sent back to {GROUP} only" in back.text
-        assert f"%RETRY%{GROUP} 3 {GROUP}" in back.text
+        assert f"3 dead letters of {GROUP} would be sent to group {GROUP} only" in back.text
+        assert f"%RETRY%{GROUP} 3 group {GROUP}" in back.text
         topic = await browser.get(f"/redrive/preview?group={GROUP}&to=topic&to_topic=orders")
         assert "would be sent to topic orders, for every group that reads it" in topic.text
-        assert f"orders 3 mails, {GROUP}" in topic.text
+        assert f"orders 3 groups mails, {GROUP}" in topic.text
         for wrong in ("to=topic", "to=group&to_topic=orders", "to=both"):
             assert (await browser.get(f"/redrive/preview?group={GROUP}&{wrong}")).status == 400
         job = await browser.send("/redrive", back.fields())
-        assert f"To group {GROUP} only" in job.text
+        assert f"Sent to group {GROUP} only" in job.text
 
     browse(under_test, scenario)
 
@@ -274,7 +276,7 @@ def test_a_jobs_page_says_what_became_of_its_messages(under_test: BrokerUnderTes
         assert "Consumed 1 Waiting again 1" in page.text
         assert "Dead again 1" in page.text
         listed = await browser.get(page.link("/dead/letters?group=shop&job="))
-        assert "1 letter on this page" in listed.text
+        assert "1 dead letter on this page" in listed.text
         assert "HTTP 503" in listed.text
 
     browse(under_test, scenario)
@@ -293,13 +295,13 @@ def test_chosen_letters_are_redriven_and_no_others(under_test: BrokerUnderTest) 
         form = await browser.get(f"/redrive?{urlencode(hidden + ids)}")
         assert [(n, v) for n, v in form.fields() if n == "id"] == ids
         dry = await browser.get(f"/redrive/preview?{urlencode(hidden + ids)}")
-        assert f"2 letters of {GROUP} would be sent" in dry.text
+        assert f"2 dead letters of {GROUP} would be sent" in dry.text
         job = await browser.send("/redrive", dry.fields())
-        assert f"{boxes[1]}, {boxes[3]}" in job.text
+        assert f"{boxes[1]} or {boxes[3]}" in job.text
         for path in ("/redrive", "/redrive/preview"):
             none = await browser.get(f"{path}?{urlencode(hidden)}")
             assert none.status == 400
-            assert "at least one chosen letter" in none.text
+            assert "at least one chosen dead letter" in none.text
 
     browse(under_test, scenario)
 

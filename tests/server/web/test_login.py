@@ -13,7 +13,7 @@ from rmqlite.access.addresses import parse_addresses
 from rmqlite.message import Message
 from rmqlite.requests.schedule import PendingQuery
 from rmqlite.server.turns import done_in_turns
-from rmqlite.server.web.login.sessions import IDLE_MS_MAX
+from rmqlite.server.web.sessions import IDLE_MS_MAX
 from tests.server.web.browser import COOKIE, FORM, HOST, OURS, Browser, Page, browse
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
@@ -538,7 +538,7 @@ def test_an_account_of_consumers_is_led_to_what_it_may_see(under_test: BrokerUnd
         assert "Log out" in page.text
         assert "others" not in page.text
         letters = await browser.get(page.link("/dead/letters"))
-        assert "2 letters on this page" in letters.text
+        assert "2 dead letters on this page" in letters.text
         assert "Purge" not in letters.text
         assert not [each for each in letters.attributes("a", "href") if "/record" in each]
         assert (await browser.get(page.link("/retries"))).status == 200

@@ -6,8 +6,8 @@ import pytest
 
 from rmqlite.clock import local_ms, local_text
 from rmqlite.levels import parse_delay
+from rmqlite.requests.figures import LevelStatus
 from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline
-from rmqlite.requests.status import LevelStatus
 from rmqlite.server.web.plots import (
     OTHERS,
     SERIES_MAX,

@@ -7,13 +7,13 @@ import pytest
 from rmqlite.access.addresses import parse_addresses
 from rmqlite.errors import AccessDenied
 from rmqlite.server.service.access import Access
-from rmqlite.server.web.login import attempts as limits
-from rmqlite.server.web.login.attempts import Attempts
-from rmqlite.server.web.login.sessions import (
+from rmqlite.server.web import sessions as limits
+from rmqlite.server.web.sessions import (
     ACCOUNT_SESSIONS_MAX,
     IDLE_MS_MAX,
     SESSION_MS_MAX,
     SESSIONS_MAX,
+    Attempts,
     Sessions,
 )
 from tests.support.accounts import SECRET, account, accounts

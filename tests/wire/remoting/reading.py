@@ -6,11 +6,11 @@ from typing import Any
 
 from rmqlite.compiled import SPAN
 from rmqlite.wire.remoting.batch import BatchItem, read_batch
-from rmqlite.wire.remoting.codes.request import Body, Request
-from rmqlite.wire.remoting.codes.sending import SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.settings_text import read_settings
+from rmqlite.wire.remoting.requests.broker import read_settings
+from rmqlite.wire.remoting.requests.request import Body, Request
+from rmqlite.wire.remoting.requests.sends import SendMessage
 from rmqlite.wire.remoting.shapes import read_body
 
 

@@ -13,14 +13,6 @@ from hypothesis import strategies as some
 from rmqlite import compiled
 from rmqlite.errors import MessageTooLarge
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from rmqlite.wire.remoting.bodies.clients import ConsumeType, Heartbeat, MessageModel
-from rmqlite.wire.remoting.bodies.queues import (
-    ClientOffsets,
-    LockRequest,
-    MessageQueue,
-    OffsetTable,
-)
-from rmqlite.wire.remoting.bodies.topics import BrokerData, QueueData, Route
 from rmqlite.wire.remoting.limits import (
     FRAME_BYTES_MAX,
     GROUPS_MAX,
@@ -33,7 +25,16 @@ from rmqlite.wire.remoting.limits import (
     SETTINGS_MAX,
 )
 from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.settings_text import read_settings, write_settings
+from rmqlite.wire.remoting.requests.broker import read_settings, write_settings
+from rmqlite.wire.remoting.requests.clients import (
+    ClientOffsets,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+    OffsetTable,
+)
+from rmqlite.wire.remoting.requests.name_server import BrokerData, QueueData, Route
+from rmqlite.wire.remoting.requests.queues import LockRequest, MessageQueue
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.forms import damaged, needs_compiled
 from tests.wire.remoting.memory import peak_bytes

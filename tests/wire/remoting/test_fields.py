@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from rmqlite.wire.remoting import fields
-from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullAnswer, PullMessage
-from rmqlite.wire.remoting.codes.name_server import GET_ROUTEINFO_BY_TOPIC, RouteQuery
-from rmqlite.wire.remoting.codes.request import EXTRAS, Body
-from rmqlite.wire.remoting.codes.sending import (
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
+    PULL_MESSAGE,
+    PullAnswer,
+    PullMessage,
+)
+from rmqlite.wire.remoting.requests.name_server import GET_ROUTEINFO_BY_TOPIC, RouteQuery
+from rmqlite.wire.remoting.requests.request import EXTRAS, Body
+from rmqlite.wire.remoting.requests.sends import (
     REFUSED_SEND_EXT,
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
@@ -19,8 +24,7 @@ from rmqlite.wire.remoting.codes.sending import (
     SendAnswer,
     SendMessage,
 )
-from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
-from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES, REFUSED
 
 PULL = {
     "consumerGroup": "g",
@@ -133,7 +137,7 @@ def test_an_answers_values_are_all_texts() -> None:
     assert sent == {"msgId": "7F", "queueId": "1", "queueOffset": "2", **REFUSED_SEND_EXT}
 
 
-@pytest.mark.parametrize("row", ANSWERED.values(), ids=lambda row: str(row.name))
+@pytest.mark.parametrize("row", ANSWERED.values(), ids=NAMES.values())
 def test_every_row_reads_what_it_writes(row: Any) -> None:
     """And its fields have names of their own, none of them one that any client may add."""
     samples = {"i32": 7, "i64": 2**40, "bool": True, "str": "x"}

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, is_signed, signature
+from rmqlite.wire.remoting.command import ACCESS_KEY, SIGNATURE, Command, is_signed, signature
 from tests.support.exchanges import command_of, frame_of, scenarios
 
 SECRETS = ("12345678", "wrongpassw", "")

@@ -23,16 +23,16 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.counts import Histogram
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.requests.status import BrokerStatus, LevelStatus
-from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.protocols.metrics.timers import TimerMetrics
 from rmqlite.server.service.access import Access
-from rmqlite.views.levels import delay_text, level_text
+from rmqlite.server.upkeep import ClockWatch
+from rmqlite.views.levels import delay_cell, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "rmqlite_"
@@ -180,7 +180,7 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
     (
         "dead_letters_open",
         "Dead letters of a consumer group that nobody has sent again or purged.",
-        lambda now: now.broker.letters.dead.open_counts(),
+        lambda now: now.broker.dead_letters.dead.open_counts(),
     ),
 )
 
@@ -332,7 +332,7 @@ def _added(
 
 def _by_level(now: Now) -> Iterator[Metric]:
     labelled = [
-        ((level_text(each.level), delay_text(each.level, each.delay) if each.delay else ""), each)
+        ((level_text(each.level), delay_cell(each.level, each.delay) if each.delay else ""), each)
         for each in now.status.levels
     ]
     for name, help_text, number in LEVEL_GAUGES:

@@ -8,8 +8,8 @@ import grpc
 import grpc.aio
 
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
 from rmqlite.limits import TEXTS_BYTES_MAX
+from rmqlite.message import host_text
 from rmqlite.server.gate.tls import Keys, Pem
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
@@ -17,7 +17,7 @@ from rmqlite.server.protocols.native.guard import Guard
 from rmqlite.server.protocols.native.health import Health
 from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
-from rmqlite.server.protocols.server import Running
+from rmqlite.server.protocols.server import Running, taking
 from rmqlite.wire import rpcs
 
 
@@ -59,16 +59,12 @@ class NativeServer:
     def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
         """Take a port; the one that was taken.  Raises InvalidValue."""
         assert self._server is not None
-        address = self._config.bind_address
-        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        try:
+        target = host_text(self._config.bind_address, port)
+        with taking(key, port, self._config.bind_address):
             if is_plain:
                 return self._server.add_insecure_port(target)
             assert self._keys is not None
             return self._server.add_secure_port(target, _credentials(self._keys))
-        except RuntimeError as error:
-            rule = f"a port that is free on bindAddress={address}"
-            raise InvalidValue(key, port, rule) from error
 
     async def drain(self) -> None:
         assert self._server is not None

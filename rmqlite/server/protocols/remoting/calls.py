@@ -5,36 +5,79 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rmqlite.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.server.gate.limits import Limits, Request
-from rmqlite.server.protocols.remoting.asked import NotAnswered
-from rmqlite.server.protocols.remoting.connection import Connection
+from rmqlite.server.protocols.remoting.connection import Connection, NotAnswered
 from rmqlite.server.protocols.remoting.guard import Guard
 from rmqlite.server.service.access import CALLER, Caller
 from rmqlite.server.turns import Gate
-from rmqlite.wire.remoting.codes.response_code import ResponseCode
-from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
-from rmqlite.wire.remoting.codes.table import REFUSED
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests.request import Request as Row
+from rmqlite.wire.remoting.requests.sends import REFUSED_SEND_EXT
+from rmqlite.wire.remoting.requests.table import REFUSED
+from rmqlite.wire.remoting.shapes import write_body
+
+Q = TypeVar("Q", bound=tuple[Any, ...])
+S = TypeVar("S")
+_ROWS: Final = "answered_rows"
 
 
-class Call(NamedTuple):
-    """A request, and the connection that it came on."""
+class Call(NamedTuple, Generic[Q]):
+    """A request, the connection that it came on, and its row of the table."""
 
     connection: Connection
     command: Command
+    row: Row[Q, Any]
+
+    def asked(self) -> Q:
+        """Its fields.  Raises FieldError."""
+        return self.row.fields.read(self.command.ext)
+
+    def done(self, fields: tuple[Any, ...] | None = None, body: object = b"") -> Command:
+        """The answer of code 0.  body: the value of a JSON body, or the bytes of another one."""
+        return self.command.answer(
+            ResponseCode.SUCCESS,
+            None if fields is None else self.row.answer.write(fields),
+            body if isinstance(body, bytes) else write_body(body),
+        )
 
 
-Handler = Callable[[Call], Awaitable[Command | None]]
-"""Answers a request; None: it gets no answer."""
-
-AtOnce = Callable[[Call], Command | None]
+Method = Callable[[S, Call[Q]], Awaitable[Command | None]]
+AtOnce = Callable[[Call[Any]], Command | None]
 """Answers a request that has to wait for nothing; None: its handler answers it."""
+
+
+def answers(*rows: Row[Q, Any]) -> Callable[[Method[S, Q]], Method[S, Q]]:
+    """Mark the method that answers these requests; its answer is None if they get none."""
+
+    def marked(method: Method[S, Q]) -> Method[S, Q]:
+        setattr(method, _ROWS, rows)
+        return method
+
+    return marked
+
+
+class Handler(NamedTuple):
+    """What answers the requests of a row."""
+
+    row: Row[Any, Any]
+    answer: Callable[[Call[Any]], Awaitable[Command | None]]
+
+
+def handlers_of(*parts: object) -> dict[int, Handler]:
+    """The handler of each code: the marked methods of these objects."""
+    return {
+        row.code: Handler(row, getattr(part, name))
+        for part in parts
+        for name, method in vars(type(part)).items()
+        for row in getattr(method, _ROWS, ())
+    }
+
 
 KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
 """What keeps a consumer in its group, and does not fall under the limit of other requests: its
@@ -49,12 +92,6 @@ AT_ONCE_S: Final = 0.01
 """For so long requests are answered at once in one pass of the loop; then they take turns."""
 
 log = logging.getLogger(__name__)
-
-
-class Answering(Protocol):
-    """A part of the protocol: the requests that it answers, by code."""
-
-    def handlers(self) -> dict[int, Handler]: ...
 
 
 class Gathering(Protocol):
@@ -122,7 +159,7 @@ class Calls:
         # The task inherits it.
         CALLER.set(caller)
         if command.code in self._at_once and connection.answers_at_once and self._has_time():
-            frame = self._frame_at_once(Call(connection, command))
+            frame = self._frame_at_once(Call(connection, command, handler.row))
             if frame is not None:
                 connection.answer(command, size, frame)
                 return
@@ -159,7 +196,7 @@ class Calls:
     def _pass_ended(self) -> None:
         self._at_once_until_s = 0.0
 
-    def _frame_at_once(self, call: Call) -> bytes | None:
+    def _frame_at_once(self, call: Call[Any]) -> bytes | None:
         """The answer to a request that has to wait for nothing."""
         try:
             answer = self._at_once[call.command.code](call)
@@ -173,7 +210,7 @@ class Calls:
         frame: bytes | None = None
         try:
             await self._gate.turn()
-            answer = await handler(Call(connection, command))
+            answer = await handler.answer(Call(connection, command, handler.row))
             if answer is not None:
                 frame = _framed(answer)
         except Exception as error:

@@ -12,15 +12,15 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from rmqlite.message import host_text, pack_host
-from rmqlite.server.protocols.remoting.asked import ASKED_MAX, Asked, NotAnswered
 from rmqlite.server.protocols.remoting.grpc_refusal import PREFACE, GrpcRefusal
 from rmqlite.server.protocols.remoting.wrong_signatures import Trust, WrongSignatures
-from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.command import Command, server_request
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
+from rmqlite.wire.remoting.requests.request import Request
 
 FRAMES_IN_FLIGHT_MAX: Final = 1_024
 """A connection with so many requests without an answer is not read from.  Parked pulls do not
@@ -29,11 +29,63 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 """A client that has so many bytes of answers to read gets no more records until it has read."""
 AT_ONCE_MAX: Final = 32
 """After so many answers to what came in one read, other connections have their turns first."""
+ASKED_MAX: Final = 1_024
+"""How many requests of the broker a client may leave without an answer."""
 WORTH_BYTES: Final = 16 << 10
 """So many bytes do not wait for other answers: the client works on them meanwhile."""
 _GRPC_BEGINS: Final = PREFACE[:4]
 
+Q = TypeVar("Q", bound=tuple[Any, ...])
 log = logging.getLogger(__name__)
+
+
+class NotAnswered(Exception):
+    """A client did not answer a request of the broker, or is gone."""
+
+
+class Asked:
+    """The requests of the broker on one connection."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        """By the number of the request."""
+        self._opaque = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def request(self, code: int, ext: dict[str, str], body: bytes, *, is_one_way: bool) -> Command:
+        """The next request to this client."""
+        self._opaque += 1
+        return server_request(code, self._opaque, ext, body, is_one_way=is_one_way)
+
+    async def answer_to(self, request: Command, client: str, seconds: float) -> Command:
+        """The client's answer to a request that is being sent.  Raises NotAnswered."""
+        waiting: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._waiting[request.opaque] = waiting
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiting
+        except TimeoutError:
+            sentence = f"the client {client} did not answer within {seconds:g} s"
+            raise NotAnswered(sentence) from None
+        finally:
+            self._waiting.pop(request.opaque, None)
+            # The error that it may hold leads back to this frame, and so to the connection.
+            del waiting
+
+    def answered(self, answer: Command) -> None:
+        """An answer has come, perhaps one that nobody waits for."""
+        waiting = self._waiting.pop(answer.opaque, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def end(self, client: str) -> None:
+        """The client is gone."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(NotAnswered(f"the client {client} is gone"))
+        self._waiting.clear()
 
 
 class Answered(NamedTuple):
@@ -268,19 +320,23 @@ class Connection(asyncio.Protocol):
         elif len(self._out) == 1:
             self._loop.call_soon(self._flush)
 
-    def tell(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
+    def notify(self, row: Request[Q, Any], fields: Q, body: bytes = b"") -> None:
         """Send a request to which the client gives no answer.
 
         A client that does not read gets none, or they would pile up.
         """
         if self.is_open and self.is_read:
-            self.write(encode(self._asked.request(code, ext, body, is_one_way=True)))
+            ext = row.fields.write(fields)
+            self.write(encode(self._asked.request(row.code, ext, body, is_one_way=True)))
 
-    async def ask(self, code: int, ext: dict[str, str], body: bytes, seconds: float) -> Command:
+    async def ask(
+        self, row: Request[Q, Any], fields: Q, body: bytes = b"", *, seconds: float
+    ) -> Command:
         """Send a request and return the client's answer.  Raises NotAnswered."""
         if not self.is_open or len(self._asked) >= ASKED_MAX:
             raise NotAnswered(f"the client {self.address} does not answer")
-        request = self._asked.request(code, ext, body, is_one_way=False)
+        ext = row.fields.write(fields)
+        request = self._asked.request(row.code, ext, body, is_one_way=False)
         self.write(encode(request))
         return await self._asked.answer_to(request, self.address, seconds)
 

@@ -1,8 +1,8 @@
 """Who sent a request: RocketMQ 4.x's ACL (remoting reference §6.1), and which codes need what.
 
 Unlike in RocketMQ, a batch and a reply need the right to publish, as a single send does, a failed
-message needs the right to read it, and what only tools ask for needs a right, too.  A route is told
-to everybody: clients ask for it first, and not all of them sign it.
+message needs the right to read it, and what only tools ask for needs a right, too.  Everybody
+gets a route: clients ask for it first, and not all of them sign it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from rmqlite.access.decision import Need
 from rmqlite.errors import AccessDenied
 from rmqlite.server.protocols.remoting.connection import Connection
 from rmqlite.server.service.access import BROKER, Access, Caller
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.signature import ACCESS_KEY, is_signed
+from rmqlite.wire.remoting.command import ACCESS_KEY, Command, is_signed
 
 PROTOCOL: Final = "remoting"
 """This protocol's name in the audit log."""

@@ -12,24 +12,21 @@ from contextlib import suppress
 from typing import Final
 
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
 from rmqlite.message import host_text
-from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
-from rmqlite.server.protocols.remoting.administration.broker import Figures, Settings
-from rmqlite.server.protocols.remoting.administration.clients import ConnectionLists, Relays
-from rmqlite.server.protocols.remoting.administration.groups import Groups, Offsets
-from rmqlite.server.protocols.remoting.administration.topics import Topics
-from rmqlite.server.protocols.remoting.calls import Answering, Calls
-from rmqlite.server.protocols.remoting.clients import Clients
+from rmqlite.server.gate.tls import Keys, Listening, listen
+from rmqlite.server.protocols.remoting.calls import Calls, handlers_of
 from rmqlite.server.protocols.remoting.connection import Connections
-from rmqlite.server.protocols.remoting.consuming import Consuming
-from rmqlite.server.protocols.remoting.finding import Finding
 from rmqlite.server.protocols.remoting.guard import Guard
-from rmqlite.server.protocols.remoting.name_server import KeyValues, NameServer
-from rmqlite.server.protocols.remoting.replies import Replies
-from rmqlite.server.protocols.remoting.sending import SENDS, Recalls, Sends
-from rmqlite.server.protocols.remoting.transactions import Transactions
-from rmqlite.server.protocols.server import Running
+from rmqlite.server.protocols.remoting.requests.broker import Figures, Settings
+from rmqlite.server.protocols.remoting.requests.clients import Clients
+from rmqlite.server.protocols.remoting.requests.groups import Groups, Offsets
+from rmqlite.server.protocols.remoting.requests.messages import Messages, Transactions
+from rmqlite.server.protocols.remoting.requests.name_server import KeyValues, NameServer
+from rmqlite.server.protocols.remoting.requests.queues import Queues
+from rmqlite.server.protocols.remoting.requests.relays import ConnectionLists, Relays
+from rmqlite.server.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
+from rmqlite.server.protocols.remoting.requests.topics import Topics
+from rmqlite.server.protocols.server import Running, bound_socket, taking
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""
@@ -57,25 +54,34 @@ class RemotingServer:
         self.name_server_port = 0
 
     async def bind(self) -> None:
-        config = self._config
-        self.port = self._bound("listenPort", config.listen_port)
-        if config.listen_port > VIP_BELOW:
-            self._bound("listenPort", config.listen_port - VIP_BELOW)
-        self.name_server_port = self._bound("nameServerPort", config.name_server_port)
+        config, address = self._config, self._config.bind_address
+
+        def take(port: int) -> int:
+            self._sockets.append(bound_socket(address, port))
+            taken: int = self._sockets[-1].getsockname()[1]
+            return taken
+
+        port, vip_port = config.listen_port, config.listen_port - VIP_BELOW
+        with taking("listenPort", port, address):
+            self.port = take(port)
+        if vip_port > 0:
+            rule = f"a port whose VIP port, {vip_port}, is free, too,"
+            with taking("listenPort", port, address, rule):
+                take(vip_port)
+        with taking("nameServerPort", config.name_server_port, address):
+            self.name_server_port = take(config.name_server_port)
 
     async def open(self, running: Running) -> None:
-        config, service = (
-            self._config.model_copy(update={"listen_port": self.port}),
-            running.service,
-        )
-        clients, name = Clients(service), config.broker_name
+        config = self._config.model_copy(update={"listen_port": self.port})
+        service, name = running.service, config.broker_name
+        clients = Clients(service)
         self._sends = Sends(config, service)
-        consuming = Consuming(config, service, clients)
-        parts: tuple[Answering, ...] = (
+        messages = Messages(config, service, clients)
+        handlers = handlers_of(
             clients,
-            consuming,
+            messages,
+            Queues(service),
             Recalls(service),
-            Finding(service),
             Transactions(service, clients),
             Replies(config, service, clients, self._sends),
             NameServer(config, service),
@@ -88,10 +94,9 @@ class RemotingServer:
             Settings(service),
             Relays(name, service, clients),
         )
-        handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
         self._calls = Calls(
-            handlers, sends, consuming.at_once(), guard, service.limits, clients.gone
+            handlers, sends, messages.at_once(), guard, service.limits, clients.gone
         )
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
@@ -132,26 +137,6 @@ class RemotingServer:
         if self._connections is not None:
             for connection in tuple(self._connections.open):
                 connection.abort()
-
-    def _bound(self, key: str, port: int) -> int:
-        """Take a port; the one that was taken.  Raises InvalidValue."""
-        address = self._config.bind_address
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        self._sockets.append(bound)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((address, port))
-            # Otherwise another broker that starts now could bind it, too.
-            bound.listen(BACKLOG)
-        except OSError as error:
-            rule = f"a port that is free on bindAddress={address} ({error.strerror})"
-            if key == "listenPort" and port == self._config.listen_port - VIP_BELOW:
-                rule = f"a port whose VIP port, {port}, is free on bindAddress={address}, too"
-                raise InvalidValue(key, self._config.listen_port, rule) from error
-            raise InvalidValue(key, port, rule) from error
-        taken: int = bound.getsockname()[1]
-        return taken
 
     async def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,1 @@
+"""Views of failed messages: retries, dead letters, whole histories."""

@@ -1,0 +1,121 @@
+"""The first screen: rates, levels, groups, redrives."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from rmqlite.cli.top.app import TALL, Frame
+from rmqlite.cli.top.group_screen import GroupScreen
+from rmqlite.cli.top.overview import rate_lines
+from rmqlite.cli.top.widgets import Lines, Prompt, Rows
+from rmqlite.views.groups import SORTS, groups_table
+from rmqlite.views.jobs import redrives_table
+from rmqlite.views.levels import levels_table
+
+_CHART_LINES = 5
+_WIDE = 150
+"""A terminal with this many columns has room for levels and groups side by side."""
+_LEVELS_LINES_MIN = 3
+_KEYS = (
+    ("enter", "group"),
+    ("/", "filter"),
+    ("s", "sort"),
+    ("l", "levels"),
+    ("p", "pause"),
+    ("q", "quit"),
+)
+_SORTS = tuple(SORTS)
+
+
+class Overview(Frame):
+    """The groups have the focus, because enter opens a group."""
+
+    CSS = """
+    Overview #rates { margin-bottom: 1; }
+    Overview #first { height: 1fr; }
+    Overview.-wide #tables { layout: horizontal; }
+    Overview.-wide #levels { margin-right: 2; }
+    Overview #jobs { max-height: 6; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", show=False),
+        Binding("s", "sort", show=False),
+        Binding("l", "levels", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sort = _SORTS[0]
+        self._wanted = ""
+        self._all_levels: bool | None = None
+        self._rates = Lines(id="rates")
+        self._tables = Container(id="tables")
+        self._levels = Rows(id="levels")
+        self._groups = Rows(id="first")
+        self._jobs = Rows(id="jobs")
+        self._prompt = Prompt("part of a group's name")
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        return _KEYS
+
+    def content(self) -> ComposeResult:
+        yield self._rates
+        with self._tables:
+            yield self._levels
+            yield self._groups
+        yield self._jobs
+        yield self._prompt
+
+    def draw_content(self, now_s: float, width: int) -> None:
+        picture = self.top.picture
+        self.set_class(width >= _WIDE, "-wide")
+        is_tall = self.app.size.height >= TALL
+        height = _CHART_LINES if is_tall else 1
+        self._rates.show(*rate_lines(picture, width, height))
+        all_levels = is_tall if self._all_levels is None else self._all_levels
+        levels, groups = self._levels, self._groups
+        levels.show(levels_table(picture.status, picture.now_ms(now_s), all_levels=all_levels))
+        groups.show(groups_table(picture.groups(), sort=self._sort, wanted=self._wanted))
+        room = self._tables.size.height
+        if width < _WIDE:
+            # Levels get the room that groups leave, and at least half of it.
+            room = max(room // 2, room - groups.height_wanted)
+        levels.styles.max_height = max(_LEVELS_LINES_MIN, room)
+        jobs = picture.shown_jobs()
+        self._jobs.display = bool(jobs)
+        self._jobs.show(redrives_table(jobs))
+
+    def on_rows_opened(self, message: Rows.Opened) -> None:
+        if message.rows is self._groups:
+            self._open(message.key)
+        elif message.rows is self._jobs:
+            jobs = {job.job_id: job for job in self.top.picture.jobs}
+            self._open(jobs[message.key].spec.group)
+
+    def _open(self, group: str) -> None:
+        self.app.push_screen(GroupScreen(group))
+        self.top.ask_round()
+
+    def action_sort(self) -> None:
+        self._sort = _SORTS[(_SORTS.index(self._sort) + 1) % len(_SORTS)]
+        self.draw()
+
+    def action_levels(self) -> None:
+        is_tall = self.app.size.height >= TALL
+        self._all_levels = not (is_tall if self._all_levels is None else self._all_levels)
+        self.draw()
+
+    def action_filter(self) -> None:
+        self._prompt.open(self._wanted)
+
+    def on_prompt_wanted(self, message: Prompt.Wanted) -> None:
+        self._wanted = message.text
+        self.draw()
+
+    def on_prompt_closed(self) -> None:
+        self._groups.focus()

@@ -1,1 +1,0 @@
-"""The full screens of rmqlite top, and their parts."""

@@ -1,0 +1,159 @@
+"""A stored message for a person to read: its fields by name, and its body.
+
+A body is indented JSON, text, or a hex dump.  Nothing interprets it: control characters are shown
+escaped.  A long body is cut.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.compression import readable_message
+from rmqlite.message import StoredMessage
+from rmqlite.views.counts import counted, times_text
+from rmqlite.views.times import time_text
+from rmqlite.visible import dump, is_json, json_lines, printable
+
+FORM_NAMES: Final = {"json": "JSON", "text": "text", "hex": "hex"}
+_LOOK_CHARS: Final = 4_000
+_INVISIBLE_SHARE: Final = 0.2
+"""A body with a larger share is shown in hex: it is a binary format that happens to be UTF-8."""
+
+
+def where_text(message: StoredMessage) -> str:
+    """Topic, queue id and queue offset."""
+    return f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+
+
+def message_facts(message: StoredMessage) -> list[tuple[str, str]]:
+    """The fields of a record, by name."""
+    return [
+        *[("failed", times_text(message.reconsume_times))] * bool(message.reconsume_times),
+        ("where", where_text(message)),
+        ("message id", message.message_id),
+        ("offset id", message.offset_message_id),
+        ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
+        ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
+        ("record", f"{message.store_size:,} bytes at physical offset {message.physical_offset}"),
+        ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyView:
+    """form: how the body is shown.  forms: all that fit it.  is_cut: lines are its beginning.
+    note: how it was inflated, or why it was not.
+    """
+
+    form: str
+    forms: tuple[str, ...]
+    lines: tuple[str, ...]
+    is_cut: bool
+    size: int
+    note: str = ""
+
+    def heading(self, cut: str = "the beginning") -> str:
+        """The size and form of the body; cut: the words for a part of it."""
+        if not self.size:
+            return "no body"
+        about = [counted(self.size, "byte"), self.note, FORM_NAMES[self.form], cut * self.is_cut]
+        return ", ".join(["body", *[each for each in about if each]])
+
+    @property
+    def next_form(self) -> str:
+        """The form that comes after this one, in turns."""
+        return self.forms[(self.forms.index(self.form) + 1) % len(self.forms)]
+
+
+def body_view(
+    body: bytes,
+    form: str = "",
+    *,
+    chars_max: int | None = None,
+    lines_max: int | None = None,
+    is_whole: bool = True,
+    note: str = "",
+) -> BodyView:
+    """The body in this form, or in the one that is easiest to read.
+
+    chars_max, lines_max: None for all of it.  is_whole: False if body is only its beginning.
+    """
+    text, is_text = _text(body, is_whole=is_whole)
+    is_document = is_text and is_whole and is_json(text)
+    forms = (*["json"] * is_document, "text", "hex")
+    if form not in forms:
+        form = forms[0] if is_text and not _is_binary(text) else "hex"
+    shown, is_cut = _cut(_lines(body, text, form, chars_max), chars_max, lines_max)
+    return BodyView(form, forms, shown, is_cut or not is_whole, len(body), note)
+
+
+def inflated_view(
+    message: StoredMessage,
+    form: str = "",
+    *,
+    chars_max: int | None = None,
+    lines_max: int | None = None,
+) -> BodyView:
+    """The same of a message's body, inflated if it is compressed."""
+    plain, note = readable_message(message)
+    return body_view(plain.body, form, chars_max=chars_max, lines_max=lines_max, note=note)
+
+
+def _cut(
+    lines: Iterable[str], chars_max: int | None, lines_max: int | None
+) -> tuple[tuple[str, ...], bool]:
+    """The lines up to the limits; and whether there are more."""
+    shown: list[str] = []
+    left = chars_max
+    for line in lines:
+        if len(shown) == lines_max:
+            return tuple(shown), True
+        if left is not None and len(line) > left:
+            return (*shown, f"{line[: max(0, left)]}…"), True
+        shown.append(line)
+        left = None if left is None else left - len(line) - 1
+    return tuple(shown), False
+
+
+def _text(body: bytes, *, is_whole: bool) -> tuple[str, bool]:
+    """The body as text, and whether it is text; bytes that are none are escaped."""
+    try:
+        return body.decode(), True
+    except UnicodeDecodeError as error:
+        if not is_whole and error.start >= len(body) - 3:
+            # The body was cut within a character.
+            return body[: error.start].decode(), True
+        return body.decode(errors="backslashreplace"), False
+
+
+def _is_binary(text: str) -> bool:
+    look = text[:_LOOK_CHARS]
+    invisible = sum([not c.isprintable() and c not in "\n\r\t" for c in look])
+    return invisible > len(look) * _INVISIBLE_SHARE
+
+
+def _lines(body: bytes, text: str, form: str, chars_max: int | None) -> Iterator[str]:
+    if form == "json":
+        yield from map(_escaped, json_lines(text))
+    elif form == "hex":
+        yield from dump(body)
+    elif body:
+        # Escaping never removes a character, so the part that is cut later need not be escaped.
+        begin = text if chars_max is None else text[: 2 * chars_max]
+        for line in begin.removesuffix("\n").split("\n"):
+            yield printable(line.removesuffix("\r"))
+
+
+def _escaped(line: str) -> str:
+    """Invisible characters as JSON itself writes them, so that the line stays JSON."""
+    if line.isprintable():
+        return line
+    return "".join([c if c.isprintable() else _json_escape(c) for c in line])
+
+
+def _json_escape(character: str) -> str:
+    # json.dumps() leaves DEL as it is.
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
