@@ -18,6 +18,8 @@ KEY_BYTES_MAX: Final = 1_024
 TAGS_BYTES_MAX: Final = 1_024
 MESSAGE_ID_BYTES_MAX: Final = 255
 """The length of a producer's own message id; an id made by the client has 32 bytes."""
+BATCHES_MAX: Final = 100
+"""Batches in one call: each is one topic, with one delay."""
 KEYS_MAX: Final = 1_000
 """The keys of all messages of one call: a key costs the broker a tenth of a message's work."""
 KEYS_BYTES_MAX: Final = 64 << 10

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import NoneType
-from typing import Final
+from typing import Any, Final
 
-from rmqlite import compiled
+from rmqlite.compiled import in_c
 from rmqlite.declared_types.checks import check_fields
 from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
 from rmqlite.errors import InvalidValue
@@ -204,14 +204,20 @@ _ALL_SLOTS: Final = tuple(_SLOTS.values())
 
 
 def _copied(message: Message, name: str, value: object) -> Message:
-    if compiled.is_on:
-        # A tenth of the time of a constructor, a fifth of that of the loop below.
-        copy: Message = compiled.loops.copied(message, _ALL_SLOTS, _SLOTS[name], value)
-        return copy
-    copy = object.__new__(Message)
-    for each in _SLOTS:
-        object.__setattr__(copy, each, getattr(message, each))
-    object.__setattr__(copy, name, value)
+    copy: Message = copied(message, _ALL_SLOTS, _SLOTS[name], value)
+    return copy
+
+
+@in_c
+def copied(source: Any, slots: tuple[Any, ...], slot: Any, value: object) -> Any:
+    """A copy of an object with a value in one slot.  slots: descriptors of all of its fields.
+
+    C takes a fifth of the time, and that is a tenth of a constructor's.
+    """
+    copy = object.__new__(type(source))
+    for each in slots:
+        each.__set__(copy, each.__get__(source))
+    slot.__set__(copy, value)
     return copy
 
 

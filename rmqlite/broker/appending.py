@@ -11,7 +11,7 @@ from typing import Protocol
 from rmqlite.broker.counts import Counts, Durations
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
-from rmqlite.records.packed import Packed
+from rmqlite.records.packed import Packed, packed_records
 from rmqlite.records.record import NewRecord
 from rmqlite.records.wait_queues import QueueKey, wait_queue_of
 from rmqlite.records.written import Place, Written
@@ -48,32 +48,22 @@ class Appending:
 
         timed_in: the durations to which this append is added; None: those of calls and jobs.
         """
-        began_s = elapsed_s()
-        written = self._store.append(records)
-        self._count(len(records), elapsed_s() - began_s, timed_in)
-        first: dict[QueueKey, Place] = {}
-        for record, at in zip(records, written, strict=True):
-            key = (record.topic, record.queue_id)
-            if key not in first:
-                first[key] = at.queue_offset, at.due_ms
-        self._announce(first)
-        return written
+        packed = packed_records(records)
+        self.append_packed([packed], timed_in)
+        return packed.written()
 
     def append_packed(self, packed: Sequence[Packed], timed_in: Durations | None = None) -> None:
         """append() for packed records; see MessageStore.append_packed()."""
         began_s = elapsed_s()
         self._store.append_packed(packed)
-        self._count(sum(map(len, packed)), elapsed_s() - began_s, timed_in)
+        durations = self._counts.appends if timed_in is None else timed_in
+        durations.add(elapsed_s() - began_s)
+        self._counts.stored += sum(map(len, packed))
         first: dict[QueueKey, Place] = {}
         for each in packed:
-            for key, place in zip(each.queues, each.places, strict=True):
+            for key, place in each.first_places().items():
                 first.setdefault(key, place)
         self._announce(first)
-
-    def _count(self, records: int, seconds: float, timed_in: Durations | None) -> None:
-        durations = self._counts.appends if timed_in is None else timed_in
-        durations.add(seconds)
-        self._counts.stored += records
 
     def _announce(self, first: Mapping[QueueKey, Place]) -> None:
         """Say what was appended; first: the place of the first record in each queue."""

@@ -8,6 +8,7 @@ as with RocketMQ.
 
 from __future__ import annotations
 
+import secrets
 from functools import partial
 
 from rmqlite.broker.appending import Listener
@@ -26,8 +27,8 @@ from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.schedule.schedule import Schedule
-from rmqlite.broker.sending import check_batch, is_large, new_records, send_results
-from rmqlite.broker.sends.draft_sends import DraftSends
+from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_results
+from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import OnDemand
@@ -37,7 +38,7 @@ from rmqlite.broker.tables.topics import READ, check_queue
 from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing
+from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing, RmqliteError
 from rmqlite.message import host_text
 from rmqlite.names import check_sendable, retry_topic
 from rmqlite.records.stored import Record
@@ -104,8 +105,8 @@ class Broker:
         self._clock = clock
         self._room = parts.room
         self._log = parts.appending
-        self._store_host_text = host_text(config.broker_ip, config.listen_port)
-        self.drafts = DraftSends(
+        self.store_host = host_text(config.broker_ip, config.listen_port)
+        self.drafts = Sends(
             config,
             store,
             clock,
@@ -130,30 +131,13 @@ class Broker:
         TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
         """
         check_batch(request.messages, self._config, self._room)
-        self.retention.check_room()
-        names = {message.topic for message in request.messages}
-        needed = self._needed(request.queue_id)
-        queues = {name: needed.queue_for(name, request.queue_id) for name in names}
-        needed.make()
-        while True:
-            table = self.store.levels.current
-            records, addressed = new_records(
-                request,
-                queues,
-                table,
-                self.timers,
-                cluster=self._config.cluster_name,
-                now_ms=self._clock.now_ms(),
-                born_host=born_host,
-                store_host=self.parts.host,
-            )
-            if is_large(len(records)):
-                yield
-            if self.store.levels.current is table:
-                break
-        written = self._log.append(records)
-        self.counts.sent += len(records)
-        return send_results(addressed, written, self._store_host_text)
+        ids = [each.message_id or secrets.token_hex(16).upper() for each in request.messages]
+        born_at_ms = request.born_at_ms or self._clock.now_ms()
+        drafts = drafts_of(request, ids, born_at_ms, born_host)
+        (outcome,) = yield from self.drafts.send([DraftCall([*drafts])])
+        if isinstance(outcome, RmqliteError):
+            raise outcome
+        return send_results(request, ids, outcome, self.store_host)
 
     def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
         """Store messages, each with its own outcome, in steps; valid once the store is durable.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import compress, islice, repeat, takewhile
 from typing import NamedTuple
 
-from rmqlite import compiled
 from rmqlite.broker.filters.sql import STEP_WORK, Sql, parse_tags, tags_codes
 from rmqlite.broker.filters.sql import compiled as compiled_sql
 from rmqlite.broker.finding.reading import read_properties
@@ -20,7 +19,7 @@ from rmqlite.records.stored import Record, Records
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, first_stored_at
-from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX
+from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX, log_reads, whole_records
 from rmqlite.store.message_store import MessageStore
 
 MESSAGES_DEFAULT = 32
@@ -96,20 +95,16 @@ def _whole(store: MessageStore, queue: ConsumeQueue, offset: int, most: _Most) -
     None if the plain form has to decide: it finds none, one that is out of the ordinary, or
     such as are too far apart for one step.
     """
-    if not compiled.is_on:
-        return None
     entries = queue.bytes_at(offset, min(most.messages, queue.max_offset - offset))
     end, count, size = most
-    reads = compiled.loops.log_reads(
-        entries, end, TAGS_CODE_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES
-    )
+    reads = log_reads(entries, end, TAGS_CODE_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES)
     if not reads or sum([end - begin for begin, end, _ in reads]) > STEP_BYTES:
         return None
     parts: list[bytes] = []
     first = 0
     for begin, end, following in reads:
         behind = entries[ENTRY_BYTES * first : ENTRY_BYTES * (first + following)]
-        part = compiled.loops.whole_records(store.read(begin, end - begin), begin, behind)
+        part = whole_records(store.read(begin, end - begin), begin, behind)
         if part is None:
             return None
         parts.append(part)

@@ -19,8 +19,7 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.routing import route
-from rmqlite.broker.sending import check_property_string
+from rmqlite.broker.routing import check_property_string, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (

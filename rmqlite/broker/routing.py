@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from rmqlite.errors import MessageTooLarge
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     CLUSTER,
     DELAY,
@@ -22,6 +24,8 @@ from rmqlite.message import (
 )
 from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.records.drafts import Draft, fresh, joined
+from rmqlite.records.record import NewRecord
 from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
 
 _KEY_END: Final = b"\x01"
@@ -80,7 +84,7 @@ def hidden(
         return (place.topic, place.queue_id), routed(own, place)
     place = route_timer(topic, queue_id, cluster)
     out = f"{TIMER_OUT_MS}\x01{due_ms}".encode()
-    return (place.topic, place.queue_id), _ending_with(routed(own, place).encoded, out)
+    return (place.topic, place.queue_id), PropertyString(joined(routed(own, place).encoded, out))
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +110,7 @@ def routed(own: bytes, place: Routing) -> PropertyString:
         if marker in own:
             break
     else:
-        return _ending_with(own, place.ending)
+        return PropertyString(joined(own, place.ending))
     properties = PropertyString(own)
     there = properties.pairs
     changes = {name: value for name, value in place.pairs.items() if there.get(name) != value}
@@ -115,13 +119,36 @@ def routed(own: bytes, place: Routing) -> PropertyString:
     if not there.keys().isdisjoint(changes):
         return properties.edited({name.decode(): value for name, value in changes.items()})
     # As for a client's delayed message: the same bytes as edited() makes, for a third of the time.
-    return _ending_with(own, _joined(changes))
+    return PropertyString(joined(own, _joined(changes)))
 
 
 def _joined(pairs: dict[bytes, bytes]) -> bytes:
     return _PAIR_END.join([name + _KEY_END + value for name, value in pairs.items()])
 
 
-def _ending_with(own: bytes, ending: bytes) -> PropertyString:
-    separator = _PAIR_END if own and ending and own[-1] != 2 else b""
-    return PropertyString(own + separator + ending)
+def record_of(
+    draft: Draft, level: int, due_ms: int = 0, *, cluster: str, store_host: bytes
+) -> NewRecord:
+    """The record of a draft that waits at a level of the table, or for an instant, or does not.
+
+    Raises MessageTooLarge.
+    """
+    key, properties = hidden(
+        draft.properties,
+        draft.topic,
+        draft.queue_id,
+        level=level,
+        due_ms=due_ms,
+        cluster=cluster,
+    )
+    if len(properties.encoded) > PROPERTIES_BYTES_MAX:
+        check_property_string(properties)
+    return fresh(draft, store_host, *key, properties)
+
+
+def check_property_string(properties: PropertyString) -> None:
+    """Raises MessageTooLarge for a property string that no record can hold."""
+    size = len(properties.encoded)
+    if size > PROPERTIES_BYTES_MAX:
+        rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
+        raise MessageTooLarge("properties", size, rule)

@@ -1,23 +1,21 @@
-/* The loops over the records of an append, a batch, a delivery and a pull, those over the bytes of
-   requests and answers, and the thread that syncs.
+/* The loops over the records of an append, a batch, a delivery and a pull, those over a client's
+   messages and over RocketMQ's frames, and the thread that syncs.
 
-   _loops.pyi has the signatures, and says what each function does.  A function that finds
-   anything out of the ordinary returns None, and has changed nothing: then the plain Python form
-   does the work, and raises the errors.  So no rule of the broker stands here, and whatever is
-   here is tested to make the same bytes and values as the plain form.
+   A plain Python function of the same name has the signature of each, and says what it does; see
+   in_c() in __init__.py.  A function that finds anything out of the ordinary returns None, and has
+   changed nothing: then the plain one does the work, and raises the errors.
 
    All that comes in may be hostile: a number that is read from a buffer is checked against the
    length of the buffer before it is used as a place. */
 
 #include "records.h"
 
-enum { INTERFACE = 17 }; /* see __init__.py */
+enum { INTERFACE = 21 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
 static PyMethodDef METHODS[] = {
     {"batch_spans", batch_spans, METH_VARARGS, NULL},
-    {"pack_batch", pack_batch, METH_VARARGS, NULL},
     {"pack_records", pack_records, METH_O, NULL},
     {"pack_drafts", pack_drafts, METH_VARARGS, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
@@ -25,13 +23,9 @@ static PyMethodDef METHODS[] = {
     {"enter_keys", enter_keys, METH_VARARGS, NULL},
     {"read_frames", read_frames, METH_VARARGS, NULL},
     {"make_draft", make_draft, METH_VARARGS, NULL},
-    {"read_sends", read_sends, METH_VARARGS, NULL},
-    {"write_results", write_results, METH_VARARGS, NULL},
+    {"write_messages", write_messages, METH_O, NULL},
+    {"read_messages", read_messages, METH_VARARGS, NULL},
     {"copied", copied, METH_VARARGS, NULL},
-    {"write_sends", write_sends, METH_VARARGS, NULL},
-    {"read_results", read_results, METH_VARARGS, NULL},
-    {"write_kept", write_kept, METH_VARARGS, NULL},
-    {"read_pull", read_pull, METH_VARARGS, NULL},
     {"log_reads", log_reads, METH_VARARGS, NULL},
     {"whole_records", whole_records, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},

@@ -2,7 +2,7 @@
 
 #include "records.h"
 
-enum { DRAFT_FIELDS = 9, FIELDS = 12, QUEUES_MAX = 256, PROPERTIES_BYTES_MAX = INT16_MAX, HOST_BYTES = 8 };
+enum { DRAFT_FIELDS = 11, FIELDS = 12, QUEUES_MAX = 256, PROPERTIES_BYTES_MAX = INT16_MAX, HOST_BYTES = 8 };
 
 typedef struct {
     PyObject *topic;
@@ -179,7 +179,13 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
 #define EXACT "\2TIMER_EXACT\1" "1"
 
 /* TIMER stands for a level in the bytes of pack_drafts(). */
-enum { ODD = -2, TIMER = 127, REAL_QID_BYTES_MAX = 40, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
+enum {
+    ODD = -2,
+    TIMER = 127,
+    REAL_QID_BYTES_MAX = 40,
+    STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX,
+    ADDED_BYTES = HEAD_BYTES + LENGTHS_BYTES + 160, /* to body and properties, roughly */
+};
 
 typedef struct {
     PyObject *targets, *schedule_topic, *timers_topic;
@@ -188,22 +194,23 @@ typedef struct {
     Py_ssize_t levels, body_max, properties_max, record_max, keys_max;
 } Drafts;
 
-static int read_draft(Fields *fields, PyObject *draft, const Drafts *drafts) {
+static int read_draft(Fields *fields, Text *spans, PyObject *draft, const Drafts *drafts) {
     if (!PyTuple_Check(draft) || PyTuple_GET_SIZE(draft) != DRAFT_FIELDS) return 0;
     PyObject **items = &PyTuple_GET_ITEM(draft, 0);
     fields->topic = items[0];
     fields->store_host = (Text){drafts->store_host.buf, drafts->store_host.len};
     fields->completes = 0;
-    return PyUnicode_Check(fields->topic) && is_text(&fields->properties, items[2]) &&
-           fields->properties.size <= drafts->properties_max && is_text(&fields->body, items[3]) &&
-           fields->body.size > 0 && fields->body.size <= drafts->body_max &&
-           is_text(&fields->born_host, items[5]) && fields->born_host.size == HOST_BYTES &&
-           is_number(&fields->queue_id, items[1], 0, INT32_MAX) &&
-           is_number(&fields->born_timestamp_ms, items[4], INT64_MIN, INT64_MAX) &&
-           is_number(&fields->flag, items[6], INT32_MIN, INT32_MAX) &&
-           is_number(&fields->sys_flag, items[7], INT32_MIN, INT32_MAX) &&
-           is_number(&fields->times, items[8], INT32_MIN, INT32_MAX) &&
-           !(fields->sys_flag & (ODD_FLAGS | CHECKED_FLAGS));
+    if (!PyUnicode_Check(fields->topic) || !is_text(&fields->properties, items[2]) ||
+        !is_text(&fields->body, items[3]) || !is_text(&fields->born_host, items[5]) ||
+        fields->born_host.size != HOST_BYTES || !is_text(spans, items[9]) ||
+        !is_number(&fields->queue_id, items[1], 0, INT32_MAX) ||
+        !is_number(&fields->born_timestamp_ms, items[4], INT64_MIN, INT64_MAX) ||
+        !is_number(&fields->flag, items[6], INT32_MIN, INT32_MAX) ||
+        !is_number(&fields->sys_flag, items[7], INT32_MIN, INT32_MAX) ||
+        !is_number(&fields->times, items[8], INT32_MIN, INT32_MAX))
+        return 0;
+    fields->sys_flag &= ~ODD_FLAGS;
+    return !(fields->sys_flag & CHECKED_FLAGS);
 }
 
 /* The level of a delay of one or two digits, if there is one; 0 for any other text. */
@@ -217,7 +224,7 @@ static int level_of(Text delay, Py_ssize_t levels) {
     return level <= levels ? level : 0;
 }
 
-/* Copy a property string without WAIT, see broker/sends/draft_records.py; its length. */
+/* Copy a property string without WAIT, see broker/sends/plain_records.py; its length. */
 static Py_ssize_t without_wait(uint8_t *string, Text own) {
     static const char name[] = "WAIT\1";
     const uint8_t *at = own.at, *end = own.at + own.size;
@@ -240,7 +247,7 @@ static Py_ssize_t without_wait(uint8_t *string, Text own) {
 /* Make the property string of a message that waits or not; its length, 0 if it is odd. */
 static Py_ssize_t write_string(
     uint8_t *string, const Fields *fields, const Properties *found, PyObject *target, int level,
-    int64_t due_ms) {
+    int64_t due_ms, int is_in_batch) {
     Text ending;
     if (!PyTuple_Check(target) || PyTuple_GET_SIZE(target) != 2 ||
         !is_text(&ending, PyTuple_GET_ITEM(target, level || due_ms)) ||
@@ -250,7 +257,7 @@ static Py_ssize_t write_string(
     if (found->cluster.size || found->tran_msg.size || found->real_topic.size ||
         found->real_qid.size)
         return 0;
-    Py_ssize_t size = level || due_ms || !found->wait.size
+    Py_ssize_t size = level || due_ms || is_in_batch || !found->wait.size
                           ? join(string, 0, fields->properties)
                           : without_wait(string, fields->properties);
     size = join(string, size, ending);
@@ -264,14 +271,13 @@ static Py_ssize_t write_string(
     return join_due(string, size, due_ms);
 }
 
-/* Add a draft; the level at which it waits or 0, ODD, or -1 with an error set. */
-static int add_draft(
-    Block *block, Queues *queues, const Drafts *drafts, PyObject *draft, Py_ssize_t number,
-    uint8_t *string) {
-    Fields fields;
-    if (!read_draft(&fields, draft, drafts)) return ODD;
-    PyObject *target = PyDict_GetItemWithError(drafts->targets, fields.topic);
-    if (target == NULL) return PyErr_Occurred() ? -1 : ODD;
+/* Add a message; the level at which it waits or 0, ODD, or -1 with an error set. */
+static int add_message(
+    Block *block, Queues *queues, const Drafts *drafts, Fields fields, PyObject *target,
+    Py_ssize_t number, uint8_t *string, int is_in_batch) {
+    if (fields.body.size < 1 || fields.body.size > drafts->body_max ||
+        fields.properties.size > drafts->properties_max)
+        return ODD;
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, drafts->levels);
@@ -281,7 +287,7 @@ static int add_draft(
         if (!due_ms) return ODD;
     }
     if ((found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max) return ODD;
-    Py_ssize_t size = write_string(string, &fields, &found, target, level, due_ms);
+    Py_ssize_t size = write_string(string, &fields, &found, target, level, due_ms, is_in_batch);
     if (size == 0 || size > drafts->properties_max) return ODD;
     uint32_t crc;
     if (!body_crc(&crc, fields.body.at, fields.body.size)) return -1;
@@ -296,30 +302,93 @@ static int add_draft(
     return PyErr_Occurred() ? -1 : ODD;
 }
 
+/* The packed records in the making, with a byte for each. */
+typedef struct {
+    Block block;
+    Queues queues;
+    Py_ssize_t number;
+    char *levels;
+    uint8_t *string; /* with room for two property strings */
+} Making;
+
+/* Add the messages of a draft; 0, ODD, or -1 with an error set. */
+static int add_draft(Making *making, const Drafts *drafts, PyObject *draft) {
+    Fields fields;
+    Text spans;
+    if (!read_draft(&fields, &spans, draft, drafts)) return ODD;
+    PyObject *target = PyDict_GetItemWithError(drafts->targets, fields.topic);
+    if (target == NULL) return PyErr_Occurred() ? -1 : ODD;
+    Text all = fields.body, common = fields.properties;
+    const int32_t *span = (const int32_t *)spans.at;
+    Py_ssize_t rest = spans.size / (Py_ssize_t)(SPAN_NUMBERS * sizeof(int32_t));
+    int is_in_batch = spans.size > 0, level;
+    do {
+        if (is_in_batch) {
+            if (rest < 1 || span[1] < 0 || span[1] > span[2] || span[2] > all.size ||
+                span[3] < 0 || span[3] > span[4] || span[4] > all.size)
+                return ODD;
+            fields.flag = span[0];
+            fields.body = (Text){all.at + span[1], span[2] - span[1]};
+            fields.properties = (Text){all.at + span[3], span[4] - span[3]};
+            if (fields.properties.size + common.size > drafts->properties_max) return ODD;
+            if (common.size) {
+                uint8_t *own = making->string + STRING_BYTES_MAX;
+                Py_ssize_t size = join(own, join(own, 0, fields.properties), common);
+                fields.properties = (Text){own, size};
+            }
+            span += SPAN_NUMBERS;
+        }
+        level = add_message(
+            &making->block, &making->queues, drafts, fields, target, making->number,
+            making->string, is_in_batch);
+        if (level < 0) return level;
+        making->levels[making->number++] = (char)level;
+    } while (--rest > 0);
+    return 0;
+}
+
+/* How many messages drafts are, and about how many bytes; -1 if one is no draft. */
+static Py_ssize_t count_messages(PyObject *list, Py_ssize_t *bytes) {
+    Py_ssize_t count = 0;
+    Text body, spans;
+    *bytes = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *draft = PyList_GET_ITEM(list, i);
+        if (!PyTuple_Check(draft) || PyTuple_GET_SIZE(draft) != DRAFT_FIELDS ||
+            !is_text(&body, PyTuple_GET_ITEM(draft, 3)) ||
+            !is_text(&spans, PyTuple_GET_ITEM(draft, 9)))
+            return -1;
+        Py_ssize_t mine = spans.size / (Py_ssize_t)(SPAN_NUMBERS * sizeof(int32_t));
+        count += mine ? mine : 1;
+        *bytes += body.size;
+    }
+    *bytes += count * ADDED_BYTES;
+    return count;
+}
+
 static PyObject *packed_drafts(PyObject *list, const Drafts *drafts) {
-    Py_ssize_t count = PyList_GET_SIZE(list);
+    Py_ssize_t bytes, count = count_messages(list, &bytes);
     if (count < 1 || count > INT32_MAX || drafts->store_host.len != HOST_BYTES ||
         drafts->properties_max > PROPERTIES_BYTES_MAX)
         Py_RETURN_NONE;
-    Block block;
-    if (!begin_block(&block, count, 0)) return NULL;
-    Queues queues;
-    queues.count = 0;
+    Making making;
+    if (!begin_block(&making.block, count, bytes)) return NULL;
+    making.queues.count = making.number = 0;
     PyObject *result = NULL, *levels = PyBytes_FromStringAndSize(NULL, count);
-    uint8_t *string = PyMem_Malloc(STRING_BYTES_MAX);
-    if (string == NULL) PyErr_NoMemory();
-    int level = levels == NULL || string == NULL ? -1 : 0;
-    for (Py_ssize_t i = 0; level >= 0 && i < count; i++) {
-        level = add_draft(&block, &queues, drafts, PyList_GET_ITEM(list, i), i, string);
-        PyBytes_AS_STRING(levels)[i] = (char)level;
-    }
-    if (level >= 0)
+    making.string = PyMem_Malloc(2 * STRING_BYTES_MAX);
+    if (making.string == NULL) PyErr_NoMemory();
+    int found = levels == NULL || making.string == NULL ? -1 : 0;
+    if (found == 0) making.levels = PyBytes_AS_STRING(levels);
+    for (Py_ssize_t i = 0; found == 0 && i < PyList_GET_SIZE(list); i++)
+        found = add_draft(&making, drafts, PyList_GET_ITEM(list, i));
+    if (found == 0)
         result = Py_BuildValue(
-            "NNO", packed(&block), queue_keys(queues.all, queues.count), levels);
-    else if (level == ODD) result = Py_NewRef(Py_None);
-    PyMem_Free(string);
+            "NNO", packed(&making.block), queue_keys(making.queues.all, making.queues.count),
+            levels);
+    else if (found == ODD) result = Py_NewRef(Py_None);
+    PyMem_Free(making.string);
     Py_XDECREF(levels);
-    free_block(&block);
+    free_block(&making.block);
     return result;
 }
 

@@ -11,7 +11,7 @@ typedef struct {
 
 typedef struct {
     int32_t queue_id;
-    long long queue_offset, due_ms;
+    long long queue_offset, due_ms; /* EACH_ITS_OWN of encoding.py is below 0 */
     Py_ssize_t count;
     uint8_t *entries; /* of a bytes object; NULL until it is made */
 } Queue;
@@ -62,10 +62,12 @@ static PyObject *place_rows(
         put32(at + QUEUE_ID_AT, queue->queue_id);
         put64(at + QUEUE_OFFSET_AT, queue->queue_offset++);
         put64(at + PHYSICAL_OFFSET_AT, position);
-        put64(at + STORE_TIMESTAMP_AT, placing->timestamp_ms);
+        int more = get32(at + SYS_FLAG_AT) & BORN_V6_FLAG ? V6_MORE_BYTES : 0;
+        put64(at + STORE_TIMESTAMP_AT + more, placing->timestamp_ms);
         put64(queue->entries, position);
         put32(queue->entries + 8, row->size);
-        put64(queue->entries + 12, (uint64_t)(queue->due_ms ? queue->due_ms : row->code));
+        long long code = queue->due_ms > 0 ? queue->due_ms : row->code;
+        put64(queue->entries + 12, queue->due_ms < 0 && !code ? placing->timestamp_ms : code);
         queue->entries += ENTRY_BYTES;
         PyObject *number = PyLong_FromLongLong(position);
         if (number == NULL) Py_CLEAR(positions);
@@ -115,7 +117,7 @@ static PyObject *placed(const Placing *placing, Queue *queues, Py_ssize_t queue_
     PyObject *keys = positions ? placed_keys(placing, count, positions) : NULL;
     if (keys != NULL) {
         result = Py_BuildValue(
-            "nnOOOO", count, bytes, positions, entries, PyTuple_GET_ITEM(keys, 0),
+            "nOOOO", bytes, positions, entries, PyTuple_GET_ITEM(keys, 0),
             PyTuple_GET_ITEM(keys, 1));
     }
     Py_XDECREF(keys);

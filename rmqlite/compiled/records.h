@@ -27,7 +27,9 @@ enum {
     BODY_SIZE_AT = 84,
     HEAD_BYTES = 88,
     LENGTHS_BYTES = 3, /* of topic and properties, behind the body */
+    BORN_V6_FLAG = 0x10,
     V6_FLAGS = 0x30,   /* of IPv6 hosts */
+    V6_MORE_BYTES = 12,
     ODD_FLAGS = 0x0C | V6_FLAGS, /* and of transactions */
     CHECKED_FLAGS = 0xC1, /* of compressed bodies and inner batches, see broker/admission.py */
 };
@@ -138,7 +140,6 @@ void free_block(Block *block);
 PyObject *packed(Block *block);
 
 PyObject *batch_spans(PyObject *self, PyObject *args);
-PyObject *pack_batch(PyObject *self, PyObject *args);
 PyObject *pack_records(PyObject *self, PyObject *records);
 PyObject *pack_drafts(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
@@ -146,13 +147,9 @@ PyObject *place(PyObject *self, PyObject *args);
 PyObject *enter_keys(PyObject *self, PyObject *args);
 PyObject *read_frames(PyObject *self, PyObject *args);
 PyObject *make_draft(PyObject *self, PyObject *args);
-PyObject *read_sends(PyObject *self, PyObject *args);
-PyObject *write_results(PyObject *self, PyObject *args);
+PyObject *write_messages(PyObject *self, PyObject *messages);
+PyObject *read_messages(PyObject *self, PyObject *args);
 PyObject *copied(PyObject *self, PyObject *args);
-PyObject *write_sends(PyObject *self, PyObject *args);
-PyObject *read_results(PyObject *self, PyObject *args);
-PyObject *write_kept(PyObject *self, PyObject *args);
-PyObject *read_pull(PyObject *self, PyObject *args);
 PyObject *log_reads(PyObject *self, PyObject *args);
 PyObject *whole_records(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);

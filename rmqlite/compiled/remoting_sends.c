@@ -84,11 +84,11 @@ static PyObject *draft_of(PyTypeObject *type, PyObject *ext, PyObject *body, PyO
         return NULL;
     return named_tuple(
         type, Py_BuildValue(
-                  "(OLy#OLOLLL)", topic, (long long)queue_id,
+                  "(OLy#OLOLLLy#s)", topic, (long long)queue_id,
                   properties == NULL ? "" : (const char *)PyUnicode_DATA(properties),
                   properties == NULL ? (Py_ssize_t)0 : PyUnicode_GET_LENGTH(properties), body,
                   (long long)born_ms, born_host, (long long)flag, (long long)sys_flag,
-                  (long long)times));
+                  (long long)times, "", (Py_ssize_t)0, ""));
 }
 
 PyObject *make_draft(PyObject *self, PyObject *args) {

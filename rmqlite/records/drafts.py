@@ -8,7 +8,6 @@ apart from the changes that the caller names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.compiled import SPAN
@@ -22,9 +21,12 @@ _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
 class Draft(NamedTuple):
-    """A message that comes in, and the queue that it goes to.
+    """A message that comes in, and the queue that it goes to; -1 lets the broker choose one.
 
-    properties: a property string as it was sent.  born_host: 8 or 20 packed bytes.
+    properties: a property string as it was sent.  born_host: 8 or 20 packed bytes.  spans: a SPAN
+    of each message (see rmqlite.compiled) if it is a batch.  Then body is a buffer with them, and
+    properties end those of each message; all else they have in common.  delay: instead of the
+    property DELAY the length of a level, "10m", or empty.
     """
 
     topic: str
@@ -36,37 +38,36 @@ class Draft(NamedTuple):
     flag: int = 0
     sys_flag: int = 0
     reconsume_times: int = 0
+    spans: bytes = b""
+    delay: str = ""
 
+    @property
+    def messages(self) -> int:
+        """How many messages it is."""
+        return len(self.spans) // SPAN.size or 1
 
-@dataclass(frozen=True, slots=True)
-class DraftBatch:
-    """Messages of one call in one buffer; only flag, body and properties of them differ.
-
-    shared: what they have in common; its body is the buffer, and its properties end those of each
-    message.  spans: a SPAN of each, see rmqlite.compiled.
-    """
-
-    shared: Draft
-    spans: bytes
-
-    def __len__(self) -> int:
-        return len(self.spans) // SPAN.size
-
-    def parts(self, messages: int) -> Iterator[DraftBatch]:
-        """The same in batches of so many messages."""
+    def parts(self, messages: int) -> Iterator[Draft]:
+        """The same as batches of so many messages."""
         for begin in range(0, len(self.spans), messages * SPAN.size):
-            yield DraftBatch(self.shared, self.spans[begin : begin + messages * SPAN.size])
+            yield self._replace(spans=self.spans[begin : begin + messages * SPAN.size])
 
-    def __iter__(self) -> Iterator[Draft]:
-        topic, queue_id, common, buffer, born_ms, born_host, _, sys_flag, times = self.shared
+    def singles(self) -> Iterator[Draft]:
+        """Each message of a batch as a draft of its own; else this one."""
+        if not self.spans:
+            yield self
+            return
+        topic, queue_id, common, buffer, born_ms, born_host, _, sys_flag, times, *_ = self
         for flag, body_at, body_end, own_at, own_end in SPAN.iter_unpack(self.spans):
-            own = buffer[own_at:own_end]
-            if common:
-                between = b"" if not own or own.endswith(_PAIR_END) else _PAIR_END
-                own = own + between + common
+            own = joined(buffer[own_at:own_end], common)
             body = buffer[body_at:body_end]
             # Not _replace(): it takes three times as long, and runs once per message.
             yield Draft(topic, queue_id, own, body, born_ms, born_host, flag, sys_flag, times)
+
+
+def joined(own: bytes, ending: bytes) -> bytes:
+    """A property string with pairs behind its own."""
+    separator = _PAIR_END if own and ending and not own.endswith(_PAIR_END) else b""
+    return own + separator + ending
 
 
 def fresh(
@@ -82,7 +83,9 @@ def fresh(
 
     topic, queue_id, properties: those that it is stored with; None means the draft's own.
     """
-    own_topic, own_queue_id, own, body, born_timestamp_ms, born_host, flag, sys_flag, times = draft
+    own_topic, own_queue_id, own, body, born_timestamp_ms, born_host, flag, sys_flag, times, *_ = (
+        draft
+    )
     return NewRecord(
         own_topic if topic is None else topic,
         own_queue_id if queue_id is None else queue_id,

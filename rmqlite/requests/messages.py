@@ -7,11 +7,24 @@ milliseconds since 1970, sizes are bytes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from rmqlite.message import Message, StoredMessage, offset_message_id
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Messages of one topic, as bytes; see wire/remoting/batch.py.
+
+    delay: of all of them, instead of the property DELAY; or empty.
+    """
+
+    topic: str
+    delay: str
+    messages: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,57 +32,18 @@ class SendRequest:
     """Store these messages, all or none.
 
     queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the time on the
-    producer's clock; 0 means the broker's.
+    producer's clock; 0 means the broker's.  batches: the messages, instead of as values.
     """
 
     messages: tuple[Message, ...]
     producer_group: str = ""
     queue_id: int = -1
     born_at_ms: int = 0
+    batches: tuple[EncodedBatch, ...] = ()
 
     @property
     def topics(self) -> set[str]:
         return {message.topic for message in self.messages}
-
-
-@dataclass(frozen=True, slots=True)
-class SendBatch:
-    """A SendRequest whose messages are still bytes; they have one topic.
-
-    All have one level or delay, or all have a deliver_at or a deliver_after in their property
-    strings.  delay: instead of the level, see Message; or empty.
-    buffer, spans: their bodies and property strings, and a SPAN of each, see rmqlite.compiled.
-    plain: makes the SendRequest.
-    """
-
-    topic: str
-    queue_id: int
-    born_at_ms: int
-    delay_level: int
-    delay: str
-    message_ids: list[str]
-    buffer: bytes
-    spans: bytes
-    plain: Callable[[], SendRequest]
-
-    @property
-    def topics(self) -> set[str]:
-        return {self.topic}
-
-
-class SentBatch(NamedTuple):
-    """The SendResults of a SendBatch, of which each queue_offset is the last one's plus 1.
-
-    deliver_at_ms: of all, or a list.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    message_ids: list[str]
-    physical_offsets: list[int]
-    deliver_at_ms: int | list[int]
-    store_host: str
 
 
 class SendResult(NamedTuple):
@@ -95,6 +69,45 @@ class SendResult(NamedTuple):
         return offset_message_id(self.store_host, self.physical_offset)
 
 
+@dataclass(frozen=True, slots=True)
+class SendAnswer:
+    """The results of a SendRequest in columns.
+
+    Those of batches lack topics and message ids, have one queue id for each batch, and no deliver
+    times if no message waits.
+    """
+
+    topics: tuple[str, ...]
+    queue_ids: tuple[int, ...]
+    queue_offsets: tuple[int, ...]
+    message_ids: tuple[str, ...]
+    physical_offsets: tuple[int, ...]
+    deliver_at_ms: tuple[int, ...]
+    store_host: str
+
+    @classmethod
+    def of(cls, results: Sequence[SendResult]) -> SendAnswer:
+        topics, queue_ids, queue_offsets, ids, physical_offsets, deliver_at_ms, hosts = zip(
+            *results, strict=True
+        )
+        return cls(topics, queue_ids, queue_offsets, ids, physical_offsets, deliver_at_ms, hosts[0])
+
+    @property
+    def results(self) -> tuple[SendResult, ...]:
+        """Of messages that were sent as values."""
+        columns = zip(
+            self.topics,
+            self.queue_ids,
+            self.queue_offsets,
+            self.message_ids,
+            self.physical_offsets,
+            self.deliver_at_ms,
+            repeat(self.store_host),
+            strict=False,
+        )
+        return tuple(map(SendResult._make, columns))
+
+
 class PullStatus(enum.IntEnum):
     """RocketMQ's response codes of a pull (reference §9.2)."""
 
@@ -109,7 +122,8 @@ class PullRequest:
     """Ask for messages of one queue from queue_offset on.
 
     expression: tags, "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
-    sql: an SQL92 expression over properties, or empty; a message has to match both.
+    sql: an SQL92 expression over properties, or empty; a message has to match both.  as_records:
+    answer with the bytes of records, which a client takes apart itself.
     """
 
     group: str
@@ -121,17 +135,22 @@ class PullRequest:
     max_bytes: int = 256 * 1024
     wait_ms: int = 0
     sql: str = ""
+    as_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """next_offset: the queue_offset of the next request, even if messages is empty."""
+    """next_offset: the queue_offset of the next request, even if messages is empty.
+
+    records: instead of messages their records, as they lie in the log.
+    """
 
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     messages: tuple[StoredMessage, ...] = ()
+    records: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

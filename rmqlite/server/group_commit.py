@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from rmqlite import compiled
 from rmqlite.broker.counts import Durations
 from rmqlite.clock import elapsed_s
+from rmqlite.compiled import only_in_c
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.store.disk.regular_file import Descriptor
@@ -30,6 +30,18 @@ Readable = Callable[[Iterable[QueueKey]], None]
 Ran = Callable[[float | FlushFailed], None]
 Failed = FlushFailed | StoreUnavailable
 Answer = Callable[[Failed | None], object]
+
+
+Syncs = object
+"""What the loop and the thread that syncs share; a capsule of C."""
+sync_new: Final = only_in_c("sync_new")
+"""() -> Syncs, and the descriptor of an eventfd, which is readable when a sync is over."""
+sync_put: Final = only_in_c("sync_put")
+"""(syncs, fd): sync a descriptor, which stays open until then; -1: sync_run() returns after it."""
+sync_run: Final = only_in_c("sync_run")
+"""(syncs), in a thread: sync what sync_put() hands over, without the interpreter."""
+sync_take: Final = only_in_c("sync_take")
+"""(syncs) -> the errno of the sync that is over, 0 for none, and its seconds; None if none is."""
 
 
 class _Waiter(NamedTuple):
@@ -53,7 +65,7 @@ class SyncThread:
         self._thread: Thread | None = None
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop
-        self._syncs: compiled.loops.Syncs | None = None
+        self._syncs: Syncs | None = None
         self._wake_fd = -1
         self._running: tuple[SyncJob, Ran, Descriptor] | None = None
         """What the compiled form syncs; its file stays open until the next."""
@@ -73,7 +85,7 @@ class SyncThread:
             self._give((job, ran))
             return
         self._running = (job, ran, descriptor)
-        compiled.loops.sync_put(self._syncs, descriptor.fd)
+        sync_put(self._syncs, descriptor.fd)
 
     def close(self) -> None:
         """Return when all jobs have run and the thread has ended."""
@@ -89,8 +101,9 @@ class SyncThread:
 
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        if compiled.is_on:
-            self._syncs, self._wake_fd = compiled.loops.sync_new()
+        syncs = sync_new()
+        if syncs is not None:
+            self._syncs, self._wake_fd = syncs
             self._loop.add_reader(self._wake_fd, self._synced)
         self._thread = Thread(target=self._run, args=(self._syncs,), name="sync")
         self._thread.start()
@@ -98,20 +111,20 @@ class SyncThread:
     def _give(self, asked: tuple[SyncJob, Ran] | None) -> None:
         self._jobs.put(asked)
         if self._syncs is not None:
-            compiled.loops.sync_put(self._syncs, -1)
+            sync_put(self._syncs, -1)
 
     def _synced(self) -> None:
         """The compiled form has synced: the loop takes the job back."""
-        taken = compiled.loops.sync_take(self._syncs) if self._syncs is not None else None
+        taken = sync_take(self._syncs) if self._syncs is not None else None
         if taken is None or self._running is None:
             return
         (job, ran, _), (number, seconds) = self._running, taken
         ran(job.failed(number) if number else seconds)
 
-    def _run(self, syncs: compiled.loops.Syncs | None) -> None:
+    def _run(self, syncs: Syncs | None) -> None:
         while True:
             if syncs is not None:
-                compiled.loops.sync_run(syncs)
+                sync_run(syncs)
             asked = self._jobs.get()
             if asked is None:
                 return

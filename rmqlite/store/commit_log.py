@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.records import record
-from rmqlite.records.encoding import Chunk, Run
+from rmqlite.records.packed import Chunk, PackedRun
 from rmqlite.records.record import BLANK_BYTES
 from rmqlite.records.stored import Record
 from rmqlite.store.disk.files import Files
@@ -84,7 +84,7 @@ class CommitLog:
         """The store timestamp of records that are appended now: none is older than the last."""
         return max(now_ms, self.newest_timestamp_ms)
 
-    def append(self, run: Run) -> None:
+    def append(self, run: PackedRun) -> None:
         """Write records at the end, all or none; their time is one of timestamp_ms().
 
         The bytes are not synced.  Raises StoreUnavailable, MessageTooLarge, and FlushFailed,
@@ -119,7 +119,7 @@ class CommitLog:
         self.end = end
         self.newest_timestamp_ms = run.stored_ms
 
-    def _refuse(self, run: Run) -> NoReturn:
+    def _refuse(self, run: PackedRun) -> NoReturn:
         most, of = self._record_bytes_max, self.segment_bytes
         rule = f"at most {most} bytes as a record in log files of {of}"
         raise MessageTooLarge("message", run.next_bytes(), rule)

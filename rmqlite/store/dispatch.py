@@ -18,25 +18,23 @@ from rmqlite.levels import LevelHistory
 from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.records import record
-from rmqlite.records.completion import topic_ahead
+from rmqlite.records.encoding import EACH_ITS_OWN
+from rmqlite.records.key_hashes import Keyed, topic_prefix
 from rmqlite.records.packed import PackedRun
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.records.record import NewRecord
+from rmqlite.records.queue_entry import ENTRY_BYTES
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import (
     TIMERS,
     queue_of,
-    timer_due_ms,
     wait_queue_of,
     when_due_ms,
 )
 from rmqlite.records.wait_queues import QueueKey as QueueKey
-from rmqlite.records.written import Place, Written
+from rmqlite.records.written import Place
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
-from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 
@@ -125,62 +123,23 @@ class Dispatch:
             yield walked
             head = walked.head
             if record.is_indexed(head.sys_flag):
-                prefix, place = self.index.prefix(head.topic), head.physical_offset
+                prefix, place = topic_prefix(head.topic), head.physical_offset
                 keyed.append((prefix, head.properties, place, head.store_timestamp_ms))
             if len(keyed) >= _INDEXED_TOGETHER:
                 self.index.add(keyed)
                 keyed = []
         self.index.add(keyed)
 
-    def next_places(self, records: Sequence[NewRecord], stored_ms: int) -> list[Place]:
-        """Where each record goes if they are stored at stored_ms, and when it is due."""
-        following: dict[QueueKey, Place] = {}
-        places = []
-        for new in records:
-            key = (new.topic, new.queue_id)
-            place = following.get(key)
-            if place is None:
-                place = self.next_place(key, stored_ms)
-            following[key] = place[0] + 1, place[1]
-            if key == _TIMERS:
-                place = place[0], timer_due_ms(new.properties.encoded) or stored_ms
-            places.append(place)
-        return places
-
     def next_place(self, key: QueueKey, stored_ms: int) -> Place:
         """Where the next record of a queue goes if it is stored at stored_ms.
 
-        The due time is 0 for a timer: each has an instant of its own.
+        The due time is EACH_ITS_OWN for timers.
         """
-        due_ms = 0 if key == _TIMERS else when_due_ms(self.levels, *key, stored_ms, b"")
+        due_ms = when_due_ms(self.levels, *key, stored_ms, b"") if key != _TIMERS else EACH_ITS_OWN
         return self.queue(*key).max_offset, due_ms
 
-    def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
+    def place(self, run: PackedRun) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
-        batches: dict[QueueKey, list[bytes]] = {}
-        keyed: list[Keyed] = []
-        pack, prefix = ENTRY.pack, self.index.prefix
-        for new, (_, position, size, timestamp_ms, code) in zip(records, written, strict=True):
-            topic, queue_id, properties, *_ = new
-            encoded = properties.encoded
-            if not code and _TAGS_START in encoded:
-                tags = properties.pairs.get(_TAGS)
-                code = record.code_of_tags(tags) if tags else 0
-            batches.setdefault((topic, queue_id), []).append(pack(position, size, code))
-            keyed.append((prefix(topic), encoded, position, timestamp_ms))
-        self._enter(batches)
-        self.index.add(keyed)
-        self.count_waiting(records, written)
-
-    def count_waiting(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
-        """Note of appended records which of them wait, and for which topic."""
-        for new, at in zip(records, written, strict=True):
-            if at.due_ms:
-                wait_queue = wait_queue_of(new.topic, new.queue_id)
-                self.progress.scheduled(wait_queue, topic_ahead(new.properties))
-
-    def place_packed(self, run: PackedRun) -> None:
-        """Enter packed records; on StoreUnavailable no queue has changed."""
         self._enter(run.entries)
         self.index.add_hashed(run.hashes, run.places, [run.stored_ms] * len(run.hashes))
         for packed in run.packed:

@@ -9,7 +9,7 @@ opening walks the log from the last persisted point; there is no other recovery.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,7 +19,6 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
-from rmqlite.records.encoding import NewRun, Run
 from rmqlite.records.packed import Packed, PackedRun, packed_records
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import NewRecord
@@ -132,28 +131,18 @@ class MessageStore:
         which every job fails.  The caller notes completed scheduled records in `progress`.
         """
         packed = packed_records(records)
-        if packed is not None:
-            written = self.append_packed([packed]).written(packed)
-            self._dispatch.count_waiting(records, written)
-            return written
-        stored_ms = self._log.timestamp_ms(self._clock.now_ms())
-        run = NewRun(records, self._dispatch.next_places(records, stored_ms), stored_ms)
-        self._append(run, lambda: self._dispatch.place(records, run.written))
-        return run.written
+        self.append_packed([packed])
+        return packed.written()
 
-    def append_packed(self, packed: Sequence[Packed]) -> PackedRun:
+    def append_packed(self, packed: Sequence[Packed]) -> None:
         """append() for packed records, which know their places then."""
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
-        self._append(run, lambda: self._dispatch.place_packed(run))
-        return run
-
-    def _append(self, run: Run, place: Callable[[], None]) -> None:
         before = self._log.point
         with self._final_when_flush_failed():
             self._log.append(run)
             try:
-                place()
+                self._dispatch.place(run)
             except Exception:
                 self._log.cut_back(before)
                 raise

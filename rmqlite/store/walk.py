@@ -18,12 +18,12 @@ from rmqlite.levels import LevelHistory
 from rmqlite.property_string import PropertyString
 from rmqlite.records import record
 from rmqlite.records.completion import is_completing, topic_ahead, wait_queue_left, waited_for
+from rmqlite.records.key_hashes import Keyed, topic_prefix
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.records.record import Head
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of, wait_queue_of, when_due_ms
 from rmqlite.store.deleted_topics import DeletedTopics
-from rmqlite.store.index.key_hashes import Keyed, topic_prefix
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
 

@@ -62,6 +62,9 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "PropertiesEntry.value": _PROPERTY,
     "OutgoingMessage.message_id": _MESSAGE_ID,
     "OutgoingMessage.delay": Limit(size=limits.DELAY_BYTES_MAX),
+    "SendRequest.batches": Limit(count=limits.BATCHES_MAX),
+    "EncodedBatch.topic": _TOPIC,
+    "EncodedBatch.delay": Limit(size=limits.DELAY_BYTES_MAX),
     "ScheduleBulkRequest.job_id": _JOB_ID,
     # consuming
     "PullRequest.group": _GROUP,
@@ -177,6 +180,9 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
         ),
         "OutgoingMessage.body": replace(
             bodies, size=config.max_message_bytes, size_key="maxMessageSize"
+        ),
+        "EncodedBatch.messages": replace(
+            bodies, total=config.send_bytes_max + limits.TEXTS_BYTES_MAX, total_key=""
         ),
         "ImportedLetter.body": bodies,
         "ScheduleBulkRequest.bodies": replace(

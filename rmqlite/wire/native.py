@@ -6,20 +6,21 @@ Nothing outside of wire/ sees protobuf.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
 
-from rmqlite import compiled
+from rmqlite.compiled import in_c
+from rmqlite.errors import InvalidValue
 from rmqlite.message import Message, StoredMessage
+from rmqlite.records.record import read_head, to_message
 from rmqlite.requests.groups import GroupStatus, MemberInfo
-from rmqlite.requests.messages import PullResult, PullStatus, SendRequest, SendResult
+from rmqlite.requests.messages import PullResult
 from rmqlite.requests.topics import Queue
 from rmqlite.wire.codec import Codec, Codecs, read
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 _SLOTS: Final = tuple([vars(StoredMessage)[field.name] for field in fields(StoredMessage)])
-_PULL_STATUSES: Final = {status.value: status for status in PullStatus}
 
 # ---- messages
 
@@ -103,62 +104,34 @@ def stored_from_pb(message: pb.KeptMessage) -> StoredMessage:
     )
 
 
-def send_bytes(request: SendRequest) -> bytes:
-    """A request as bytes; the compiled form takes a fifth of the time."""
-    data = None
-    if compiled.is_on:
-        data = compiled.loops.write_sends(
-            request.messages, request.producer_group, request.queue_id, request.born_at_ms
-        )
-    return send_request.to_pb(request).SerializeToString() if data is None else data
-
-
-def sent_from_bytes(data: bytes) -> tuple[SendResult, ...]:
-    """An answer from bytes; the compiled form takes a quarter of the time.  Raises InvalidValue."""
-    found = compiled.loops.read_results(data, SendResult) if compiled.is_on else None
-    if found is None:
-        results: tuple[SendResult, ...] = read(send_results, data)
-        return results
-    return found
-
-
-def pull_from_bytes(data: bytes) -> PullResult:
-    """An answer from bytes; the compiled form takes a sixth of the time.  Raises InvalidValue."""
-    found = compiled.loops.read_pull(data, StoredMessage, _SLOTS) if compiled.is_on else None
-    if found is None or found[0] not in _PULL_STATUSES:
-        result: PullResult = read(pull_result, data)
+def pulled_from_bytes(data: bytes) -> PullResult:
+    """An answer from bytes, with messages.  Raises InvalidValue."""
+    result: PullResult = read(pull_result, data)
+    if not result.records:
         return result
-    return PullResult(_PULL_STATUSES[found[0]], *found[1:])
-
-
-def send_results_to_pb(results: Sequence[SendResult]) -> pb.SendResponse:
-    if not results:
-        return pb.SendResponse()
-    topics, queue_ids, queue_offsets, message_ids, physical_offsets, deliver_at_ms, hosts = zip(
-        *results, strict=True
-    )
-    return pb.SendResponse(
-        topics=topics,
-        queue_ids=queue_ids,
-        queue_offsets=queue_offsets,
-        message_ids=message_ids,
-        physical_offsets=physical_offsets,
-        deliver_at_ms=deliver_at_ms,
-        store_host=hosts[0],
+    return replace(
+        result, messages=read_messages(result.records, StoredMessage, _SLOTS), records=b""
     )
 
 
-def send_results_from_pb(response: pb.SendResponse) -> tuple[SendResult, ...]:
-    columns = (
-        response.topics,
-        response.queue_ids,
-        response.queue_offsets,
-        response.message_ids,
-        response.physical_offsets,
-        response.deliver_at_ms,
-        [response.store_host] * len(response.topics),
-    )
-    return tuple([SendResult._make(row) for row in zip(*columns, strict=True)])
+@in_c
+def read_messages(
+    records: bytes, _kind: type[StoredMessage], _slots: tuple[Any, ...]
+) -> tuple[StoredMessage, ...]:
+    """The messages of records, one behind the other.
+
+    The arguments behind are for C: the class, and the descriptors of its fields in their order.
+    Raises InvalidValue for what is no record.
+    """
+    messages: list[StoredMessage] = []
+    at = 0
+    while at < len(records):
+        head = read_head(records, at)
+        if head is None:
+            raise InvalidValue("records", f"{len(records)} bytes", "whole records")
+        messages.append(to_message(head, records))
+        at += head.size
+    return tuple(messages)
 
 
 # ---- offsets
@@ -177,18 +150,14 @@ def queue_offsets_from_pb(offsets: Iterable[pb.QueueOffset]) -> dict[Queue, int]
 
 # ---- codecs
 
-send_results = Codec(pb.SendResponse, send_results_to_pb, send_results_from_pb)
-
 codecs = Codecs(
     by_hand={
         Message: Codec(pb.OutgoingMessage, message_to_pb, message_from_pb),
         StoredMessage: Codec(pb.KeptMessage, stored_to_pb, stored_from_pb),
-        tuple[SendResult, ...]: send_results,
         dict[Queue, int]: Codec(pb.QueueOffset, queue_offsets_to_pb, queue_offsets_from_pb),
     },
     names={(GroupStatus, "info"): "group"},
     # Each member may have hundreds of subscriptions.
     at_once={MemberInfo: 8},
 )
-send_request = codecs.of(SendRequest, pb.SendRequest)
 pull_result = codecs.of(PullResult, pb.PullResponse)

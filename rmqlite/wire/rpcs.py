@@ -89,14 +89,10 @@ def _rpc(service: str, name: str, request: type[Q], answer: type[A]) -> Rpc[Q, A
 
 
 GET_ROUTE = _rpc("Messaging", "GetRoute", topics.RouteRequest, topics.Route)
-SEND = replace(
-    _rpc("Messaging", "Send", messages.SendRequest, tuple[messages.SendResult, ...]),
-    encode_request=native.send_bytes,
-    decode_response=native.sent_from_bytes,
-)
+SEND = _rpc("Messaging", "Send", messages.SendRequest, messages.SendAnswer)
 PULL = replace(
     _rpc("Messaging", "Pull", messages.PullRequest, messages.PullResult),
-    decode_response=native.pull_from_bytes,
+    decode_response=native.pulled_from_bytes,
 )
 SEND_BACK = _rpc("Messaging", "SendBack", messages.SendBackRequest, messages.SendBackResult)
 QUERY_OFFSETS = _rpc("Messaging", "QueryOffsets", groups.OffsetsQuery, dict[topics.Queue, int])

@@ -274,7 +274,7 @@ def test_one_rule_says_which_topics_wait() -> None:
         "rmqlite/records/completion.py",
         "rmqlite/broker/tables/topics.py",
         # What it names for compiled code, and for Spark.
-        "rmqlite/broker/sends/packed_drafts.py",
+        "rmqlite/broker/sends/packing.py",
         "rmqlite/spark/jobs/waits.py",
     }
     wrong = [

@@ -9,8 +9,7 @@ from typing import Final
 import pytest
 
 from rmqlite import compression
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome, Stored
+from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
@@ -29,7 +28,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
-from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.drafts import Draft
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.broker.conftest import Make
@@ -61,7 +60,7 @@ def draft(properties: bytes = b"", body: bytes = b"x", sys_flag: int = 0) -> Dra
 def batch(items: Sequence[BatchItem], sys_flag: int = 0) -> DraftCall:
     body = write_batch(list(items))
     shared = draft(body=body, sys_flag=sys_flag)
-    return DraftCall(DraftBatch(shared, read_batch(body)))
+    return DraftCall((shared._replace(spans=read_batch(body)),))
 
 
 def one(properties: bytes) -> DraftCall:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.retry import FAILURE_PROPERTIES
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
@@ -29,7 +29,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.drafts import Draft, DraftBatch, derived
+from rmqlite.records.drafts import Draft, derived
 from rmqlite.requests.dead_letters import DeadLetter
 from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
@@ -90,7 +90,7 @@ def delayed(broker: BrokerUnderTest, topic: str, properties: dict[str, str]) -> 
 def batch(broker: BrokerUnderTest, topic: str, properties: dict[str, str], count: int = 1) -> None:
     body = write_batch([BatchItem(0, b"order", encode_properties(properties))] * count)
     shared = Draft(topic, 0, b"", body, 17, BORN_HOST)
-    store(broker, DraftCall(DraftBatch(shared, read_batch(body))))
+    store(broker, DraftCall((shared._replace(spans=read_batch(body)),)))
 
 
 def transaction(broker: BrokerUnderTest, topic: str, properties: dict[str, str]) -> None:

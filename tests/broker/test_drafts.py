@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.routing import route, routed
-from rmqlite.broker.sending import record_of
-from rmqlite.broker.sends.draft_records import STEP_MESSAGES, DraftCall
+from rmqlite.broker.routing import record_of, route, routed
+from rmqlite.broker.sends.calls import STEP_MESSAGES, DraftCall
 from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.drafts import Draft
 from rmqlite.records.record import BORN_HOST_V6
 from rmqlite.records.stored import Record
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
@@ -129,7 +128,7 @@ def test_a_delayed_send_without_wait_is_made_once(
     def never(*_: object) -> None:
         raise AssertionError("left to the plain form")
 
-    monkeypatch.setattr(under_test.broker.drafts._records, "of", never)
+    monkeypatch.setattr(under_test.broker.drafts._plain, "of", never)
     assert not isinstance(done(under_test.broker.drafts.send([call]))[0], Exception)
 
 
@@ -237,6 +236,6 @@ def test_large_batches_are_fewer_in_a_step(
     create_topic(under_test, TOPIC)
     body = write_batch([BatchItem(0, b"x" * body_bytes, properties)] * 2)
     shared = Draft(TOPIC, 0, b"", body, 1, BORN_HOST)
-    call = DraftCall(DraftBatch(shared, read_batch(body)))
+    call = DraftCall((shared._replace(spans=read_batch(body)),))
     done(under_test.broker.drafts.send([call]))
     assert 1 <= len(list(under_test.broker.drafts.send([call] * 32))) <= 30

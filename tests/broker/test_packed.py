@@ -16,14 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome, Stored
+from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.compiled import ROW, SPAN
 from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.message import Message, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, DraftBatch, fresh
-from rmqlite.records.packed import Packed, PackedRun
+from rmqlite.records.drafts import Draft, fresh
+from rmqlite.records.packed import Packed
 from rmqlite.records.record import NewRecord
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -70,7 +69,7 @@ USUAL = [
 def call_of(batch: list[BatchItem], **changes: Any) -> DraftCall:
     body = write_batch(batch)
     shared = Draft(TOPIC, 1, b"WAIT\x01true", body, 17, BORN_HOST, 0, 0x304, 2)
-    return DraftCall(DraftBatch(shared._replace(**changes), read_batch(body)))
+    return DraftCall((shared._replace(spans=read_batch(body), **changes),))
 
 
 def send(broker: BrokerUnderTest, calls: list[DraftCall]) -> list[object]:
@@ -109,6 +108,8 @@ SINGLES = some.builds(
     flag=some.sampled_from((0, 7, -1)),
     sys_flag=some.sampled_from((0, 0x304, 0, 4, -1)),
     reconsume_times=some.sampled_from((0, 2)),
+    spans=some.just(b""),
+    delay=some.just(""),
 )
 
 
@@ -246,9 +247,9 @@ def test_what_is_ordinary_is_packed(
     sizes: list[int] = []
     append_packed = under_test.store.append_packed
 
-    def noted(packed: Sequence[Packed]) -> PackedRun:
+    def noted(packed: Sequence[Packed]) -> None:
         sizes.extend(map(len, packed))
-        return append_packed(packed)
+        append_packed(packed)
 
     def refused(_: object) -> None:
         raise AssertionError("the plain form has made the records")
@@ -444,10 +445,11 @@ def test_spans_outside_of_their_body_are_not_read(
     spans: list[tuple[int, ...]], data: some.DataObject
 ) -> None:
     """No caller makes such; but memory is not Python's here."""
-    head, topic = bytes(88), b"orders"
     body = data.draw(some.binary(max_size=50))
-    packed = b"".join(SPAN.pack(*span) for span in spans)
-    compiled.loops.pack_batch(body, packed, head, topic, b"", b"", 0, 0, 0, 99, 99, 999, 9)
+    packed = b"".join(SPAN.pack(*span) for span in spans) + data.draw(some.binary(max_size=1))
+    batch = Draft(TOPIC, 0, b"", body, 17, BORN_HOST, spans=packed)
+    limits = (BORN_HOST, 99, 99, 999, 9)
+    compiled.loops.pack_drafts([batch], {TOPIC: (b"", b"")}, "s", 18, "t", 1, 99, *limits)
 
 
 @settings(max_examples=300)

@@ -17,6 +17,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.records.key_hashes import topic_prefix
 from rmqlite.requests.dead_letters import NO_REASON
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
@@ -404,7 +405,7 @@ def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
         index._end_offset = -1
         record = under_test.store.read(each.physical_offset, each.store_size)
         place = (each.physical_offset, each.store_timestamp_ms)
-        index.add([(index.prefix(SCHEDULE_TOPIC), record[record.index(b"KEYS") :], *place)])
+        index.add([(topic_prefix(SCHEDULE_TOPIC), record[record.index(b"KEYS") :], *place)])
     assert waiting_ids(under_test, PendingFilter(key="k")) == ["a", "b"]
     assert by_filter(under_test, FIRE, PendingFilter(key="k")) == 2
     assert len(under_test.messages(TOPIC)) == 2

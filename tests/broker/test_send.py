@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite import compiled
 from rmqlite.errors import (
     InvalidName,
     InvalidValue,
@@ -82,13 +83,13 @@ def test_an_empty_body_is_refused_with_its_reason() -> None:
 def test_the_property_string_may_have_30000_bytes(
     under_test: BrokerUnderTest, level: int, over: int
 ) -> None:
-    """As it is sent, with UNIQ_KEY: CLUSTER and, if delayed, the routing have room behind it."""
+    """As it is sent, with UNIQ_KEY and DELAY: CLUSTER and the routing have room behind it."""
 
     def message(size: int) -> Message:
         properties = {"p": "x" * size}
         return Message(TOPIC, b"a", properties=properties, message_id="ID", delay_level=level)
 
-    rest = len(encode_properties({"p": "", "UNIQ_KEY": "ID"}))
+    rest = len(encode_properties({"p": "", "UNIQ_KEY": "ID"} | ({"DELAY": "3"} if level else {})))
     if over:
         error = refused(under_test, MessageTooLarge, message(30_001 - rest), queue_id=0)
         assert (error.field, error.value) == ("properties", "30001")
@@ -334,9 +335,12 @@ def test_records_cross_from_file_to_file(make: Make) -> None:
     assert bodies(broker) == sent
 
 
-def test_the_levels_in_force_when_a_send_is_stored_are_its_own(under_test: BrokerUnderTest) -> None:
-    """A large send is made and stored in two steps; a table that changes between them counts."""
-    messages = tuple([plain(str(number), delay="10s") for number in range(200)])
+def test_the_levels_in_force_when_a_send_is_stored_are_its_own(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain form makes a large send in steps; a table that changes between them counts."""
+    monkeypatch.setattr(compiled, "is_on", False)
+    messages = tuple([plain(str(number), delay="10s") for number in range(500)])
     steps = under_test.broker.send(SendRequest(messages), BORN_HOST)
     next(steps)
     under_test.store.change_levels(parse_levels("1s 10s"))

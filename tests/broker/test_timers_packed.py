@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome, Stored
-from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
+from rmqlite.records.drafts import Draft
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
@@ -63,14 +62,14 @@ def shown(outcomes: list[Outcome]) -> list[str]:
     ]
 
 
-def batch_of(items: list[dict[str, str]], queue_id: int = 0) -> DraftBatch:
+def batch_of(items: list[dict[str, str]], queue_id: int = 0) -> Draft:
     drafts = [timer_draft(f"{number}", own) for number, own in enumerate(items)]
     body = write_batch(BatchItem(0, draft.body, draft.properties) for draft in drafts)
-    return DraftBatch(Draft(TOPIC, queue_id, b"", body, 1, BORN_HOST), read_batch(body))
+    return Draft(TOPIC, queue_id, b"", body, 1, BORN_HOST, spans=read_batch(body))
 
 
-def send_batch(broker: BrokerUnderTest, batch: DraftBatch) -> list[Outcome]:
-    outcomes = done(broker.broker.drafts.send([DraftCall(batch)]))
+def send_batch(broker: BrokerUnderTest, batch: Draft) -> list[Outcome]:
+    outcomes = done(broker.broker.drafts.send([DraftCall((batch,))]))
     broker.sync()
     return outcomes
 
@@ -109,7 +108,7 @@ def test_a_batch_of_timers_is_made_without_objects(
     def never(*_: object) -> None:
         raise AssertionError("left to the plain form")
 
-    monkeypatch.setattr(under_test.broker.drafts._records, "of", never)
+    monkeypatch.setattr(under_test.broker.drafts._plain, "of", never)
     (stored,) = send_batch(under_test, batch_of([{"TIMER_DELAY_MS": "5"}] * 100, queue_id=2))
     assert not isinstance(stored, Exception)
     assert stored.queue_id == 2

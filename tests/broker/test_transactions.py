@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.broker.transactions import transactions as room
 from rmqlite.errors import (
     InvalidValue,

@@ -122,7 +122,9 @@ def test_the_wait_and_the_expression_reach_the_broker(
 ) -> None:
     """Both are the broker's to do."""
     consumer.pull("orders", 0, expression="T0", sql="n > 1", wait_ms=7, max_messages=9)
-    request = PullRequest("readers", "orders", 0, 0, "T0", 9, wait_ms=7, sql="n > 1")
+    request = PullRequest(
+        "readers", "orders", 0, 0, "T0", 9, wait_ms=7, sql="n > 1", as_records=True
+    )
     assert broker.asked["Pull"] == [request]
 
 

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.message import WAIT, StoredMessage, encode_properties, pack_host
 from rmqlite.names import group_of
 from rmqlite.records.drafts import Draft

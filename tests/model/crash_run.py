@@ -20,14 +20,14 @@ from random import Random
 from shutil import rmtree
 from typing import Any
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
-from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.drafts import Draft
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
@@ -284,7 +284,7 @@ class CrashRun:
         ]
         body = write_batch(items)
         shared = Draft(messages[0].topic, queue_id, b"", body, 17, BORN_HOST)
-        call = DraftCall(DraftBatch(shared, read_batch(body)))
+        call = DraftCall((shared._replace(spans=read_batch(body)),))
         (outcome,) = done(self._broker.broker.drafts.send([call]))
         if isinstance(outcome, Exception):
             raise outcome

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.broker.pulling import decoded
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     FAILURE_REASON,
@@ -29,7 +29,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.records.drafts import Draft, DraftBatch
+from rmqlite.records.drafts import Draft
 from rmqlite.requests.dead_letters import DeadLettersQuery
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import PullRequest, SendBackRequest
@@ -209,7 +209,7 @@ def drafts_of(number: int, topic: str) -> Iterator[DraftCall]:
     )
     yield DraftCall((shared,), number)
     body = write_batch([BatchItem(number, b"x", b""), BatchItem(number, b"y", b"")])
-    yield DraftCall(DraftBatch(shared._replace(body=body), read_batch(body)), number)
+    yield DraftCall((shared._replace(body=body, spans=read_batch(body)),), number)
 
 
 @pytest.mark.parametrize("topic", [TOPIC, retry_topic(GROUP)])

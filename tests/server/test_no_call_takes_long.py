@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.broker.sends.draft_records import BATCH_WORK_MAX
+from rmqlite.broker.sends.calls import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion

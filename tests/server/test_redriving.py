@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.records.record import NewRecord
-from rmqlite.records.written import Written
+from rmqlite.records.packed import Packed
 from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
@@ -209,17 +208,17 @@ def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -
     """Nothing of the step was stored, and the job does it again."""
     bury_many(under_test, 10)
     job_id = start(under_test).job_id
-    append = under_test.store.append
+    append = under_test.store.append_packed
     failures = 3
 
-    def failing(records: Sequence[NewRecord]) -> list[Written]:
+    def failing(packed: Sequence[Packed]) -> None:
         nonlocal failures
         failures -= 1
         if failures >= 0:
             raise StoreUnavailable("write to", "commitlog", "no space left on device")
-        return append(records)
+        append(packed)
 
-    under_test.store.append = failing  # type: ignore[method-assign]
+    under_test.store.append_packed = failing  # type: ignore[method-assign]
 
     async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(2.5)
@@ -235,10 +234,11 @@ def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest
     bury_many(under_test, 1)
     start(under_test)
 
-    def failing(records: Sequence[NewRecord]) -> list[Written]:
-        raise FlushFailed(f"cannot cut {len(records)} records")
+    def failing(packed: Sequence[Packed]) -> None:
+        raise FlushFailed(f"cannot cut {len(packed[0])} records")
 
-    append, under_test.store.append = under_test.store.append, failing  # type: ignore[method-assign]
+    append = under_test.store.append_packed
+    under_test.store.append_packed = failing  # type: ignore[method-assign]
 
     async def scenario(_: RedriveCalls) -> None:
         await asyncio.sleep(60)
@@ -246,7 +246,7 @@ def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest
     with pytest.raises(ExceptionGroup) as raised:
         run(under_test, scenario)
     assert raised.group_contains(FlushFailed, match="cannot cut")
-    under_test.store.append = append  # type: ignore[method-assign]
+    under_test.store.append_packed = append  # type: ignore[method-assign]
 
 
 def test_a_slow_disk_is_waited_for(

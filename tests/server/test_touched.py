@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmqlite.access.accounts import PERMS
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import AccessDenied, MessageNotFound, RmqliteError
 from rmqlite.message import REAL_TOPIC, Message, encode_properties, offset_message_id
 from rmqlite.names import BULK_JOBS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic

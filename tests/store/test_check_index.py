@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rmqlite.records.key_hash import key_hash, positive, token_hash
+from rmqlite.records.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.records.record import NewRecord
 from rmqlite.store.check import Finding, check
 from rmqlite.store.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
 from rmqlite.store.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
 from rmqlite.store.index.index_file import ENTRY, HEADER
-from rmqlite.store.index.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import small_config

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
-from rmqlite.records.encoding import NewRun, encode
+from rmqlite.records.encoding import encode
+from rmqlite.records.packed import PackedRun, packed_records
 from rmqlite.records.record import OVERHEAD_BYTES, encode_blank
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import SystemFiles
@@ -36,10 +37,9 @@ def append(log: CommitLog, *sizes: int, now_ms: int = 1_000) -> list[int]:
     """Append records of these sizes, each filled with its number; where they went."""
     first = len(list(log.walk(log.min_offset)))
     records = [new_record(bytes([n + 1]) * (size - FIXED)) for n, size in enumerate(sizes, first)]
-    places = [(offset, 0) for offset in range(first, first + len(sizes))]
-    run = NewRun(records, places, log.timestamp_ms(now_ms))
-    log.append(run)
-    return [at.physical_offset for at in run.written]
+    packed = packed_records(records)
+    log.append(PackedRun([packed], lambda _: (first, 0), log.timestamp_ms(now_ms)))
+    return packed.physical_offsets
 
 
 def walked(log: CommitLog, *, to_end: bool = False) -> list[tuple[int, int]]:
@@ -193,7 +193,8 @@ def test_a_body_within_a_body_is_not_a_record(tmp_path: Path) -> None:
     """A user may send us a commit log; its records say other physical offsets."""
     log = log_in(tmp_path)
     append(log, 200)
-    log.append(NewRun([new_record(log.read(0, 200))], [(1, 0)], 1_000))
+    packed = packed_records([new_record(log.read(0, 200))])
+    log.append(PackedRun([packed], lambda _: (1, 0), 1_000))
     inner = 200 + log.read(200, 400).index(log.read(0, 200))
     assert log.read_head(inner) is None
     log.cut(200)

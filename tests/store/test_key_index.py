@@ -18,6 +18,7 @@ from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.property_string import PropertyString
 from rmqlite.records import record
 from rmqlite.records.key_hash import Suffix, key_hash, positive, text_hash, token_hash
+from rmqlite.records.key_hashes import topic_prefix
 from rmqlite.records.record import Head
 from rmqlite.store.disk.files import Files, ReadOnlyFiles
 from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
@@ -151,7 +152,7 @@ def new_index(folder: Path, files: Files | None = None) -> KeyIndex:
 
 def add(index: KeyIndex, records: Sequence[Record]) -> None:
     """In one call, as an append does."""
-    index.add([(index.prefix(each.topic), each.properties.encoded, *each[2:]) for each in records])
+    index.add([(topic_prefix(each.topic), each.properties.encoded, *each[2:]) for each in records])
 
 
 def enter(
@@ -857,9 +858,10 @@ def test_entries_that_cannot_be_written_are_an_error() -> None:
     def entered(
         hashes: Sequence[int], places: Sequence[int], times: Sequence[int], slots: int = 10
     ) -> tuple[bytes, int]:
-        return compiled.loops.enter_keys(
+        found: tuple[bytes, int] = compiled.loops.enter_keys(
             image, hashes, places, times, slots, 0, 1, touched, touched.add
         )
+        return found
 
     both = ENTRY.pack(7, 300, 0, 0) + ENTRY.pack(17, 600, 9, 1)
     assert entered([7, 17], (300, 600), [0, 9_999]) == (both, 1)

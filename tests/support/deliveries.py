@@ -8,10 +8,8 @@ from contextlib import suppress
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.records.packed import Packed, PackedRun
-from rmqlite.records.record import NewRecord
+from rmqlite.records.packed import Packed
 from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.records.written import Written
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import Delivery
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -51,23 +49,14 @@ FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_f
 
 def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
     """Let so many deliveries fail; return the times of the attempts."""
-    append, append_packed = under_test.store.append, under_test.store.append_packed
+    append = under_test.store.append_packed
     tried: list[int] = []
 
-    def failing(records: Sequence[NewRecord]) -> list[Written]:
-        if records[0].completes and len(tried) < times:
+    def failing(packed: Sequence[Packed]) -> None:
+        if packed[0].queues[0][0] not in WAIT_TOPICS and len(tried) < times:
             tried.append(under_test.clock.now_ms())
             raise error
-        return append(records)
+        append(packed)
 
-    def failing_packed(packed: Sequence[Packed]) -> PackedRun:
-        # A send is packed, too, but behind append().
-        is_delivery = packed[0].queues[0][0] not in WAIT_TOPICS
-        if is_delivery and len(tried) < times:
-            tried.append(under_test.clock.now_ms())
-            raise error
-        return append_packed(packed)
-
-    under_test.store.append = failing  # type: ignore[method-assign]
-    under_test.store.append_packed = failing_packed  # type: ignore[method-assign]
+    under_test.store.append_packed = failing  # type: ignore[method-assign]
     return tried

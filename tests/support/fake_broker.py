@@ -19,8 +19,15 @@ from typing import Any
 import grpc
 
 from rmqlite.errors import MessageNotFound, RmqliteError
-from rmqlite.message import RETRY_TOPIC, Message, StoredMessage, message_properties
+from rmqlite.message import (
+    RETRY_TOPIC,
+    Message,
+    StoredMessage,
+    decode_properties,
+    message_properties,
+)
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.records.drafts import Draft
 from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import (
     Assignment,
@@ -38,6 +45,7 @@ from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
     PullStatus,
+    SendAnswer,
     SendBackRequest,
     SendBackResult,
     SendRequest,
@@ -45,6 +53,7 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
+from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
 from tests.support.eventually import WAIT_S as WAIT_S
@@ -144,6 +153,8 @@ class FakeBroker:
     def _answer(self, rpc: Rpc[Any, Any]) -> Callable[[bytes, Any], bytes]:
         def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
             request = rpc.decode_request(data)
+            if rpc is rpcs.SEND:
+                request = with_messages(request)
             context.add_callback(self._wake)
             with self.changed:
                 self.asked[rpc.name].append(request)
@@ -151,8 +162,12 @@ class FakeBroker:
                 self.changed.notify_all()
             try:
                 if rpc.name in self.answers:
-                    return rpc.encode_response(self.answers[rpc.name](request))
-                return rpc.encode_response(self.plain(rpc.name, request, context))
+                    answer = self.answers[rpc.name](request)
+                else:
+                    answer = self.plain(rpc.name, request, context)
+                return rpc.encode_response(
+                    answer_to_batches(answer, request) if rpc is rpcs.SEND else answer
+                )
             except RmqliteError as error:
                 context.set_trailing_metadata(((ERROR_METADATA, error_to_metadata(error)),))
                 status = getattr(grpc.StatusCode, STATUS_NAMES[error.code])
@@ -297,3 +312,41 @@ def failing_at(number: int, answer: Callable[[Any], Any], error: Exception) -> C
         return answer(request)
 
     return answer_or_fail
+
+
+def with_messages(request: SendRequest) -> SendRequest:
+    """A request of batches, as the messages that the client has encoded."""
+    messages: list[Message] = []
+    for batch in request.batches:
+        shared = Draft(
+            batch.topic, 0, b"", batch.messages, 0, b"", spans=read_batch(batch.messages)
+        )
+        for draft in shared.singles():
+            own = decode_properties(draft.properties)
+            at_ms, after_ms = own.pop("TIMER_DELIVER_MS", None), own.pop("TIMER_DELAY_MS", None)
+            limit = own.pop("MAX_RECONSUME_TIMES", None)
+            messages.append(
+                Message(
+                    batch.topic,
+                    draft.body,
+                    own.pop("TAGS", ""),
+                    own.pop("KEYS", ""),
+                    flag=draft.flag,
+                    delay_level=int(own.pop("DELAY", "0")),
+                    delay=batch.delay or None,
+                    message_id=own.pop("UNIQ_KEY", ""),
+                    max_reconsume_times=None if limit is None else int(limit),
+                    deliver_at=None if at_ms is None else int(at_ms),
+                    deliver_after=None if after_ms is None else f"{after_ms}ms",
+                    properties=own,
+                )
+            )
+    return replace(request, messages=tuple(messages)) if request.batches else request
+
+
+def answer_to_batches(results: tuple[SendResult, ...], request: SendRequest) -> SendAnswer:
+    """All messages of a request have one queue id."""
+    whole = SendAnswer.of(results)
+    return replace(
+        whole, topics=(), message_ids=(), queue_ids=whole.queue_ids[:1] * len(request.batches)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.records.drafts import Draft
 from rmqlite.records.encoding import encode
 from rmqlite.records.record import NewRecord, layout_of

@@ -324,25 +324,17 @@ def served_protocol(
     async def inside(server: Served, _: asyncio.Task[None]) -> None:
         test = ProtocolUnderTest(RemotingServer(server.config), server)
         store, heard = under_test.store, under_test.heard.appended
-        append, append_packed = store.append, store.append_packed
+        append_packed = store.append_packed
 
-        def counted(records: Any) -> Any:
-            before = len(test.appends)
-            written = append(records)
-            if len(test.appends) == before:
-                test.appends.append(len(written))
-            return written
-
-        def counted_packed(packed: Any) -> Any:
+        def counted(packed: Any) -> None:
             test.appends.append(sum(map(len, packed)))
-            return append_packed(packed)
+            append_packed(packed)
 
         def appended(topic: str, queue_id: int) -> None:
             heard(topic, queue_id)
             server.commit.appended(topic, queue_id)
 
-        store.append = counted  # type: ignore[method-assign]
-        store.append_packed = counted_packed  # type: ignore[method-assign]
+        store.append_packed = counted  # type: ignore[method-assign]
         under_test.heard.appended = appended  # type: ignore[method-assign]
         watch = ClockWatch(
             under_test.clock, under_test.clock.machine, under_test.store.clock_origin

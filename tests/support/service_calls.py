@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message

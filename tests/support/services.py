@@ -86,6 +86,6 @@ def breaking(under_test: BrokerUnderTest, error: RmqliteError) -> None:
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    for door in ("append", "append_packed", "save_table", "change_levels"):
+    for door in ("append_packed", "save_table", "change_levels"):
         setattr(under_test.store, door, broken)
     under_test.store.table_changes.add = broken  # type: ignore[method-assign]

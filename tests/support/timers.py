@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome
+from rmqlite.broker.sends.calls import DraftCall, Outcome
 from rmqlite.errors import RmqliteError
 from rmqlite.message import encode_properties
 from rmqlite.records.drafts import Draft

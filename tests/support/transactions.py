@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.message import encode_properties
 from rmqlite.names import HALF_TOPIC
 from rmqlite.records.drafts import Draft

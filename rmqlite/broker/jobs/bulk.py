@@ -23,7 +23,7 @@ from rmqlite.broker.jobs.bulk_rows import (
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.sending import is_large
+from rmqlite.broker.sends.calls import is_large
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC

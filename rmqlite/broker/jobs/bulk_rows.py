@@ -12,7 +12,8 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.broker.admission import Room, TimerRules, check_sent_properties
-from rmqlite.broker.sending import check_count, check_messages, record_of
+from rmqlite.broker.routing import record_of
+from rmqlite.broker.sends.calls import check_count, check_messages
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay

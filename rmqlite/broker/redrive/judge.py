@@ -18,8 +18,7 @@ from rmqlite.broker.finding.reading import SeenWhole, check_filter, fits
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
-from rmqlite.broker.routing import route, routed
-from rmqlite.broker.sending import record_of
+from rmqlite.broker.routing import record_of, route, routed
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig

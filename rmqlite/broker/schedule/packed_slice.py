@@ -10,20 +10,28 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite import compiled
 from rmqlite.broker.admission import Room
 from rmqlite.broker.schedule.undeliverable import why_not_to
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.compiled import only_in_c
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
+from rmqlite.records.encoding import PackedBytes
 from rmqlite.records.packed import Packed
 from rmqlite.records.queue_entry import ENTRY_BYTES, codes_in
 from rmqlite.records.wait_queues import WAIT_TOPICS, queue_of
-from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
+from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, log_reads
 from rmqlite.store.message_store import MessageStore
 
+pack_deliveries: Final = only_in_c("pack_deliveries")
+"""(reads, entries, topic, queue_id, level) -> (PackedBytes, targets): the records that deliver
+those behind the entries of a wait queue, whose topic and queue id these are.
+
+reads: a physical offset, the log's bytes from there on, and how many of the next records lie in
+them.  targets: the queues that the rows number, each a Target.
+"""
 _ANY_END: Final = 2**63 - 1
 """The schedule delivers whatever it has appended, synced or not."""
 
@@ -64,7 +72,7 @@ class PackedSlices:
 
     def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
         """The first due messages of a wait queue; None: the plain form's work."""
-        if not compiled.is_on or known.failures:
+        if known.failures:
             return None
         try:
             offsets = known.first_due(now_ms, most.messages)
@@ -77,7 +85,7 @@ class PackedSlices:
         self, known: WaitQueue, offsets: Sequence[int], now_ms: int, most: Most
     ) -> PackedSlice | None:
         raw = known.queue.entries_at(offsets)
-        reads = compiled.loops.log_reads(
+        reads = log_reads(
             raw,
             _ANY_END,
             now_ms,
@@ -92,7 +100,7 @@ class PackedSlices:
         raw = raw[: ENTRY_BYTES * count]
         data = self._store.read_each([(begin, end - begin) for begin, end, _ in reads])
         topic, queue_id = queue_of(known.id)
-        found = compiled.loops.pack_deliveries(
+        found = pack_deliveries(
             [(begin, part, each) for (begin, _, each), part in zip(reads, data, strict=True)],
             raw,
             topic.encode(),
@@ -108,7 +116,8 @@ class PackedSlices:
         topics = Counter[str]()
         for target in targets:
             topics[target[0]] += target[2]
-        packed = Packed(*records, queues)
+        packed_bytes: PackedBytes = records
+        packed = Packed(*packed_bytes, queues)
         return PackedSlice(known, offsets[:count], codes_in(raw), topics, packed)
 
     def _is_ordinary(self, target: Target) -> bool:

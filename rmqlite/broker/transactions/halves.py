@@ -21,8 +21,7 @@ from typing import Final
 
 from rmqlite.broker.admission import asked_ms, without_timer
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.routing import hidden, route_half, routed
-from rmqlite.broker.sending import check_property_string
+from rmqlite.broker.routing import check_property_string, hidden, route_half, routed
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.message import (

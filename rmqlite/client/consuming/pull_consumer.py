@@ -86,7 +86,15 @@ class PullConsumer(Closing):
         queue = Queue(topic, queue_id)
         at = self.position(queue) if queue_offset is None else queue_offset
         request = PullRequest(
-            self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms, sql=sql
+            self.group,
+            topic,
+            queue_id,
+            at,
+            expression,
+            max_messages,
+            wait_ms=wait_ms,
+            sql=sql,
+            as_records=True,
         )
         answer = self._ask(rpcs.PULL, request, wait_ms)
         result, error = _readable(answer, expression, inflate=inflate)
@@ -128,6 +136,7 @@ class PullConsumer(Closing):
             max_messages,
             wait_ms=wait_ms,
             sql=sql,
+            as_records=True,
         )
         timeout_s = self._timeout_s + wait_ms / 1000
         try:

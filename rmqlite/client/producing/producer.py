@@ -14,14 +14,14 @@ from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size_bytes
+from rmqlite.client.producing.encoding import encoded
 from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.clock import wall_ms
 from rmqlite.declared_types.checks import check_public_arguments, check_type
 from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest, SendResult
+from rmqlite.requests.messages import SendAnswer, SendResult
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
 from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
@@ -174,10 +174,11 @@ class Producer(Closing):
         return [each if each.message_id else each.named(next(ids)) for each in resolved]
 
     def _call(self, messages: tuple[Message, ...], queue_id: int = -1) -> tuple[SendResult, ...]:
-        request = SendRequest(messages, self._group, queue_id, wall_ms())
-        return self._connection.call_repeatedly(
-            rpcs.SEND, request, self._limits.timeout_s, retries=self._limits.retries
+        sent = encoded(messages, self._group, queue_id)
+        answer = self._connection.call_repeatedly(
+            rpcs.SEND, sent.request, self._limits.timeout_s, retries=self._limits.retries
         )
+        return sent.results(answer)
 
     def _start(
         self,
@@ -186,9 +187,13 @@ class Producer(Closing):
         wait_for_ready: bool,
         on_done: Callable[[Outcome], None],
     ) -> Started:
-        request = SendRequest(messages, self._group, -1, wall_ms())
+        sent = encoded(messages, self._group, -1)
+
+        def answered(outcome: SendAnswer | RmqliteError) -> None:
+            on_done(outcome if isinstance(outcome, RmqliteError) else sent.results(outcome))
+
         return self._connection.start(
-            rpcs.SEND, request, timeout_s, on_done, wait_for_ready=wait_for_ready
+            rpcs.SEND, sent.request, timeout_s, answered, wait_for_ready=wait_for_ready
         )
 
 

@@ -18,10 +18,9 @@ from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.pulling import Pulled
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import Outcome
+from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.clock import elapsed_s
-from rmqlite.errors import StoreUnavailable
+from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
@@ -41,10 +40,8 @@ from rmqlite.requests.messages import (
     PullStatus,
     SendBackRequest,
     SendBackResult,
-    SendBatch,
     SendRequest,
     SendResult,
-    SentBatch,
     TransactionEnd,
     TransactionQuestion,
 )
@@ -72,6 +69,13 @@ class DraftsSent(NamedTuple):
     is_durable: bool = True
 
 
+class StoredHere(NamedTuple):
+    """Where the messages of drafts are, and on which broker."""
+
+    stored: Stored
+    store_host: str
+
+
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
 
@@ -97,16 +101,18 @@ class MessageCalls(Part):
 
     @needs(lambda request, _: [topic_right(Right.PUB, each) for each in request.topics])
     async def send(
-        self, request: SendRequest | SendBatch, born_host: bytes
-    ) -> tuple[SendResult, ...] | SentBatch:
+        self, request: SendRequest | DraftCall, born_host: bytes
+    ) -> tuple[SendResult, ...] | StoredHere:
+        """Store messages of one caller, all or none; they come as values, or as drafts."""
         self._check_open()
-        if isinstance(request, SendBatch):
-            sent = self._broker.drafts.send_batch(request, born_host)
-            if isinstance(sent, SentBatch):
-                await self._durable()
-                return sent
-            request = sent
-        return await self._stored(self._broker.send(request, born_host))
+        if isinstance(request, SendRequest):
+            return await self._stored(self._broker.send(request, born_host))
+        messages = sum([draft.messages for draft in request.drafts])
+        check_messages("messages", messages, self._config.send_messages_max, "maxSendMessages")
+        (outcome,) = await self._stored(self._broker.drafts.send([request]))
+        if isinstance(outcome, RmqliteError):
+            raise outcome
+        return StoredHere(outcome, self._broker.store_host)
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.records import record
+from rmqlite.records.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.records.record import Head
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.index_files import CHAIN, Block, ToldFile, ToldIndex
 from rmqlite.store.disk.files import Files
 from rmqlite.store.index.index_file import ENTRY, SECONDS_MAX
-from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 
 NO_ENTRY: Final = "missing-index-entry"
 WRONG_ENTRY: Final = "wrong-index-entry"

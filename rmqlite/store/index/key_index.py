@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
 from rmqlite.records.key_hash import Suffix, positive
+from rmqlite.records.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import is_numbered
@@ -31,9 +32,7 @@ from rmqlite.store.index.index_file import (
     Shape,
     read_header,
 )
-from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 
-_PREFIXES_MAX: Final = 4096
 _FILE_BYTES_MAX: Final = 2**31 - 1
 
 
@@ -67,7 +66,6 @@ class KeyIndex:
         self._all: dict[Path, IndexFile] = {}  # the oldest first
         self._newest: IndexFile | None = None
         self._end_offset = -1
-        self._prefixes: dict[str, int] = {}
 
     @classmethod
     def reading(cls, files: Files, folder: Path, *, slots: int, entries: int) -> Self:
@@ -158,15 +156,6 @@ class KeyIndex:
         if places:
             self._end_offset = places[-1]
 
-    def prefix(self, topic: str) -> int:
-        """The topic_prefix() of a topic, which a record is added with."""
-        prefix = self._prefixes.get(topic)
-        if prefix is None:
-            if len(self._prefixes) >= _PREFIXES_MAX:
-                self._prefixes.clear()
-            prefix = self._prefixes[topic] = topic_prefix(topic)
-        return prefix
-
     def begin_flush(self) -> IndexJob:
         """A job for all changes up to now; add() may go on while the job runs.
 
@@ -209,7 +198,7 @@ class KeyIndex:
         Different keys may have one hash, and times are exact to the second only: the caller
         compares the records.  Raises StoreUnavailable.
         """
-        wanted = positive(_suffix(key).behind(self.prefix(topic)))
+        wanted = positive(_suffix(key).behind(topic_prefix(topic)))
         last = -1
         for file in reversed(list(self._all.values())):
             times = (file.begin_ms, file.end_ms)
@@ -229,7 +218,7 @@ class KeyIndex:
 
         The same as find() for each key, in any order.  Raises StoreUnavailable.
         """
-        prefix = self.prefix(topic)
+        prefix = topic_prefix(topic)
         hashes = [positive(key.behind(prefix)) for key in keys]
         for file in reversed(list(self._all.values())):
             if max(file.begin_ms, file.end_ms) >= begin_ms:

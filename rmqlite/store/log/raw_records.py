@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from rmqlite.compiled import only_in_c
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.records.queue_entry import Entry
@@ -29,6 +30,17 @@ READ_BYTES_MAX: Final = 4 << 20
 """Bytes of the log per read; a single record may be longer."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
 """Records at most this far apart are read together, including the bytes between them."""
+log_reads: Final = only_in_c("log_reads")
+"""(entries, end_max, code_max, count_max, bytes_max, gap_max, read_max) -> the reads that bring the
+records of the first entries: begin, end, how many of them.
+
+It stops at an entry whose record ends behind end_max, whose tags code is above code_max, or that
+would be one more than count_max or bytes_max, of which the first may be longer.  gap_max, read_max:
+records that are no further apart are read together, so many bytes at once.
+"""
+whole_records: Final = only_in_c("whole_records")
+"""(data, base, entries) -> the records behind entries, one behind the other: ordinary ones, whose
+bodies' CRCs fit.  data: bytes of the log from the physical offset base on."""
 _PLACE: Final = layout_of_fields("size", "magic", "physical_offset", "sys_flag")
 
 ReadEach = Callable[[Sequence[tuple[int, int]]], Iterator[bytes]]

@@ -170,16 +170,28 @@ class OutgoingMessage(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms")
+    __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms", "batches")
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     BORN_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
     producer_group: str
     messages: _containers.RepeatedCompositeFieldContainer[OutgoingMessage]
     queue_id: int
     born_at_ms: int
-    def __init__(self, producer_group: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., queue_id: _Optional[int] = ..., born_at_ms: _Optional[int] = ...) -> None: ...
+    batches: _containers.RepeatedCompositeFieldContainer[EncodedBatch]
+    def __init__(self, producer_group: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., queue_id: _Optional[int] = ..., born_at_ms: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[EncodedBatch, _Mapping]]] = ...) -> None: ...
+
+class EncodedBatch(_message.Message):
+    __slots__ = ("topic", "delay", "messages")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    delay: str
+    messages: bytes
+    def __init__(self, topic: _Optional[str] = ..., delay: _Optional[str] = ..., messages: _Optional[bytes] = ...) -> None: ...
 
 class SendResponse(_message.Message):
     __slots__ = ("topics", "queue_ids", "queue_offsets", "message_ids", "physical_offsets", "deliver_at_ms", "store_host")
@@ -200,7 +212,7 @@ class SendResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[str]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "queue_offset", "expression", "max_messages", "max_bytes", "wait_ms", "sql")
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "expression", "max_messages", "max_bytes", "wait_ms", "sql", "as_records")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +222,7 @@ class PullRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
+    AS_RECORDS_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -219,21 +232,24 @@ class PullRequest(_message.Message):
     max_bytes: int
     wait_ms: int
     sql: str
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., expression: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., sql: _Optional[str] = ...) -> None: ...
+    as_records: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., expression: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., sql: _Optional[str] = ..., as_records: bool = ...) -> None: ...
 
 class PullResponse(_message.Message):
-    __slots__ = ("status", "next_offset", "min_offset", "max_offset", "messages")
+    __slots__ = ("status", "next_offset", "min_offset", "max_offset", "messages", "records")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     messages: _containers.RepeatedCompositeFieldContainer[KeptMessage]
-    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[KeptMessage, _Mapping]]] = ...) -> None: ...
+    records: bytes
+    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[KeptMessage, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class KeptMessage(_message.Message):
     __slots__ = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body", "properties", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset")

@@ -12,16 +12,19 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rmqlite import compiled
-from rmqlite.compiled import SPAN
+from rmqlite.compiled import SPAN, in_c, only_in_c
 from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
+from rmqlite.message import DELAY, Message, encode_properties, message_properties
 from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX
 from rmqlite.wire.remoting.names import FieldError
 
 _START: Final = Struct(">iiiii")
 """Length of the item, magic, CRC, flag, length of the body."""
 _PROPERTIES: Final = Struct(">h")
+batch_spans: Final = only_in_c("batch_spans")
+"""(body, most messages) -> the spans; or the number of an item that breaks a rule, and where it
+begins."""
 _RULE: Final = "an item that ends where its length says"
 
 
@@ -38,13 +41,11 @@ def read_batch(body: bytes, *, messages_max: int = BATCH_MESSAGES_MAX) -> bytes:
 
     Raises FieldError with the place of an item that is cut or longer, and MessageTooLarge.
     """
-    if not compiled.is_on:
-        return _spans(body, messages_max)
-    found = compiled.loops.batch_spans(body, messages_max)
+    found = batch_spans(body, messages_max)
     if isinstance(found, bytes):
         return found
     # It raises the error of the item at which the compiled form has stopped.
-    return _spans(body, messages_max, *found)
+    return _spans(body, messages_max, *(found or ()))
 
 
 def _spans(body: bytes, messages_max: int, number: int = 0, at: int = 0) -> bytes:
@@ -70,6 +71,26 @@ def _spans(body: bytes, messages_max: int, number: int = 0, at: int = 0) -> byte
         spans.append(SPAN.pack(flag, body_at, body_at + body_bytes, properties_at, end))
         at = end
     return b"".join(spans)
+
+
+@in_c
+def write_messages(messages: tuple[Message, ...]) -> bytes:
+    """A client's messages as a batch; each has its id, and its level unless it has a delay.
+
+    Raises MessageTooLarge.
+    """
+    return write_batch(BatchItem(each.flag, each.body, _properties_of(each)) for each in messages)
+
+
+def _properties_of(message: Message) -> bytes:
+    pairs = message_properties(message)
+    if message.delay_level > 0 and message.delay is None:
+        pairs[DELAY] = str(message.delay_level)
+    encoded = encode_properties(pairs)
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
+        raise MessageTooLarge("properties", len(encoded), rule)
+    return encoded
 
 
 def write_batch(items: Iterable[BatchItem]) -> bytes:

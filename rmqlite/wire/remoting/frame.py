@@ -17,7 +17,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from rmqlite import compiled
+from rmqlite.compiled import only_in_c
 from rmqlite.wire.remoting.command import (
     SERVER_LANGUAGE,
     SERVER_VERSION,
@@ -98,9 +98,8 @@ class FrameDecoder:
         limits = (self._frame_bytes_max, HEADER_BYTES_MAX)
         at, end = 0, -1
         while at != end:
-            if compiled.is_on:
-                at = compiled.loops.read_frames(view, at, commands, most, *limits, Command)
-            end = at
+            found = read_frames(view, at, commands, most, *limits, Command)
+            end = at = at if found is None else found
             if len(commands) != most:
                 at = self._read_one(view, at, commands)
         self._needed = self._check_length(view[at:])
@@ -137,6 +136,14 @@ class FrameDecoder:
         if len(rest) < _LENGTH_BYTES + _MARK_BYTES:
             return _LENGTH_BYTES + _MARK_BYTES
         return _LENGTH_BYTES + length
+
+
+read_frames: Final = only_in_c("read_frames")
+"""(data, at, commands, most, longest frame, longest header, Command) -> where it stopped.
+
+It appends the Commands of the whole frames from a place on, until there are most of them.  It stops
+at the end, or at a frame that is not whole, or whose header is out of the ordinary.
+"""
 
 
 def encode(command: Command) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from rmqlite import compiled
-from rmqlite.broker.sends.draft_records import BATCH_WORK_MAX
+from rmqlite.broker.sends.calls import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
 from rmqlite.wire.remoting.batch import BatchItem, write_batch

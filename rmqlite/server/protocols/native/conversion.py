@@ -7,13 +7,11 @@ parts.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from rmqlite.config import BrokerConfig
 from rmqlite.server.turns import let_others
-from rmqlite.wire import rpcs
 from rmqlite.wire.limits import RequestLimits
-from rmqlite.wire.native_packed import Encoded, PackedSends
 from rmqlite.wire.rpcs import Rpc
 
 Q = TypeVar("Q")
@@ -30,17 +28,9 @@ class Conversion:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._limits = RequestLimits(config)
-        self._sends = PackedSends(config)
 
-    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Any:
-        """Check and decode a request: Q, or a SendBatch.
-
-        Raises InvalidValue, InvalidName, MessageTooLarge.
-        """
-        if rpc is rpcs.SEND:
-            batch = self._sends.read(data)
-            if batch is not None:
-                return batch
+    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
+        """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
         beside = self._limits.check(rpc, data)
         if beside <= SHORT_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
             return rpc.decode_request(data)
@@ -50,10 +40,8 @@ class Conversion:
         return request
 
     @staticmethod
-    async def written(rpc: Rpc[Q, A], answer: A | Encoded) -> bytes:
+    async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
         """Encode an answer; between the parts of a long one other calls get their turns."""
-        if isinstance(answer, Encoded):
-            return answer.data
         parts: list[bytes] = []
         size = 0
         for part in rpc.response_parts(answer):

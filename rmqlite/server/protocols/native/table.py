@@ -9,13 +9,18 @@ from typing import Any, TypeAlias
 import grpc.aio
 
 from rmqlite.broker.pulling import Pulled, decoded
+from rmqlite.broker.sends.calls import DraftCall
+from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
-from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest, SentBatch
+from rmqlite.records.drafts import Draft
+from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
+from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
-from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, encoded_pull, encoded_sent
+from rmqlite.wire.remoting.batch import read_batch
+from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.rpcs import Rpc
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -34,7 +39,7 @@ def methods_of(service: Service) -> Methods:
         service.log,
     )
     return {
-        rpcs.SEND: _with_host(partial(_sent, messages.send)),
+        rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
         rpcs.PULL: _of(partial(_messages, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
@@ -90,25 +95,46 @@ def peer_host(peer: str) -> bytes:
         return bytes(8)
 
 
-async def _sent(
-    send: Callable[[SendRequest | SendBatch, bytes], Awaitable[Any]],
-    request: SendRequest | SendBatch,
-    born_host: bytes,
-) -> Any:
-    sent = await send(request, born_host)
-    return encoded_sent(sent) if isinstance(sent, SentBatch) else sent
+async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:
+    if not request.batches:
+        results: Any = await messages.send(request, born_host)
+        return SendAnswer.of(results)
+    drafts = [
+        Draft(
+            each.topic,
+            request.queue_id,
+            b"",
+            each.messages,
+            request.born_at_ms or wall_ms(),
+            born_host,
+            spans=_spans(each.messages),
+            delay=each.delay,
+        )
+        for each in request.batches
+    ]
+    found: Any = await messages.send(DraftCall(drafts), born_host)
+    stored, host = found
+    due_ms = tuple(stored.due_ms) if any(stored.due_ms) else ()
+    places = tuple(stored.queue_offsets), (), tuple(stored.physical_offsets)
+    return SendAnswer((), tuple(stored.queue_ids), *places, due_ms, host)
+
+
+def _spans(messages: bytes) -> bytes:
+    try:
+        return read_batch(messages)
+    except FieldError as error:
+        raise InvalidValue("batches", f"{error.field}: {error.value}", error.rule) from error
 
 
 async def _messages(
     pull: Callable[[PullRequest], Awaitable[Pulled]], request: PullRequest
-) -> PullResult | Encoded:
-    """A pull's answer as text: only this protocol's clients need that."""
+) -> PullResult:
+    """A pull's answer: records, or, for clients that want them, messages as text."""
     pulled = await pull(request)
+    if not request.as_records:
+        return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    records, encoded = pulled.records, None
-    if records.size <= ANSWER_BYTES_MAX:
-        encoded = encoded_pull(PullResult(*bounds), len(records), records.encoded)
-    return await done_in_turns(decoded(pulled)) if encoded is None else encoded
+    return PullResult(*bounds, records=pulled.records.encoded)
 
 
 def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:

@@ -47,6 +47,7 @@ class Keys(NamedTuple):
     times: Sequence[int]
 
 
+@lru_cache(maxsize=4096)
 def topic_prefix(topic: str) -> int:
     """The hash of the text before every key of a topic."""
     return text_hash(f"{topic}#")

@@ -1,0 +1,213 @@
+"""Messages of rmqlite.v1 as bytes: sent as batches, pulled as records.
+
+Older clients, and those of other languages, send and pull messages as values; the two are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from rmqlite.client.producing.encoding import encoded
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.message import Message
+from rmqlite.records.record import to_message
+from rmqlite.requests.messages import EncodedBatch, PullRequest, SendRequest, SendResult
+from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.wire import rpcs
+from rmqlite.wire.limits import RequestLimits
+from rmqlite.wire.remoting.batch import write_messages
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import FakeContext
+from tests.support.forms import OTHER, bytes_in, damaged
+from tests.support.messages import TOPIC, create_topic
+from tests.support.services import Served, served
+
+LIMITS = RequestLimits(BrokerConfig())
+WAITS: tuple[dict[str, Any], ...] = (
+    *[{}] * 4,
+    *[{"delay_level": 3}] * 2,
+    {"delay_level": 99},
+    {"delay_level": -1},
+    {"delay": "10s"},
+    {"delay": "11s"},
+    {"deliver_after": "5s"},
+    {"deliver_after": "9000h"},
+    {"deliver_at": 1_000_000_000_000},
+)
+MESSAGES = some.lists(
+    some.builds(
+        lambda wait, **fields: Message(**fields, **wait),
+        topic=some.sampled_from((TOPIC,) * 6 + (OTHER,)),
+        body=some.sampled_from((b"x", b"order", b"x" * 700)),
+        tags=some.sampled_from(("", "TagA", "Größe")),
+        keys=some.lists(some.sampled_from(("order-1", "k")), max_size=2),
+        properties=some.dictionaries(
+            some.sampled_from(("colour", "Farbe")), some.sampled_from(("red", "größer")), max_size=1
+        ),
+        flag=some.sampled_from((0, 7, -1)),
+        message_id=some.sampled_from(("7F00000100014E0B23A1", "id")),
+        max_reconsume_times=some.sampled_from((None, None, 0, 3)),
+        wait=some.sampled_from(WAITS),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def as_values(messages: tuple[Message, ...]) -> SendRequest:
+    return SendRequest(messages, "g", 1, 17)
+
+
+def results_of(
+    under_test: BrokerUnderTest, messages: tuple[Message, ...], *, as_batches: bool
+) -> tuple[SendResult, ...] | str:
+    """What a caller gets, through the bytes of request and answer."""
+    found: list[tuple[SendResult, ...] | str] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        sent = encoded(messages, "g", 1)
+        request = as_values(messages)
+        if as_batches:
+            request = SendRequest((), "g", 1, 17, sent.request.batches)
+        send = methods_of(server.service)[rpcs.SEND]
+        try:
+            data = rpcs.SEND.encode_request(request)
+            LIMITS.check(rpcs.SEND, data)
+            answer = await send(rpcs.SEND.decode_request(data), cast(Any, FakeContext()))
+            answer = rpcs.SEND.decode_response(rpcs.SEND.encode_response(answer))
+            found.append(sent.results(answer) if as_batches else answer.results)
+        except RmqliteError as error:
+            found.append(f"{type(error).__name__}: {error}")
+
+    served(under_test, scenario)
+    return found[0]
+
+
+@settings(max_examples=40)
+@given(MESSAGES)
+def test_batches_are_stored_as_messages_are(messages: list[Message]) -> None:
+    """With the same answers; and, if it is one batch, as the same bytes.
+
+    One property at most: a map of protobuf has no order.
+    """
+    is_one = len({(each.topic, each.delay) for each in messages}) == 1
+    answers: list[object] = []
+    stores: list[dict[str, str]] = []
+    for as_batches in (True, False):
+        with TemporaryDirectory() as folder:
+            broker = BrokerUnderTest(Path(folder))
+            create_topic(broker, TOPIC)
+            create_topic(broker, OTHER)
+            found = results_of(broker, tuple(messages), as_batches=as_batches)
+            if not isinstance(found, str):
+                found = tuple([each._replace(physical_offset=0) for each in found])
+                if not is_one:
+                    found = tuple([each._replace(queue_offset=0) for each in found])
+            answers.append(found)
+            broker.close()
+            stores.append(bytes_in(Path(folder)))
+    assert answers[0] == answers[1]
+    if is_one:
+        assert stores[0] == stores[1]
+
+
+def send(under_test: BrokerUnderTest, *batches: EncodedBatch) -> list[object]:
+    """The answer to a request, or its refusal."""
+    found: list[object] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        request = SendRequest((), "g", 0, 17, batches)
+        try:
+            answer = await methods_of(server.service)[rpcs.SEND](request, cast(Any, FakeContext()))
+            found.append(answer)
+        except RmqliteError as error:
+            found.append(error)
+
+    served(under_test, scenario)
+    return found
+
+
+def batch_of(*messages: Message) -> bytes:
+    return write_messages(messages)
+
+
+def test_a_damaged_batch_is_refused_or_stored_whole(under_test: BrokerUnderTest) -> None:
+    """Whatever the bytes are, nothing else fails."""
+    create_topic(under_test, TOPIC)
+    good = batch_of(*[Message(TOPIC, b"x", keys=f"k{n}", message_id=f"{n}") for n in range(3)])
+    random, found = Random(1), []
+
+    async def scenario(server: Served, _: object) -> None:
+        call = methods_of(server.service)[rpcs.SEND]
+        for _number in range(300):
+            batch = EncodedBatch(TOPIC, "", damaged(good, random))
+            try:
+                await call(SendRequest((), "g", 0, 17, (batch,)), cast(Any, FakeContext()))
+            except RmqliteError as error:
+                found.append(error)
+
+    served(under_test, scenario)
+    assert found
+    queue = under_test.store.queue(TOPIC, 0)
+    assert queue is not None
+
+
+def test_the_messages_of_all_batches_are_counted(under_test: BrokerUnderTest) -> None:
+    """A call has no more of them than one of messages as values, and at least one."""
+    create_topic(under_test, TOPIC)
+    most = under_test.config.send_messages_max
+    half = EncodedBatch(TOPIC, "", batch_of(*[Message(TOPIC, b"x")] * (most // 2)))
+    one = EncodedBatch(TOPIC, "", batch_of(Message(TOPIC, b"x")))
+    (error,) = send(under_test, half, half, one)
+    assert isinstance(error, MessageTooLarge)
+    assert "maxSendMessages" in str(error)
+    (error,) = send(under_test, EncodedBatch(TOPIC, "", b""))
+    assert isinstance(error, InvalidValue)
+
+
+def test_all_batches_are_stored_or_none(under_test: BrokerUnderTest) -> None:
+    """One whose delay is no level refuses the others."""
+    create_topic(under_test, TOPIC)
+    good = EncodedBatch(TOPIC, "", batch_of(Message(TOPIC, b"x")))
+    for odd in (EncodedBatch(TOPIC, "11s", good.messages), EncodedBatch("a b", "", good.messages)):
+        (error,) = send(under_test, good, odd)
+        assert isinstance(error, RmqliteError)
+    assert under_test.store.queue(TOPIC, 0) is None
+
+
+@pytest.mark.parametrize("expression", ["*", "TagA"])
+def test_records_are_the_messages_that_others_get(
+    under_test: BrokerUnderTest, expression: str
+) -> None:
+    """A client takes them apart as the broker does for clients that want messages."""
+    create_topic(under_test, TOPIC)
+    odd: Sequence[Message] = [
+        Message(TOPIC, b"x" * (at + 1), "TagA", f"k{at}", {"Farbe": "größer"}, delay_level=-1)
+        for at in range(5)
+    ]
+    under_test.send(*odd, queue_id=0)
+    pulled: list[Any] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        pull = methods_of(server.service)[rpcs.PULL]
+        for as_records in (True, False):
+            request = PullRequest("g", TOPIC, 0, 0, expression, as_records=as_records)
+            answer = await pull(request, cast(Any, FakeContext()))
+            assert bool(answer.records) == as_records
+            data = rpcs.PULL.encode_response(answer)
+            pulled.append(rpcs.PULL.decode_response(data))
+
+    served(under_test, scenario)
+    assert pulled[0] == pulled[1]
+    assert [each.body for each in pulled[0].messages] == [each.body for each in odd]
+    record = under_test.store.read_record(pulled[0].messages[0].physical_offset)
+    assert pulled[0].messages[0] == to_message(record.head, record.buffer)
