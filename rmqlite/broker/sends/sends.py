@@ -333,7 +333,14 @@ def _with_level(draft: Draft, table: LevelTable) -> Draft:
 def _stored(numbered: _Numbered, packed: Sequence[Packed], first: int) -> Stored:
     call, rows = numbered.call, slice(first, first + numbered.messages)
     columns = [(each.queue_offsets, each.physical_offsets, each.due_ms) for each in packed]
-    if len(packed) > 1:
+    queue_offsets: Sequence[int]
+    if len(packed) > 1 and len({key for each in packed for key in each.queues}) == 1:
+        # A long batch: a list for each column would take milliseconds of the append's turn.
+        first = packed[0].queue_offsets[0]
+        queue_offsets = range(first, first + numbered.messages)
+        physical_offsets = [*chain.from_iterable([each.physical_offsets for each in packed])]
+        due_ms = [*chain.from_iterable([each.due_ms for each in packed])]
+    elif len(packed) > 1:
         queue_offsets, physical_offsets, due_ms = (
             [*chain.from_iterable(column)] for column in zip(*columns, strict=True)
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
