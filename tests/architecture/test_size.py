@@ -26,15 +26,15 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_621, 40),  # DeadLetter and History instead of Letter and Life
-    "records": Size(1_505, 12),
+    BASE: Size(6_621, 40),  # keys of a cluster; DeadLetter and History as names
+    "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_609, 69),
-    "broker": Size(13_338, 73),  # the same
-    "wire": Size(4_353, 29),  # the same
-    "views": Size(1_575, 13),
-    "server": Size(12_536, 79),
-    "client": Size(4_448, 34),  # the same; the former names can be imported
-    "cli": Size(10_789, 73),  # the same
+    "broker": Size(13_338, 73),
+    "wire": Size(4_353, 29),  # a registration at a name server
+    "views": Size(1_575, 13),  # what commands, top and page computed each for itself
+    "server": Size(12_541, 79),  # members of a cluster, a name server for others
+    "client": Size(4_448, 34),  # the former names can be imported
+    "cli": Size(10_789, 73),
     "arrow": Size(2_253, 13),
     "spark": Size(4_217, 31),
     "compiled": Size(63, 1),

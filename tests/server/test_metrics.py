@@ -39,6 +39,7 @@ NOT_MEASURED = {
     "rmqlite_dead_letters_open",
     "rmqlite_disk_full",
     "rmqlite_broken_files",
+    "rmqlite_name_servers_away",
     "rmqlite_registered_brokers",
 }
 """Gauges without a unit: they count something, or are 0 or 1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendBackRequest, SendRequest
+from rmqlite.requests.messages import PullResult, SendBackRequest, SendRequest
 from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
@@ -53,6 +54,9 @@ def test_an_answer_arrives_as_it_was_given(name: str, data: st.DataObject) -> No
     """The same the other way."""
     rpc, kind = call(name), KINDS[name][1]
     value = data.draw(any_value(kind))
+    if isinstance(value, PullResult):
+        # Only whole records are read: tests/wire/test_messages.py has them.
+        value = replace(value, records=b"")
     assert rpc.decode_response(rpc.encode_response(value)) == value
     assert rpc.decode_response(b"".join(rpc.response_parts(value))) == value
 

@@ -155,6 +155,11 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: len(now.status.registered),
     ),
     (
+        "name_servers_away",
+        "Name servers of namesrvAddr at which this broker is not registered.",
+        lambda now: sum([not each.is_registered for each in now.status.name_servers]),
+    ),
+    (
         "broken_files",
         "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
         lambda now: sum(files.is_broken for files in now.files),
