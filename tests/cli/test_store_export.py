@@ -325,7 +325,7 @@ def test_full_shows_every_field(store: StoreUnderTest) -> None:
     said = [line.split(None, 1) for line in lines if line]
     assert ["where", "orders/0@0"] in said
     assert ["KEYS", "k0 all"] in said
-    assert said[-2:] == [["body,", "7 bytes"], ["order", "0"]]
+    assert said[-2:] == [["body,", "7 bytes, text"], ["order", "0"]]
 
 
 def test_nothing_found_is_said_beside_the_output(store: StoreUnderTest) -> None:

@@ -19,7 +19,9 @@ from tests.support.service_calls import READING, WRITING, ask, filled
 from tests.support.services import Served, served
 
 EVERY = (*WRITING, *READING)
-OF_EVERYBODY = frozenset({"schedule.levels"} | {"key_values.has_order", "key_values.order_of"})
+OF_EVERYBODY = frozenset(
+    {"schedule.levels"} | {"key_values.has_order", "key_values.order_of", "key_values.orders"}
+)
 """What any account may call."""
 OF_THE_BROKER = frozenset({"messages.send_drafts"})
 """What it calls itself, for senders that it has checked."""

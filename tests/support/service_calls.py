@@ -143,6 +143,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("key_values.of", ("space",)),
     ("key_values.has_order", ()),
     ("key_values.order_of", ("orders",)),
+    ("key_values.orders", ()),
     ("topics.info", ("orders",)),
     ("topics.first_offset", (Queue("orders", 0),)),
     ("topics.end_offset", (Queue("orders", 0),)),

@@ -35,7 +35,7 @@ def _topic(under_test: BrokerUnderTest) -> None:
 def registered(protocol: ProtocolUnderTest) -> Clients:
     """What the protocol remembers of clients."""
     calls: Any = protocol.calls
-    clients: Clients = calls._gone.__self__
+    clients: Clients = calls._gone[0].__self__
     return clients
 
 

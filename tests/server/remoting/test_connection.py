@@ -222,6 +222,7 @@ def test_a_connection_without_any_frame_for_two_minutes_is_closed(
         )
         await protocol.bind()
         service: Any = _NoService()
+        service.clock = clock
         async with asyncio.TaskGroup() as tasks:
             await protocol.open(_running(service, tasks))
             reader, writer = await asyncio.open_connection("127.0.0.1", protocol.port)
