@@ -235,7 +235,7 @@ class BrokerConfig(BaseModel):
     @property
     def is_in_cluster(self) -> bool:
         """Do other brokers serve the same topics and groups?"""
-        return bool(self.name_servers)
+        return bool(self.name_servers or self.brokers_allowed)
 
     @property
     def delete_hours(self) -> tuple[int, ...]:

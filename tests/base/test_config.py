@@ -116,6 +116,7 @@ def test_name_servers_are_read_as_rocketmq_reads_them() -> None:
     config = parse_config("namesrvAddr=a.example.com:9876;[2001:db8::1]:9877;")
     assert config.name_server_addresses == ("a.example.com:9876", "[2001:db8::1]:9877")
     assert config.is_in_cluster
+    assert parse_config("brokersAllowed=10.0.0.7").is_in_cluster
     assert not BrokerConfig().is_in_cluster
 
 

@@ -19,7 +19,7 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.clock import elapsed_s
 from rmqlite.names import dlq_topic
-from tests.conformance.conftest import LEVELS, live_broker
+from tests.conformance.conftest import CLIENTS, LEVELS, live_broker
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
@@ -259,6 +259,30 @@ def test_requests_broadcasts_pulls_and_sql_work_over_all_brokers(
     assert Counter(java.keys("pull")) == everything
     for name in ("answerers", "all-1", "all-2", "large"):
         java.do("stop", name=name)
+
+
+@pytest.mark.parametrize("name", ["go", "cpp"])
+def test_go_and_cpp_send_and_consume_over_all_brokers(
+    cluster: Cluster, java: Program, make: Make, name: str, tmp_path: Path
+) -> None:
+    """Each message once, one that fails twice, and as a dead letter at the end."""
+    topic, group = f"{name}-cluster", f"{name}-cluster-readers"
+    make(topic)
+    names = keys("s", 8 * len(cluster.names))
+    mqadmin(cluster, java, f"updateSubGroup -c DefaultCluster -g {group} -r 1")
+    with Program(CLIENTS[name](), cluster.name_servers, tmp_path / f"{name}.log") as client:
+        client.push(group, topic, fails={"dies": 99}, max=1, level=1)
+        for key in names:
+            # One by one: the C++ client sends back all that it has pulled with one that fails.
+            client.send(topic, key)
+        client.until(lambda: len(client.got(group)) >= len(names), "all are consumed")
+        client.send(topic, "dies")
+        client.until(lambda: client.keys(group).count("dies") == 2, "it comes again")
+        assert Counter(client.keys(group)) == Counter([*names, "dies", "dies"])
+        client.do("stop", name=group)
+    java.push(f"{name}-dead", dlq_topic(group))
+    java.until(lambda: java.keys(f"{name}-dead") == ["dies"], "it is a dead letter")
+    java.do("stop", name=f"{name}-dead")
 
 
 def test_a_deleted_topic_is_in_no_route(cluster: Cluster, java: Program, make: Make) -> None:

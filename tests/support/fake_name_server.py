@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -101,10 +102,10 @@ class FakeNameServer:
 
 
 @asynccontextmanager
-async def fake_name_server() -> AsyncIterator[FakeNameServer]:
-    """One that answers on a port of its own."""
+async def fake_name_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeNameServer]:
+    """One that answers on a port of its own, by TLS if it is given."""
     fake = FakeNameServer()
-    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0, ssl=tls)
     host, port = server.sockets[0].getsockname()[:2]
     fake.address = f"{host}:{port}"
     try:

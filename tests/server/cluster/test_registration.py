@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from rmqlite.wire.remoting.command import is_signed
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.requests import name_server as codes
 from tests.support.brokers import BrokerUnderTest
+from tests.support.certificates import made
 from tests.support.fake_name_server import FakeNameServer, fake_name_server
 
 OURS = "127.0.0.1:10911"
@@ -308,6 +310,32 @@ def test_requests_are_signed(under_test: BrokerUnderTest, tmp_path: Path) -> Non
             await server.until(server.registrations)
             assert all(is_signed(each, SECRET) for each in server.requests)
             assert {each.ext["AccessKey"] for each in server.requests} == {"broker-account"}
+
+    asyncio.run(main())
+
+
+def test_a_broker_registers_by_tls(under_test: BrokerUnderTest, tmp_path: Path) -> None:
+    """It checks the name server's certificate, and shows its own to one that asks for it."""
+    folder = made(tmp_path / "tls")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
+    context.load_cert_chain(folder / "broker.pem", folder / "broker.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    paths = {
+        f"tls_{name}_path": folder / f"broker.{end}"
+        for name, end in (("cert", "pem"), ("key", "key"))
+    }
+    settings = {"name_server_tls": True, "tls_mode": "enforcing", **paths}
+
+    async def main() -> None:
+        async with fake_name_server(context) as server:
+            ca = {"tls_trust_cert_path": folder / "ca.pem"}
+            async with registering(under_test, server, **settings, **ca):
+                await server.until(server.registrations)
+            other = {"tls_trust_cert_path": made(tmp_path / "other") / "ca.pem"}
+            async with registering(under_test, server, **settings, **other) as kept:
+                await server.until(lambda: kept.statuses()[0].reason)
+                assert "certificate" in kept.statuses()[0].reason
+            assert len(server.registrations()) == 1
 
     asyncio.run(main())
 

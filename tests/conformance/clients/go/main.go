@@ -41,7 +41,7 @@ func say(said map[string]any) {
 
 func main() {
 	rlog.SetLogLevel("fatal")
-	names = primitive.NamesrvAddr{os.Args[1]}
+	names = strings.Split(os.Args[1], ";")
 	credentials = primitive.Credentials{
 		AccessKey: os.Getenv("ACCESS_KEY"), SecretKey: os.Getenv("SECRET_KEY")}
 	lines := bufio.NewScanner(os.Stdin)

@@ -84,10 +84,10 @@ class Registering:
                 if call.connection.is_open:
                     self._registry.register(broker, digest, table, call.connection)
         master = self._registry.master_of(broker.name) if broker.broker_id != MASTER else None
-        told = RegisteredAnswer(master.ha_address, master.address) if master else RegisteredAnswer()
+        about = RegisteredAnswer(master.ha_address, master.address) if master else RegisteredAnswer()
         orders = await self._service.key_values.orders()
         answer = b"" if orders is None else await large_body(KvTable({}), "table", orders.items())
-        return call.done(told, answer)
+        return call.done(about, answer)
 
     @answers(codes.UNREGISTER_BROKER)
     async def unregister(self, call: Call[BrokerAtName]) -> Command:
