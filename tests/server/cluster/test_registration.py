@@ -324,14 +324,14 @@ def test_a_broker_registers_by_tls(under_test: BrokerUnderTest, tmp_path: Path) 
         f"tls_{name}_path": folder / f"broker.{end}"
         for name, end in (("cert", "pem"), ("key", "key"))
     }
-    settings = {"name_server_tls": True, "tls_mode": "enforcing", **paths}
+    settings: dict[str, Any] = {"name_server_tls": True, "tls_mode": "enforcing", **paths}
 
     async def main() -> None:
         async with fake_name_server(context) as server:
-            ca = {"tls_trust_cert_path": folder / "ca.pem"}
+            ca: dict[str, Any] = {"tls_trust_cert_path": folder / "ca.pem"}
             async with registering(under_test, server, **settings, **ca):
                 await server.until(server.registrations)
-            other = {"tls_trust_cert_path": made(tmp_path / "other") / "ca.pem"}
+            other: dict[str, Any] = {"tls_trust_cert_path": made(tmp_path / "other") / "ca.pem"}
             async with registering(under_test, server, **settings, **other) as kept:
                 await server.until(lambda: kept.statuses()[0].reason)
                 assert "certificate" in kept.statuses()[0].reason
