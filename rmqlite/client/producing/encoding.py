@@ -45,10 +45,14 @@ class Encoded(NamedTuple):
 
 def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> Encoded:
     """The request for messages that have ids."""
-    keys = [(message.topic, message.delay) for message in messages]
-    kinds = list(dict.fromkeys(keys))
+    first = messages[0]
+    kinds = [(first.topic, first.delay)]
     groups, places = [messages], None
-    if len(kinds) > 1:
+    # Two sets cost a third of one pair for each message.
+    topics, delays = {each.topic for each in messages}, {each.delay for each in messages}
+    if len(topics) > 1 or len(delays) > 1:
+        keys = [(each.topic, each.delay) for each in messages]
+        kinds = list(dict.fromkeys(keys))
         by_kind = [[at for at, key in enumerate(keys) if key == kind] for kind in kinds]
         groups = [tuple([messages[at] for at in mine]) for mine in by_kind]
         places = [at for mine in by_kind for at in mine]
