@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(13_338, 73),
     "wire": Size(4_353, 29),  # a registration at a name server
     "views": Size(1_575, 13),  # what commands, top and page computed each for itself
-    "server": Size(12_541, 79),  # members of a cluster, a name server for others
+    "server": Size(12_543, 79),  # members of a cluster, a name server for others
     "client": Size(4_452, 34),  # the former names can be imported
     "cli": Size(10_789, 73),
     "arrow": Size(2_253, 13),

@@ -84,7 +84,9 @@ class Registering:
                 if call.connection.is_open:
                     self._registry.register(broker, digest, table, call.connection)
         master = self._registry.master_of(broker.name) if broker.broker_id != MASTER else None
-        about = RegisteredAnswer(master.ha_address, master.address) if master else RegisteredAnswer()
+        about = RegisteredAnswer()
+        if master is not None:
+            about = RegisteredAnswer(master.ha_address, master.address)
         orders = await self._service.key_values.orders()
         answer = b"" if orders is None else await large_body(KvTable({}), "table", orders.items())
         return call.done(about, answer)
