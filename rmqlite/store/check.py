@@ -196,7 +196,7 @@ class StoreCheck:
             trusted_end=trusted_end,
             persisted_end=persisted_end,
             is_live=self.is_live,
-            progress=lambda done: self._tell(done, max(done, total)),
+            progress=lambda done: self._report(done, max(done, total)),
         )
         self.walk, self._queues = walk, queues
         yield from walk.run()
@@ -242,7 +242,7 @@ class StoreCheck:
             if not found and "pending" in persisted and walk.at_persisted is not None:
                 yield from self._check_pending(persisted, walk.at_persisted)
 
-    def _tell(self, done: int, total: int) -> None:
+    def _report(self, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(done, total)
 
@@ -252,8 +252,8 @@ class StoreCheck:
         """Compare storeProgress.json with the log up to the persisted end."""
         path = self._root / "config" / PROGRESS_TABLE
         if tree["physicalOffset"] > walk.end:
-            said = f"says the log reaches {tree['physicalOffset']}, it ends at {walk.end}"
-            yield Finding(path, 0, AHEAD, said)
+            text = f"says the log reaches {tree['physicalOffset']}, it ends at {walk.end}"
+            yield Finding(path, 0, AHEAD, text)
         moment = walk.at_persisted
         ranges: dict[QueueKey, tuple[int, int]] = {}
         for topic, by_id in tree["queues"].items():
@@ -263,8 +263,8 @@ class StoreCheck:
                 if high > max(low, queues.deleted.end_of(key)):
                     # Not for an empty queue: it may have no file that shows its end.
                     yield from self._check_reach(path, queues, key, int(high), "reaches")
-        told = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
-        for level, completed in told.ranges().items():
+        recorded = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
+        for level, completed in recorded.ranges().items():
             upto = completed[-1][1] if completed else 0
             key = queue_of(level)
             yield from self._check_reach(path, queues, key, upto, "is completed up to")
@@ -273,25 +273,25 @@ class StoreCheck:
         for key, (first, following) in moment.queues.items():
             low, high = ranges.get(key, (0, 0))
             if not low <= first or high < following:
-                said = (
+                text = (
                     f"says {queue_name(key)} has {high - low} entries from {low} on,"
                     f" the log has {following - first} from {first} on"
                 )
-                yield Finding(path, 0, BEHIND, said)
-        yield from _check_completed(path, told, moment)
+                yield Finding(path, 0, BEHIND, text)
+        yield from _check_completed(path, recorded, moment)
 
     def _check_pending(self, tree: tables.Tree, moment: Moment) -> Iterator[Finding]:
         """Compare the counts of waiting messages in storeProgress.json with the log."""
         path = self._root / "config" / PROGRESS_TABLE
-        told = ScheduleProgress.from_json(tree["completed"], tree["pending"])
+        recorded = ScheduleProgress.from_json(tree["completed"], tree["pending"])
         for level, known in moment.pending.items():
-            counts = told.pending.get(level, Counter())
+            counts = recorded.pending.get(level, Counter())
             _, end = moment.queues.get(queue_of(level), (0, 0))
-            waiting = end - told.of(level).count_between(0, end)
+            waiting = end - recorded.of(level).count_between(0, end)
             if waiting != counts.total():
-                said = f"says that {counts.total()} messages of {wait_queue_name(level)} wait, but"
-                said += f" {waiting} do"
-                yield Finding(path, 0, BEHIND, said)
+                text = f"says that {counts.total()} messages of {wait_queue_name(level)} wait, but"
+                text += f" {waiting} do"
+                yield Finding(path, 0, BEHIND, text)
             elif counts.total() == sum(known.values()):
                 # Otherwise RocketMQ has delivered messages, which the log does not show.
                 yield from _differing(path, level, counts, known)
@@ -313,8 +313,8 @@ class StoreCheck:
             # A broker goes on writing queues, and its tables count the new entries.
             end = max(end, queue.files.recovered_end(1 << 62))
         if high > end:
-            said = f"says {queue_name(key)} {does} {high}, it ends at {end}"
-            yield Finding(path, 0, AHEAD, said)
+            text = f"says {queue_name(key)} {does} {high}, it ends at {end}"
+            yield Finding(path, 0, AHEAD, text)
 
 
 def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:
@@ -327,17 +327,17 @@ def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:
     }
 
 
-def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iterator[Finding]:
+def _check_completed(path: Path, recorded: ScheduleProgress, moment: Moment) -> Iterator[Finding]:
     """Report deliveries in the log that the table lacks."""
     for level, ranges in moment.completed.items():
-        known = told.of(level)
+        known = recorded.of(level)
         first, _ = moment.queues.get(queue_of(level), (0, 0))
         for begin, end in ranges:
             begin = max(begin, first)
             if begin < end and known.count_between(begin, end) < end - begin:
                 name = wait_queue_name(level)
-                said = f"does not say that {begin} to {end - 1} of {name} are delivered"
-                yield Finding(path, 0, BEHIND, said)
+                text = f"does not say that {begin} to {end - 1} of {name} are delivered"
+                yield Finding(path, 0, BEHIND, text)
 
 
 def _differing(
@@ -345,8 +345,8 @@ def _differing(
 ) -> Iterator[Finding]:
     for topic in sorted({*counts, *known}):
         if counts[topic] != known.get(topic, 0):
-            said = (
+            text = (
                 f"says that {counts[topic]} messages of {wait_queue_name(level)} wait for {topic},"
                 f" but the log has {known.get(topic, 0)}"
             )
-            yield Finding(path, 0, BEHIND, said)
+            yield Finding(path, 0, BEHIND, text)

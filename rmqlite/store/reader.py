@@ -42,7 +42,7 @@ from rmqlite.store.reading.overview import (
     Waiting,
 )
 from rmqlite.store.reading.search import Search
-from rmqlite.store.reading.snapshot import Snapshot, Told
+from rmqlite.store.reading.snapshot import Report, Snapshot
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import TopicsTable
 
@@ -145,13 +145,13 @@ class StoreReader:
     def close(self) -> None:
         self._files.close()
 
-    def settle_timers(self, told: Told | None = None) -> None:
+    def settle_timers(self, report: Report | None = None) -> None:
         """Find out which timers are pending; otherwise the first question for timers does it.
 
-        This takes long if RocketMQ had the store last, and has timers in a long log.  told: is
+        This takes long if RocketMQ had the store last, and has timers in a long log.  report: is
         called with its progress, without a unit, and the total.
         """
-        self._snapshot.settle_timers(told)
+        self._snapshot.settle_timers(report)
 
     # ---- messages
 

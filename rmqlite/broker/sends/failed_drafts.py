@@ -108,16 +108,16 @@ class FailedDrafts:
         if shown is None:
             # Java shows its listener the topic that RETRY_TOPIC names, so that stays.
             claimed = own.get(RETRY_TOPIC)
-            told: _Changes = {RETRY_TOPIC: claimed} if claimed else {}
-            return told | {DLQ_ORIGIN_TOPIC: draft.topic}
+            added: _Changes = {RETRY_TOPIC: claimed} if claimed else {}
+            return added | {DLQ_ORIGIN_TOPIC: draft.topic}
         if not is_in_chain(shown.topic, group):
             return {**place_properties(shown)}
         before = PropertyString(shown.properties)
         known = sorted(FAILURE_PROPERTIES - {LAST_FAILURE_TIMESTAMP})
-        told = {name: value for name in known if (value := before.get(name)) is not None}
-        told[RETRY_TOPIC] = origin_of(shown) or shown.topic
+        added = {name: value for name in known if (value := before.get(name)) is not None}
+        added[RETRY_TOPIC] = origin_of(shown) or shown.topic
         about_reason, without = reason_properties("", before)
-        return {name: each for name, each in told.items() if name not in without} | about_reason
+        return {name: each for name, each in added.items() if name not in without} | about_reason
 
     def _shown(self, draft: Draft, own: PropertyString, group: str) -> Head | None:
         """The record of the log that this message is a copy of; None if there is none."""

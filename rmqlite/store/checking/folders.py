@@ -81,14 +81,14 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
         starts.append(int(name))
         size = files.size(path)
         if size != file_bytes and (size or name != names[-1]):
-            said = f"{size} bytes long instead of {file_bytes}"
+            text = f"{size} bytes long instead of {file_bytes}"
             # A file is empty if its length was lost in a power cut; opening restores the length.
             found.append(
                 Finding(
                     path,
                     0,
                     LENGTH,
-                    said,
+                    text,
                     str(file_bytes),
                     str(size),
                     size,
@@ -102,13 +102,13 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
         if start not in kept:
             path = folder / position_name(start)
             found = [each for each in found if each.path != path]
-            said = "not one of the files here: it is far from all the others"
-            found.append(Finding(path, 0, FOREIGN, said))
+            text = "not one of the files here: it is far from all the others"
+            found.append(Finding(path, 0, FOREIGN, text))
     for start in range(near[0], near[-1], file_bytes) if near else ():
         if start not in kept:
             path = folder / position_name(start)
-            said = "a gap: the file is missing between earlier and later ones"
-            found.append(Finding(path, 0, GAP, said, size=file_bytes))
+            text = "a gap: the file is missing between earlier and later ones"
+            found.append(Finding(path, 0, GAP, text, size=file_bytes))
     return found
 
 

@@ -17,7 +17,7 @@ from rmqlite.records import record
 from rmqlite.records.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.records.record import Head
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.checking.index_files import CHAIN, Block, ToldFile, ToldIndex
+from rmqlite.store.checking.index_files import CHAIN, Block, RecordedFile, RecordedIndex
 from rmqlite.store.disk.files import Files
 from rmqlite.store.index.index_file import ENTRY, SECONDS_MAX
 
@@ -46,10 +46,10 @@ class IndexCheck:
         """state: the index's state() of the last persist, when the log ended at persisted_end;
         it has the keys of all records before.  log_begin: the log's minimum now.
         """
-        told = ToldIndex(files, folder, state if persisted_end else None, log_begin=log_begin)
-        self._told = told
-        self._left = list(told.files)
-        self._is_wanted = bool(told.files)
+        state = state if persisted_end else None
+        self._recorded = RecordedIndex(files, folder, state, log_begin=log_begin)
+        self._left = list(self._recorded.files)
+        self._is_wanted = bool(self._left)
         self._persisted_end = persisted_end
         self._log_begin = log_begin
         self._begin_then = 0
@@ -94,12 +94,12 @@ class IndexCheck:
         self.skip(log_end, self._persisted_end)
         self._hash(len(self._records))
         self._compare(is_over=True)
-        yield from self._told.found
+        yield from self._recorded.found
         for place, fault in self._faults:
             if not any(begin <= place < end for begin, end in changed):
                 yield fault
         if log_end == self._persisted_end and not self._is_live:
-            surplus = self._told.surplus()
+            surplus = self._recorded.surplus()
             if surplus is not None:
                 yield surplus
 
@@ -133,7 +133,7 @@ class IndexCheck:
             else:
                 return
         if self._places:
-            self._tell_missing()
+            self._report_missing()
 
     def _compare_block(self, block: Block) -> None:
         count, begin_ms = block.entries, block.file.header.begin_ms
@@ -152,11 +152,11 @@ class IndexCheck:
                 at += 1
                 right = self._entry(at, begin_ms)
             elif found[1] < begin_offset or not self._is_unknown(found[1]):
-                self._tell_wrong(block.file, number, found, right)
+                self._report_wrong(block.file, number, found, right)
                 return
         self._forget(at)
         if block.chain_fault is not None:
-            self._tell(_NOWHERE, block.chain_fault)
+            self._report(_NOWHERE, block.chain_fault)
 
     def _entry(self, at: int, begin_ms: int) -> list[int] | None:
         """A waiting key as an entry; None behind the last one."""
@@ -174,7 +174,7 @@ class IndexCheck:
             return True
         return any(begin <= physical_offset < end for begin, end in self._unknown)
 
-    def _end_file(self, file: ToldFile) -> None:
+    def _end_file(self, file: RecordedFile) -> None:
         if not file.is_over:
             # It cannot be read, or retention has just taken it.
             self._next_file()
@@ -207,34 +207,34 @@ class IndexCheck:
 
     # ---- what is wrong
 
-    def _tell_wrong(
-        self, file: ToldFile, number: int, found: list[int], right: list[int] | None
+    def _report_wrong(
+        self, file: RecordedFile, number: int, found: list[int], right: list[int] | None
     ) -> None:
-        wanted = _said(right) if right is not None else "none"
-        said = f"entry {number} is {_said(found)}; it should be {wanted}"
+        wanted = _shown(right) if right is not None else "none"
+        text = f"entry {number} is {_shown(found)}; it should be {wanted}"
         place = right[1] if right is not None else _NOWHERE
         at = (file.path, file.position_of(number))
-        self._tell(place, Finding(*at, WRONG_ENTRY, said, wanted, _said(found), ENTRY.size))
+        self._report(place, Finding(*at, WRONG_ENTRY, text, wanted, _shown(found), ENTRY.size))
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         """Report keys of the log behind the last entry of the index."""
-        file = self._told.files[-1]
+        file = self._recorded.files[-1]
         place = self._places[0]
-        said = f"no entry for a key of the record at {place}, nor for any key behind it"
+        text = f"no entry for a key of the record at {place}, nor for any key behind it"
         position = file.position_of(file.header.next_number)
         wanted = self._entry(0, file.header.begin_ms)
         assert wanted is not None
-        fault = Finding(file.path, position, NO_ENTRY, said, _said(wanted), "none", ENTRY.size)
+        fault = Finding(file.path, position, NO_ENTRY, text, _shown(wanted), "none", ENTRY.size)
         self._faults.append((place, fault))
         self._is_wanted = False
         self._forget(len(self._places))
 
-    def _tell(self, place: int, fault: Finding) -> None:
+    def _report(self, place: int, fault: Finding) -> None:
         self._faults.append((place, fault))
         self._next_file()
 
 
-def _said(entry: list[int]) -> str:
+def _shown(entry: list[int]) -> str:
     """An entry in words."""
     key_hash, physical_offset, seconds = entry
     return f"hash {key_hash} of the record at {physical_offset}, {seconds} s"

@@ -35,7 +35,7 @@ _ENTRY_WORDS: Final = ENTRY.size // SLOT.size
 class Block(NamedTuple):
     """Successive entries of a file; chain_fault: the wrong chain of the last one, if any."""
 
-    file: ToldFile
+    file: RecordedFile
     first: int
     data: bytes
     chain_fault: Finding | None
@@ -56,7 +56,7 @@ class Block(NamedTuple):
         return all(words[at::_ENTRY_WORDS] == each for at, each in enumerate(columns))
 
 
-class ToldFile:
+class RecordedFile:
     """One file, up to the count of its recorded header; it may have grown since."""
 
     def __init__(
@@ -123,10 +123,10 @@ class ToldFile:
                 continue
             for slot, (right, wrong) in enumerate(zip(wanted, there, strict=True), begin):
                 if right != wrong and not (may_be_ahead and wrong >= self.header.next_number):
-                    said = f"slot {slot} begins with entry {wrong}, but its newest one is {right}"
+                    text = f"slot {slot} begins with entry {wrong}, but its newest one is {right}"
                     position, _ = self._slots_at(slot, 1)
                     return Finding(
-                        self.path, position, CHAIN, said, str(right), str(wrong), SLOT.size
+                        self.path, position, CHAIN, text, str(right), str(wrong), SLOT.size
                     )
         return None
 
@@ -146,12 +146,12 @@ class ToldFile:
         return previous
 
     def _chain_fault(self, number: int, right: int, wrong: int) -> Finding:
-        said = f"entry {number} is chained to entry {wrong}, but its slot's entry before is {right}"
+        text = f"entry {number} is chained to entry {wrong}, but its slot's entry before is {right}"
         position = self.position_of(number)
-        return Finding(self.path, position, CHAIN, said, str(right), str(wrong), size=ENTRY.size)
+        return Finding(self.path, position, CHAIN, text, str(right), str(wrong), size=ENTRY.size)
 
 
-class ToldIndex:
+class RecordedIndex:
     """All files that the last persist recorded, the oldest first."""
 
     def __init__(
@@ -168,19 +168,19 @@ class ToldIndex:
         """
         self.found: list[Finding] = []
         """Findings about whole files; opening rebuilds the index then."""
-        self.files: list[ToldFile] = []
+        self.files: list[RecordedFile] = []
         self._files = files
-        told = recorded(state)
-        if told is None:
+        read_state = recorded(state)
+        if read_state is None:
             return
-        shape, headers = told
+        shape, headers = read_state
         there = set(files.names(folder))
         if not there.isdisjoint(headers):
             for name, header in headers.items():
                 # A missing file is no fault if its records are gone: retention removes them first.
                 if name in there or header.end_offset >= log_begin():
                     counted = self._look(folder / name, shape, header, max(headers))
-                    file = ToldFile(files, folder / name, shape, header, counted=counted)
+                    file = RecordedFile(files, folder / name, shape, header, counted=counted)
                     self.files.append(file)
 
     def surplus(self) -> Finding | None:
@@ -188,12 +188,12 @@ class ToldIndex:
         for file in self.files:
             number, count = file.header.next_number, file.counted
             if file.is_ahead and self._offset(file, number) != file.header.end_offset:
-                said = f"counts {count - 1} entries, but the log's records have {number - 1}"
-                fault = _finding(file.path, _COUNT_AT, AHEAD, said, str(number), str(count))
+                text = f"counts {count - 1} entries, but the log's records have {number - 1}"
+                fault = _finding(file.path, _COUNT_AT, AHEAD, text, str(number), str(count))
                 return replace(fault, is_leftover=True)
         return None
 
-    def _offset(self, file: ToldFile, number: int) -> int:
+    def _offset(self, file: RecordedFile, number: int) -> int:
         """An entry's physical offset.
 
         After a crash RocketMQ enters the last record once more, so an equal offset is right.
@@ -205,13 +205,13 @@ class ToldIndex:
         """The next entry's number in the file's own header; 0 if it cannot be read."""
         kind = self._files.kind(path)
         if kind not in ("", REGULAR):
-            said = f"{kind}, not {REGULAR}"
-            self.found.append(_finding(path, 0, UNREADABLE, said, REGULAR, kind))
+            text = f"{kind}, not {REGULAR}"
+            self.found.append(_finding(path, 0, UNREADABLE, text, REGULAR, kind))
             return 0
         size = self._files.size(path)
         if size != shape.file_bytes:
-            said = f"{size} bytes long instead of {shape.file_bytes}"
-            wrong = _finding(path, 0, UNREADABLE, said, str(shape.file_bytes), str(size))
+            text = f"{size} bytes long instead of {shape.file_bytes}"
+            wrong = _finding(path, 0, UNREADABLE, text, str(shape.file_bytes), str(size))
             self.found.append(wrong)
             return 0
         found = read_header(self._files, path)
@@ -221,8 +221,8 @@ class ToldIndex:
         # The header is torn or has changed.
         pairs = zip(HEADER.pack(*header), HEADER.pack(*found), strict=True)
         position = next(at for at, (right, wrong) in enumerate(pairs) if right != wrong)
-        said = f"its header says {(*found,)}, but it was {(*header,)} at the last persist"
-        self.found.append(_finding(path, position, HEAD, said, str((*header,)), str((*found,))))
+        text = f"its header says {(*found,)}, but it was {(*header,)} at the last persist"
+        self.found.append(_finding(path, position, HEAD, text, str((*header,)), str((*found,))))
         return found.next_number if has_grown else 0
 
 
@@ -246,5 +246,5 @@ def _big_endian(numbers: array[int]) -> bytes:
     return turned.tobytes()
 
 
-def _finding(path: Path, position: int, what: str, said: str, expected: str, found: str) -> Finding:
-    return Finding(path, position, what, said, expected, found, opening_mends=True)
+def _finding(path: Path, position: int, what: str, text: str, expected: str, found: str) -> Finding:
+    return Finding(path, position, what, text, expected, found, opening_mends=True)

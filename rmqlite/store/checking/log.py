@@ -224,11 +224,11 @@ class LogCheck:
     def _skip_gap(self, head: Head) -> None:
         queue = self._queues.queue(head.topic, head.queue_id)
         self.gaps.append(Gap(head, queue.max_offset, queue.last_offset))
-        said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.max_offset - 1}"
-        self._tell(
+        text = f"{queue.name}: queue offset {head.queue_offset} follows {queue.max_offset - 1}"
+        self._report(
             head.physical_offset,
             SEQUENCE,
-            said,
+            text,
             head.size,
             expected=str(queue.max_offset),
             found=str(head.queue_offset),
@@ -261,16 +261,16 @@ class LogCheck:
         follows = log_end.next_sound(position, newest_ms)
         if follows is not None:
             self._note_damage(position, follows)
-            said = f"{what_is_wrong(self._log, position)}; records follow"
-            self._tell(position, RECORD, said, follows - position)
+            text = f"{what_is_wrong(self._log, position)}; records follow"
+            self._report(position, RECORD, text, follows - position)
             self._position = follows
             return
         self._note_damage(position, None)
-        said = f"{what_is_wrong(self._log, position)}; nothing sound follows"
+        text = f"{what_is_wrong(self._log, position)}; nothing sound follows"
         lost = max(0, self.trusted_end - position)
         if lost:
-            said += f", though {lost} bytes more were on disk"
-        self._tell(position, LOST_TAIL, said, lost)
+            text += f", though {lost} bytes more were on disk"
+        self._report(position, LOST_TAIL, text, lost)
         self._is_over = True
 
     def _end_here(self, position: int) -> None:
@@ -280,13 +280,13 @@ class LogCheck:
             return
         self._note_damage(position, None)
         what = what_is_wrong(self._log, position)
-        said = f"{what}; nothing follows, so opening the store cuts it"
+        text = f"{what}; nothing follows, so opening the store cuts it"
         if lost > 0:
-            said += f": {lost} bytes that were on disk are lost"
-        self._tell(
+            text += f": {lost} bytes that were on disk are lost"
+        self._report(
             position,
             LOST_TAIL if lost > 0 else UNSYNCED_TAIL,
-            said,
+            text,
             max(0, lost),
             opening_mends=True,
         )
@@ -297,11 +297,11 @@ class LogCheck:
         if follows is not None:
             self._index.skip(position, follows)
 
-    def _tell(
+    def _report(
         self,
         physical_offset: int,
         what: str,
-        said: str,
+        text: str,
         size: int = 0,
         *,
         expected: str = "",
@@ -310,8 +310,8 @@ class LogCheck:
     ) -> None:
         position = physical_offset % self._log.segment_bytes
         path = self._log.path_at(physical_offset)
-        told = Finding(path, position, what, said, expected, found, size, opening_mends)
-        self._found.append(replace(told, is_leftover=what == UNSYNCED_TAIL))
+        finding = Finding(path, position, what, text, expected, found, size, opening_mends)
+        self._found.append(replace(finding, is_leftover=what == UNSYNCED_TAIL))
 
 
 class Moment(NamedTuple):
@@ -357,21 +357,21 @@ class CheckedRedo(Redo):
         if entry is None:
             # No finding if retention has just removed the scheduled record.
             if completes > self._log_begin():
-                said = (
+                text = (
                     f"completes {completes}, where no record of {wait_queue_name(wait_queue)} ends"
                 )
-                self._add(physical_offset, POINTER, said)
+                self._add(physical_offset, POINTER, text)
             return
         if stored_ms < entry.tags_code and not completion_of(topic, properties).may_be_early:
-            said = f"delivered {entry.tags_code - stored_ms} ms early"
-            self._add(physical_offset, EARLY, said)
+            text = f"delivered {entry.tags_code - stored_ms} ms early"
+            self._add(physical_offset, EARLY, text)
         assert queue_offset is not None
         destination = waited_for(topic, properties)
         if not self._queues.progress.complete_one(wait_queue, queue_offset, destination):
-            said = f"completes queue offset {queue_offset} of {wait_queue_name(wait_queue)} again"
-            self._add(physical_offset, AGAIN, said)
+            text = f"completes queue offset {queue_offset} of {wait_queue_name(wait_queue)} again"
+            self._add(physical_offset, AGAIN, text)
 
-    def _add(self, physical_offset: int, what: str, said: str) -> None:
+    def _add(self, physical_offset: int, what: str, text: str) -> None:
         log = self._checked_log
         position = physical_offset % log.segment_bytes
-        self.found.append(Finding(log.path_at(physical_offset), position, what, said))
+        self.found.append(Finding(log.path_at(physical_offset), position, what, text))

@@ -192,10 +192,10 @@ class QueueCheck:
             yield run.finding(self.name, is_mended=is_mended, is_leftover=is_leftover)
         if without_files:
             path, _ = self.files.place_of(self.first or 0)
-            said = f"{self.name}: no files for {sum(run.count for run, _ in without_files)} entries"
+            text = f"{self.name}: no files for {sum(run.count for run, _ in without_files)} entries"
             is_leftover = all(is_leftover for _, is_leftover in without_files)
             yield Finding(
-                path.parent, 0, NO_FILES, said, opening_mends=True, is_leftover=is_leftover
+                path.parent, 0, NO_FILES, text, opening_mends=True, is_leftover=is_leftover
             )
 
     def _there(self, begin: int, count: int) -> bytes:
@@ -218,18 +218,18 @@ class QueueCheck:
         at = wanted.physical_offset
         if found.size == 0:
             return self._add(queue_offset, at, NO_ENTRY, f"no entry for the record at {at}")
-        said = []
+        text = []
         if found.physical_offset != at:
-            said.append(f"points at {found.physical_offset}, its record is at {at}")
+            text.append(f"points at {found.physical_offset}, its record is at {at}")
         if found.size != wanted.size:
-            said.append(f"says {found.size} bytes, its record has {wanted.size}")
+            text.append(f"says {found.size} bytes, its record has {wanted.size}")
         if found.tags_code != wanted.tags_code:
             what = "deliver time" if self.wait_queue else "tags code"
-            said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
+            text.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
         # The deliver time at a level is a promise, so opening does not change it.
         is_kept = self.wait_queue > 0 and found[:2] == wanted[:2]
-        told = ("; it ".join(said), str(wanted), str(found))
-        self._add(queue_offset, at, WRONG_ENTRY, *told, is_kept=is_kept)
+        about = ("; it ".join(text), str(wanted), str(found))
+        self._add(queue_offset, at, WRONG_ENTRY, *about, is_kept=is_kept)
 
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Report entries without a record, unless they are zeros or point before the log."""
@@ -243,22 +243,22 @@ class QueueCheck:
                 entry = Entry._make(raw)
                 is_past = entry.size > 0 and entry.physical_offset < log_begin
                 if any(entry) and not is_past and ENTRY.pack(*entry) != PRE_BLANK:
-                    said = f"an entry for {entry.physical_offset}, where the log has no such record"
-                    self._add(at, entry.physical_offset, STRAY_ENTRY, said, is_kept=is_kept)
+                    text = f"an entry for {entry.physical_offset}, where the log has no such record"
+                    self._add(at, entry.physical_offset, STRAY_ENTRY, text, is_kept=is_kept)
 
     def _add(
         self,
         queue_offset: int,
         record: int,
         what: str,
-        said: str,
+        text: str,
         expected: str = "",
         found: str = "",
         *,
         is_kept: bool = False,
     ) -> None:
         place = self.files.place_of(queue_offset)
-        run = EntryRun(*place, what, queue_offset, record, said, expected, found, is_kept)
+        run = EntryRun(*place, what, queue_offset, record, text, expected, found, is_kept)
         add_run(self._wrong, run)
 
 
@@ -364,7 +364,7 @@ class EntryRun:
     what: str
     begin: int
     record: int
-    said: str
+    text: str
     expected: str
     found: str
     is_kept: bool
@@ -388,14 +388,14 @@ class EntryRun:
 
     def finding(self, name: str, *, is_mended: bool, is_leftover: bool) -> Finding:
         """name: the queue's."""
-        said = f"{name}, queue offset {self.begin}: {self.said}"
+        text = f"{name}, queue offset {self.begin}: {self.text}"
         if self.count > 1:
-            said += f"; the same up to queue offset {self.end - 1}"
+            text += f"; the same up to queue offset {self.end - 1}"
         return Finding(
             self.path,
             self.position,
             self.what,
-            said,
+            text,
             self.expected,
             self.found,
             size=self.count * ENTRY_BYTES,

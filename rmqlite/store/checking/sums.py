@@ -123,13 +123,13 @@ class SumsCheck:
         if self._odd is not None and any(each.chain == self._straight for each in group):
             # The bytes fit without the previous claim: that claim is wrong.
             odd, self._odd = self._odd, None
-            self._tell_wrong(odd.claim, odd.found)
+            self._report_wrong(odd.claim, odd.found)
             self._point = Point(position, self._straight)
             chain = self._straight
         if any(each.chain == chain for each in group):
             for each in group:
                 if each.chain != chain:
-                    self._tell_wrong(each, chain)
+                    self._report_wrong(each, chain)
             self._right = self._point
             if self._odd is not None:
                 self.spans.append(self._odd)
@@ -141,9 +141,9 @@ class SumsCheck:
         self._straight = chain
         self._point = self._right = Point(position, group[0].chain)
 
-    def _tell_wrong(self, claim: Claim, chain: int) -> None:
+    def _report_wrong(self, claim: Claim, chain: int) -> None:
         start = claim.position - 1 - (claim.position - 1) % self._log.segment_bytes
-        said = (
+        text = (
             f"says that bytes 0 to {claim.position - start} of {self._log.path_at(start).name} have"
             f" the checksum {claim.chain:#010x}, they have {chain:#010x}"
         )
@@ -151,7 +151,7 @@ class SumsCheck:
             claim.path,
             claim.place,
             WRONG_SUM,
-            said,
+            text,
             expected=f"{chain:#010x}",
             found=f"{claim.chain:#010x}",
         )
@@ -163,13 +163,13 @@ class SumsCheck:
         place = mark_position(log.segment_bytes)
         there = log.read_raw(start + place, len(_MAGIC))
         if sum(a == b for a, b in zip(there, _MAGIC, strict=False)) >= _MAGIC_BYTES_EQUAL_MIN:
-            said = "the synced mark is broken: it does not fit its CRC"
+            text = "the synced mark is broken: it does not fit its CRC"
             is_mended = start + log.segment_bytes > self._marked_end
             found = Finding(
                 log.path_at(start),
                 place,
                 BROKEN_MARK,
-                said,
+                text,
                 opening_mends=is_mended,
                 is_leftover=is_mended,
             )
@@ -211,7 +211,7 @@ def span_finding(log: CommitLog, span: Span) -> Finding:
     """The finding for changed bytes that no damaged record covers."""
     begin, end = span.first.position, span.claim.position
     at = begin % log.segment_bytes
-    said = (
+    text = (
         f"{end - begin} bytes, up to byte {at + end - begin}, have changed since they were written:"
         f" their checksum is {span.found:#010x}, not {span.claim.chain:#010x}"
     )
@@ -219,7 +219,7 @@ def span_finding(log: CommitLog, span: Span) -> Finding:
         log.path_at(begin),
         at,
         CHECKSUM,
-        said,
+        text,
         expected=f"{span.claim.chain:#010x}",
         found=f"{span.found:#010x}",
         size=end - begin,

@@ -214,9 +214,9 @@ def _append_to_level(store: MessageStore, level: int, timers: Sequence[bytes]) -
         records = []
         for entry, source in zip(entries, sources, strict=True):
             assert source is not None
-            told = {DELAY: str(level), RESCHEDULED_FROM: str(TIMERS)}
-            told |= {TIMER_OUT_MS: str(entry.tags_code), TIMER_EXACT: "1"}
-            properties = source.properties.edited(told)
+            changes = {DELAY: str(level), RESCHEDULED_FROM: str(TIMERS)}
+            changes |= {TIMER_OUT_MS: str(entry.tags_code), TIMER_EXACT: "1"}
+            properties = source.properties.edited(changes)
             records.append(
                 derived(source, topic, queue_id, properties=properties, completes=source.end)
             )

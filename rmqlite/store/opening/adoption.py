@@ -110,7 +110,7 @@ class TimerAdoption:
                 self._end_oldest(timer, topic, "rolled")
             self._add(timer, head.queue_offset)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Write to the log how many timers have been found, if RocketMQ has written any."""
         if self._counts:
             pending = sum(self._progress.pending.get(TIMERS, {}).values())

@@ -127,11 +127,11 @@ def _of_log(files: Files, root: Path, config: BrokerConfig) -> _Found | None:
     # A single file has no neighbour that would show a cut.
     path, size = only = listed[0]
     progress = _progress(files, root)
-    said = progress.log_file_bytes if progress else 0
+    recorded = progress.log_file_bytes if progress else 0
     is_set = "mapped_file_size_commit_log" in config.model_fields_set
     wanted = config.mapped_file_size_commit_log if is_set else None
-    if _LOG_BYTES_MIN <= said <= _BYTES_MAX and (said > size or said == wanted):
-        return _Found(said, path)
+    if _LOG_BYTES_MIN <= recorded <= _BYTES_MAX and (recorded > size or recorded == wanted):
+        return _Found(recorded, path)
     if _LOG_BYTES_MIN <= size <= _BYTES_MAX and not _is_cut(files, only):
         return _Found(size, path)
     if wanted is None or wanted < size:
@@ -169,9 +169,9 @@ def _usual(folders: Iterable[list[_File]], size_min: int, unit: int = 1) -> _Fou
     lengths, votes = Counter[int](), Counter[int]()
     paths: dict[int, Path] = {}
     for listed in folders:
-        said = [(each.size, each, lengths) for each in listed]
-        said += [(other.start - one.start, one, votes) for one, other in pairwise(listed)]
-        for size, file, counts in said:
+        recorded = [(each.size, each, lengths) for each in listed]
+        recorded += [(other.start - one.start, one, votes) for one, other in pairwise(listed)]
+        for size, file, counts in recorded:
             is_length = size_min <= size <= _BYTES_MAX and size % unit == 0
             if is_length and file.start % size == 0:
                 counts[size] += 1
@@ -210,9 +210,9 @@ def _shape_found(files: Files, root: Path) -> Shape | None:
     there = [path for path in named if files.size(path)]
     size = files.size(there[-1]) if there else 0
     progress = _progress(files, root)
-    said = progress.index if progress else None
+    recorded = progress.index if progress else None
     with suppress(KeyError, TypeError, ValueError):
-        shape = Shape(int(said["slots"]), int(said["entries"])) if said else Shape(0, 0)
+        shape = Shape(int(recorded["slots"]), int(recorded["entries"])) if recorded else Shape(0, 0)
         if _is_possible(shape) and (not there or shape.file_bytes == size):
             return shape
     return _shape_in(files, there[-1], size) if there else None

@@ -127,8 +127,8 @@ def recover(
     count = redo.run(dispatch.indexed(_told(log.walk(begin, to_end=True), begin, log)))
     dispatch.changed |= redo.entered
     if adoption is not None:
-        adoption.tell()
-    _tell_end(log)
+        adoption.report()
+    _log_end(log)
     log.cut(log.end)
     # A clean stop left nothing behind the queues' ends; a cut takes 0.5 ms for each queue.
     is_cut = was_closed and is_known and not count
@@ -175,7 +175,7 @@ def _empty_deleted(dispatch: Dispatch) -> None:
             queue.empty(end)
 
 
-def _tell_end(log: CommitLog) -> None:
+def _log_end(log: CommitLog) -> None:
     path, position = log.path_at(log.end), log.end % log.segment_bytes
     if log.end < log.persisted_end:
         logger.error(

@@ -48,7 +48,7 @@ from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 FOREIGN_BYTES: Final = 4 << 30
 """If the log is this much longer than rmqlite's progress, RocketMQ has run on it since."""
 _CHECKPOINT_MARGIN_MS: Final = 3_000
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 """Is called with the bytes of the log that have been read, and that there are to read."""
 
 
@@ -121,7 +121,7 @@ class Snapshot:
             self.settle_timers()
         return self._wait_views.get(wait_queue)
 
-    def settle_timers(self, told: Told | None = None) -> None:
+    def settle_timers(self, report: Report | None = None) -> None:
         """Find out which timers are pending, as the next opening will: once, if somebody asks.
 
         It reads the log if the next opening will take over timers of RocketMQ's.
@@ -130,7 +130,7 @@ class Snapshot:
         self._is_settled = True
         if view is not None and (self._is_foreign or self._taken_at is None):
             begin = self.begin if self._taken_at is None else self._taken_at
-            complete_timers(view, self.progress, self.log, begin, self.end, told)
+            complete_timers(view, self.progress, self.log, begin, self.end, report)
 
     def wait_queues_used(self) -> list[int]:
         return sorted(self._wait_views)
@@ -244,8 +244,8 @@ class Snapshot:
         if found is None:
             return False
         head = found.head
-        said = (head.topic, head.queue_id, head.queue_offset, head.size)
-        return said == (*key, queue_offset, entry.size) or is_anonymous(head)
+        own = (head.topic, head.queue_id, head.queue_offset, head.size)
+        return own == (*key, queue_offset, entry.size) or is_anonymous(head)
 
     # ---- the walk
 
@@ -381,7 +381,7 @@ def complete_timers(
     log: LogView,
     begin: int,
     end: int,
-    told: Told | None = None,
+    report: Report | None = None,
 ) -> None:
     """Complete the timers that are not pending at physical offset `end`.
 
@@ -397,8 +397,8 @@ def complete_timers(
         for head in heads:
             if record.has_entry(head.sys_flag):
                 adoption.see(Record(head, data))
-        if told is not None:
-            told(position - begin, end - begin)
+        if report is not None:
+            report(position - begin, end - begin)
 
 
 def _pending_before(

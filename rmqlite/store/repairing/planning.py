@@ -277,14 +277,14 @@ class Planning:
         return begin - at in self._renewed
 
     def _accept(self, log: CommitLog, span: Span, anchor: int) -> Action:
-        told = span_finding(log, span)
+        finding = span_finding(log, span)
         _, heads, _ = records_of(log, span, anchor)
         remedy = "it is unknown which bytes: they stay as they are and get a new checksum"
         return Action(
             ACCEPTED,
-            told.path,
-            told.position,
-            told.sentence,
+            finding.path,
+            finding.position,
+            finding.sentence,
             remedy,
             (),
             about=tuple(name_of(head) for head in heads),

@@ -67,8 +67,8 @@ class Suspects:
         pointer = pointer_of(head, self._pointers)
         if pointer is None or is_repaired(head):
             return
-        said = ((head.topic, head.queue_id), head.queue_offset)
-        if said != pointer[:2] or not record.has_entry(head.sys_flag):
+        stored = ((head.topic, head.queue_id), head.queue_offset)
+        if stored != pointer[:2] or not record.has_entry(head.sys_flag):
             wrong = "its header has changed: its queue entry says something else"
             yield self._given_up(head, newest_ms, wrong)
 
