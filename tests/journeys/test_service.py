@@ -50,7 +50,7 @@ def ignore(_: StoredMessage) -> ConsumeResult:
         (
             lambda p: p.send(Message("here", bytes(4 * 1024 * 1024 + 1))),
             errors.MessageTooLarge,
-            "messages.body",
+            "body",
             13,
         ),
         (

@@ -35,8 +35,8 @@ from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.compiled import SPAN
-from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import FlushFailed, InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import FlushFailed, InvalidValue, RmqliteError
 from rmqlite.levels import LevelTable
 from rmqlite.message import DELAY, host_text, pack_host
 from rmqlite.names import check_sendable, group_of, is_retry
@@ -109,7 +109,6 @@ class Sends:
         self._timers = timers
         self._topics = topics
         self._retention = retention
-        self._batch_bytes_max = config.max_message_bytes
         self._log = appending
         self._counts = counts
         self._needed = needed
@@ -172,8 +171,6 @@ class Sends:
         for draft in self._failures_known(call):
             topic, queue_id = draft.topic, draft.queue_id
             check_sendable(topic)
-            if draft.spans:
-                self._check_batch(len(draft.body))
             info = self._topics.get(topic)
             if info is not None and 0 <= queue_id < info.write_queues:
                 self._topics.wanted(topic)
@@ -201,12 +198,6 @@ class Sends:
                     # Still one of a batch, with all of its properties at the end.
                     known = known._replace(spans=SPAN.pack(known.flag, 0, len(known.body), 0, 0))
                 yield known
-
-    def _check_batch(self, size: int) -> None:
-        """As RocketMQ does: it limits the bytes of a batch as it was sent, not its messages."""
-        if size > self._batch_bytes_max:
-            rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
-            raise MessageTooLarge("batch", size, rule)
 
     def _work_of(self, draft: Draft) -> int:
         """The work of a single draft.  Raises MessageTooLarge."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.compiled import only_in_c
-from rmqlite.config import BrokerConfig
+from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import AccessDenied, InvalidValue, MessageTooLarge, RmqliteError
 from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, UNIQ_KEY, host_text, pack_host
 from rmqlite.names import check_sendable
@@ -84,6 +84,7 @@ class Sends:
     def __init__(self, config: BrokerConfig, service: Service) -> None:
         self._service = service
         self._broker_name = config.broker_name
+        self._batch_bytes_max = config.max_message_bytes
         self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
         self._arrived = asyncio.Event()
         self._waiting: list[_Send] = []
@@ -106,6 +107,8 @@ class Sends:
             else:
                 send = SENDS[command.code].read(command.ext)
                 check_sender(caller, send.topic)
+                if send.is_batch:
+                    self._check_batch(len(command.body))
                 call = call_of(send, command, connection.born_host)
         except (AccessDenied, FieldError, MessageTooLarge) as error:
             connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
@@ -115,6 +118,12 @@ class Sends:
             self.all_answered.clear()
         self._waiting.append(_Send(connection, command, size, call))
         self._unanswered += 1
+
+    def _check_batch(self, size: int) -> None:
+        """As RocketMQ does: it limits the bytes of a batch as it was sent, not its messages."""
+        if size > self._batch_bytes_max:
+            rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
+            raise MessageTooLarge("batch", size, rule)
 
     async def run(self) -> None:
         """Store what has arrived, again and again, in one task: a turn of the loop makes none."""
