@@ -223,8 +223,8 @@ def _again(event: HistoryEvent) -> str:
 
 def _fired(event: HistoryEvent) -> str:
     if event.group:
-        return f"fired: given to {event.group} again"
-    return f"fired: delivered to {event.topic}"
+        return f"delivered now: given to {event.group} again"
+    return f"delivered now to {event.topic}"
 
 
 def _level(event: HistoryEvent) -> str:

@@ -72,7 +72,7 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     cancelled = Record().failed(1, MINUTE)(EventKind.CANCELLED, 5, "x", group="billing")
     yield "cancelled", cancelled, ["cancelled in billing: it is not delivered"]
     fired = Record().failed(1, MINUTE)(EventKind.FIRED, 5_000, RETRY, group="billing", attempt=1)
-    yield "fired", fired, ["fired: given to billing again, 55.0s early"]
+    yield "fired", fired, ["delivered now: given to billing again, 55.0s early"]
     again = Record().failed(1, MINUTE)
     again(
         *(EventKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),

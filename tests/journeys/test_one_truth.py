@@ -172,7 +172,7 @@ def test_a_waiting_message_of_a_4x_client_is_seen_and_changed(protocols: Protoco
     ]
     life = protocols.tree(f"retry show {ids['gone']}")
     assert [hop["kind"] for hop in life["hops"]] == ["scheduled", "cancelled"]
-    for kind in ("Rescheduled", "Delivered early"):
+    for kind in ("rescheduled", "delivered now to"):
         assert kind in protocols.page(f"/message?id={ids['moved']}")
 
 
