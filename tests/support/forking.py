@@ -35,6 +35,10 @@ ALARM_S = 90
 NEVER_MS = 3_600_000
 
 
+CRASHES = (signal.SIGABRT, signal.SIGSEGV)
+CRASHED = "a child crashed with signal"
+
+
 def forked(child: Callable[[], None]) -> int:
     """The process id of a child that runs this, and ends as any Python program does."""
     process_id = os.fork()
@@ -46,7 +50,11 @@ def forked(child: Callable[[], None]) -> int:
 
 
 def ended_well(*process_ids: int) -> bool:
-    return [os.waitpid(each, 0)[1] for each in process_ids] == [0] * len(process_ids)
+    statuses = [os.waitpid(each, 0)[1] for each in process_ids]
+    for status in statuses:
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in CRASHES:
+            print(CRASHED, os.WTERMSIG(status), file=sys.stderr)
+    return not any(statuses)
 
 
 def refusal_of(call: Callable[[], object]) -> str:
