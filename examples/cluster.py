@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rmqlite.cli.bench.broker_process import BrokerProcess
+    from rmqlite.client import AdminClient
 
 NAMES = ("broker-a", "broker-b", "broker-c")
 KILLED = "broker-c"
@@ -114,6 +115,16 @@ def send(endpoint: str, prefix: str) -> int:
     return MESSAGES
 
 
+def wait_until_routed(admin: AdminClient, since_ms: int = 0) -> None:
+    """Return when the broker has registered at its name servers since then."""
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until:
+        servers = admin.broker_status().name_servers
+        if all(each.is_registered and each.registered_at_ms >= since_ms for each in servers):
+            return
+        time.sleep(0.05)
+
+
 def show(sent: dict[str, Counter[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -137,17 +148,18 @@ def main() -> int:
                 java = JavaProducer(name_servers, folder)
             for broker in brokers.values():
                 with AdminClient(broker.endpoint) as admin:
+                    before_ms = admin.broker_status().now_ms
                     admin.create_topic(TOPIC, 4)
+                    wait_until_routed(admin, before_ms)
                 readers.begin(broker.endpoint)
-            # Name servers know the topic within half a second.
-            time.sleep(1)
             for step in ("all three live", f"{KILLED} is killed", "it is back"):
                 if step == f"{KILLED} is killed":
                     brokers[KILLED].kill()
                 elif step == "it is back":
                     brokers[KILLED].start()
+                    with AdminClient(brokers[KILLED].endpoint) as admin:
+                        wait_until_routed(admin)
                     readers.begin(brokers[KILLED].endpoint)
-                    time.sleep(1)
                 living = [name for name in NAMES if step != f"{KILLED} is killed" or name != KILLED]
                 own = Counter(
                     {name: send(brokers[name].endpoint, f"{step} {name}") for name in living}

@@ -357,8 +357,13 @@ def _stored(numbered: _Numbered, packed: Sequence[Packed], first: int) -> Stored
         (one,) = packed
         due = one.due_ms[first]
         timer_ms = due if due and one.is_timer(first) else 0
-        places = (one.queue_offsets[first],), (one.physical_offsets[first],)
-        return Stored((call.drafts[0].queue_id,), *places, (due,), timer_ms)
+        return Stored(
+            (call.drafts[0].queue_id,),
+            (one.queue_offsets[first],),
+            (one.physical_offsets[first],),
+            (due,),
+            timer_ms,
+        )
     rows = slice(first, first + numbered.messages)
     columns = [(each.queue_offsets, each.physical_offsets, each.due_ms) for each in packed]
     queue_offsets: Sequence[int]

@@ -29,8 +29,16 @@ class Encoded(NamedTuple):
             (queue_id,), (queue_offset,) = answer.queue_ids, answer.queue_offsets
             (physical_offset,) = answer.physical_offsets
             due_ms = answer.deliver_at_ms[0] if answer.deliver_at_ms else 0
-            places = queue_offset, message.message_id, physical_offset
-            return (SendResult(message.topic, queue_id, *places, due_ms, answer.store_host),)
+            result = SendResult(
+                message.topic,
+                queue_id,
+                queue_offset,
+                message.message_id,
+                physical_offset,
+                due_ms,
+                answer.store_host,
+            )
+            return (result,)
         results: list[SendResult] = []
         for messages, queue_id in zip(self.groups, answer.queue_ids, strict=True):
             mine = slice(len(results), len(results) + len(messages))

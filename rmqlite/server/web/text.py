@@ -101,7 +101,16 @@ FILTERS: Final = {
 GLOBALS: Final = {
     each.__name__: each
     for each in (
-        *(url, lead, zone_text, until_text, age_text, delay_text),
-        *(counted, rate_text, share_text, level_text, delay_cell),
+        url,
+        lead,
+        zone_text,
+        until_text,
+        age_text,
+        delay_text,
+        counted,
+        rate_text,
+        share_text,
+        level_text,
+        delay_cell,
     )
 }

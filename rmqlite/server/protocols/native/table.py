@@ -115,8 +115,15 @@ async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) 
     found: Any = await messages.send(DraftCall(drafts), born_host)
     stored, host = found
     due_ms = tuple(stored.due_ms) if any(stored.due_ms) else ()
-    places = tuple(stored.queue_offsets), (), tuple(stored.physical_offsets)
-    return SendAnswer((), tuple(stored.queue_ids), *places, due_ms, host)
+    return SendAnswer(
+        (),
+        tuple(stored.queue_ids),
+        tuple(stored.queue_offsets),
+        (),
+        tuple(stored.physical_offsets),
+        due_ms,
+        host,
+    )
 
 
 def _spans(messages: bytes) -> bytes:
