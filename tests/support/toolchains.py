@@ -1,7 +1,7 @@
 """The official clients, fetched by their own package managers and built into .cache/clients.
 
-Maven brings the Java client, Go modules the Go client, pip the wheel that holds the C++ client,
-and uvloop.
+Maven brings the Java clients, Go modules the Go client, npm the one for Node, pip the wheel that
+holds the C++ client, the gRPC client for Python, and uvloop.
 Without a tool chain its tests are skipped, and say so; with CI set and Maven or Go present they
 must run.  What is built is used again until its sources change.
 """
@@ -23,6 +23,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
 SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
+GRPC: Final = SOURCES / "grpc"
 JAVA_4: Final = "4.9.8"
 JAVA_5: Final = "5.5.0"
 """RocketMQ 5's client for its remoting protocol."""
@@ -38,13 +39,22 @@ def java(version: str = JAVA_4) -> list[str]:
 
 def java_program(source: Path, version: str = JAVA_4) -> list[str]:
     """The command of a program that uses the Java client, without its arguments."""
-    pom = SOURCES / "java" / "pom.xml"
+    return _java_program(source, SOURCES / "java" / "pom.xml", version)
+
+
+def grpc_java() -> list[str]:
+    """The command of the gRPC client for Java."""
+    folder = GRPC / "java"
+    return _java_program(folder / "Program.java", folder / "pom.xml", "")
+
+
+def _java_program(source: Path, pom: Path, version: str) -> list[str]:
     paths = classpath(pom, version)
 
     def build(folder: Path) -> None:
         _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
 
-    folder = _built(f"java-{version}-{source.stem}", [source, pom], build)
+    folder = _built("-".join(filter(None, ["java", version, source.stem])), [source, pom], build)
     quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
     return ["java", *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
@@ -78,6 +88,33 @@ def cpp() -> list[str]:
     folder = _built("cpp", _files_in(SOURCES / "cpp"), partial(_unpack, WHEEL))
     program = SOURCES / "cpp" / "scenarios.py"
     return ["env", f"PYTHONPATH={folder}", f"HOME={folder}", sys.executable, str(program)]
+
+
+def grpc_python() -> list[str]:
+    """The command of the gRPC client for Python, in an environment of its own."""
+    requirements = GRPC / "python" / "requirements.txt"
+
+    def build(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)], folder)
+        install = ["install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
+        _run([str(folder / "bin" / "python"), "-m", "pip", *install], folder)
+
+    folder = _built("grpc-python", [requirements], build)
+    python = str(folder / "bin" / "python")
+    return ["env", f"HOME={folder}", python, str(GRPC / "python" / "program.py")]
+
+
+def grpc_node() -> list[str]:
+    """The command of the gRPC client for Node."""
+    package, node = GRPC / "node" / "package.json", _needed("node")
+
+    def build(folder: Path) -> None:
+        shutil.copy(package, folder)
+        _run([_needed("npm"), "install", "--silent", "--no-audit", "--no-fund"], folder)
+
+    folder = _built("grpc-node", [package], build)
+    program = str(GRPC / "node" / "program.js")
+    return ["env", f"HOME={folder}", node, program, str(folder / "node_modules")]
 
 
 def uvloop() -> Path:
