@@ -1,0 +1,91 @@
+"""The official gRPC clients of RocketMQ 5 as running programs, and scenarios for all of them.
+
+A scenario runs on every client at the same time: most of what it does is to wait for a retry, a
+long poll or a timer, and three clients wait as long as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support import toolchains
+from tests.support.programs import Event, Program
+
+COMMANDS: Final = {
+    "python": toolchains.grpc_python,
+    "node": toolchains.grpc_node,
+    "java": toolchains.grpc_java,
+}
+INVALID_HANDLE: Final = 40_013
+INVISIBLE_S: Final = 60
+"""Longer than any scenario."""
+
+
+class GrpcClient(Program):
+    """One of them; name: python, node or java."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], endpoint: str, log: Path, **environment: str
+    ) -> None:
+        super().__init__(command, endpoint, log, **environment)
+        self.name = name
+
+    def simple(self, group: str, *topics: str, **asked: Any) -> None:
+        """Start a simple consumer with the group's name."""
+        defaults = {"name": group, "expression": "*", "await_s": 5}
+        self.do("simple", **(defaults | {"group": group, "topics": topics} | asked))
+
+    def receive(self, group: str, count: int = 32, invisible_s: int = INVISIBLE_S) -> list[Event]:
+        """One long poll of a simple consumer."""
+        asked = {"name": group, "count": count, "invisible_s": invisible_s}
+        said = self.do("receive", **asked)
+        assert not refusals(said), said
+        return [event for event in said if "got" in event]
+
+    def receive_all(self, group: str, *keys: str, invisible_s: int = INVISIBLE_S) -> list[Event]:
+        """Long polls until each of these messages has come once more; nothing else may come."""
+        came: list[Event] = []
+        for _ in range(30):
+            if len(came) >= len(keys):
+                break
+            came += self.receive(group, invisible_s=invisible_s)
+        assert sorted(event["got"] for event in came) == sorted(keys)
+        return sorted(came, key=lambda event: keys.index(event["got"]))
+
+    def ack(self, group: str, *keys: str) -> None:
+        said = self.do("ack", name=group, keys=keys)
+        assert not refusals(said), said
+
+    def stop(self, name: str) -> None:
+        self.do("stop", name=name)
+
+    def said(self, name: str) -> list[str]:
+        """The values of all events of a kind, as sent, checked, streamed."""
+        return [event[name] for event in tuple(self.events) if name in event]
+
+
+def refusals(said: Sequence[Event]) -> list[Event]:
+    return [event for event in said if "refused" in event]
+
+
+Scenario = Callable[[GrpcClient], None]
+
+
+def on_each(clients: Sequence[GrpcClient], scenario: Scenario) -> None:
+    """Run a scenario on every client; the failures of all of them, each with the client's name."""
+    failures: list[Exception] = []
+    with ThreadPoolExecutor(len(clients)) as pool:
+        running = {each.name: pool.submit(partial(scenario, each)) for each in clients}
+    for name, future in running.items():
+        error = future.exception()
+        if error is not None:
+            if not isinstance(error, Exception):
+                raise error
+            error.add_note(f"the client for {name}")
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("not every client does what it should", failures)

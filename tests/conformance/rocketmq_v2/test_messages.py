@@ -1,0 +1,160 @@
+"""What the official gRPC clients send, and take with a simple consumer, one message at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmqlite.client import AdminClient
+from rmqlite.clock import wall_ms
+from rmqlite.requests.schedule import PendingFilter
+from tests.conformance.rocketmq_v2.clients import INVALID_HANDLE, GrpcClient, on_each, refusals
+
+FOUR_MIB = 4 << 20
+OVERHEAD = 64 << 10
+"""The client for Node takes at most 4 MiB of a whole answer."""
+HOUR_MS = 3_600_000
+
+
+def make(admin: AdminClient, clients: Sequence[GrpcClient], name: str, queues: int = 4) -> None:
+    """A topic for each client."""
+    for client in clients:
+        admin.create_topic(f"{client.name}-{name}", queues)
+
+
+def test_every_type_of_message_is_sent_and_received(
+    clients: list[GrpcClient], admin: AdminClient
+) -> None:
+    """Normal, ordered, delayed, of a transaction, asynchronous: with all that was set."""
+    make(admin, clients, "types")
+
+    def scenario(client: GrpcClient) -> None:
+        topic, group = f"{client.name}-types", f"{client.name}-takers"
+        about = {"tags": "TagA", "size": 100, "properties": {"colour": "red", "weight": "7"}}
+        (sent,) = client.send(topic, "normal", **about)
+        client.send(topic, "ordered", ordered="a group")
+        client.send(topic, "asynchronous", how="async")
+        client.do("transact", topic=topic, decides={"committed": "commit"})
+        due_ms = wall_ms() + 1_200
+        (delayed,) = client.send(topic, "delayed", at_ms=due_ms)
+        assert delayed["handle"]
+        client.simple(group, topic)
+        keys = ("normal", "ordered", "asynchronous", "committed", "delayed")
+        came = {event["got"]: event for event in client.receive_all(group, *keys)}
+        assert {(e["topic"], e["attempt"], e["corrupted"]) for e in came.values()} == {
+            (topic, 1, False)
+        }
+        normal = came["normal"]
+        assert (normal["tags"], normal["size"], normal["id"]) == ("TagA", 100, sent["id"])
+        assert normal["properties"] == {"colour": "red", "weight": "7"}
+        assert came["ordered"]["ordered"] == "a group"
+        assert came["ordered"]["tags"] is None
+        assert came["delayed"]["at_ms"] >= due_ms
+        client.ack(group, *keys)
+        client.stop(group)
+
+    on_each(clients, scenario)
+
+
+def test_what_is_acknowledged_is_gone_and_what_is_refused_comes_again(
+    clients: list[GrpcClient], admin: AdminClient
+) -> None:
+    """One is done, one comes again at once, one is held for longer; an old handle is refused."""
+    make(admin, clients, "acks")
+
+    def scenario(client: GrpcClient) -> None:
+        topic, group = f"{client.name}-acks", f"{client.name}-ackers"
+        client.send(topic, "done", "again", "held")
+        client.simple(group, topic)
+        client.receive_all(group, "done", "again", "held")
+        client.ack(group, "done")
+        for key, seconds in (("held", INVISIBLE), ("again", 1)):
+            said = client.do("hold", name=group, key=key, seconds=seconds)
+            assert not refusals(said), said
+        (again,) = client.receive_all(group, "again")
+        assert again["attempt"] == 2
+        client.ack(group, "again")
+        for key in ("done", "again"):
+            (refused,) = refusals(client.do("ack", name=group, keys=[key]))
+            assert refused["code"] == INVALID_HANDLE, refused
+        (refused,) = refusals(client.do("hold", name=group, key="done", seconds=1))
+        assert refused["code"] == INVALID_HANDLE, refused
+        client.ack(group, "held")
+        client.stop(group)
+
+    on_each(clients, scenario)
+
+
+INVISIBLE = 30
+
+
+def test_a_delayed_message_is_recalled_once(clients: list[GrpcClient], admin: AdminClient) -> None:
+    """RocketMQ says each time, and of a message that was delivered, too, that it is recalled."""
+    make(admin, clients, "recalls")
+
+    def scenario(client: GrpcClient) -> None:
+        topic, group = f"{client.name}-recalls", f"{client.name}-recallers"
+        (far,) = client.send(topic, "far", at_ms=wall_ms() + HOUR_MS)
+        (near,) = client.send(topic, "near", at_ms=wall_ms() + 500)
+        asked = {"topic": topic, "handle": far["handle"]}
+        said = client.do("recall", **asked)
+        assert [event["recalled"] for event in said if "recalled" in event] == [far["id"]]
+        assert refusals(client.do("recall", **asked))
+        client.simple(group, topic)
+        client.receive_all(group, "near")
+        assert refusals(client.do("recall", topic=topic, handle=near["handle"]))
+        assert refusals(client.do("recall", topic=topic, handle="no handle"))
+        client.ack(group, "near")
+        client.stop(group)
+
+    on_each(clients, scenario)
+    for client in clients:
+        assert not list(admin.schedule.pending(PendingFilter(topic=f"{client.name}-recalls")))
+
+
+def test_a_body_of_4_mib_arrives(clients: list[GrpcClient], admin: AdminClient) -> None:
+    """Node can send it, too, and the others receive it: its client takes a little less."""
+    make(admin, clients, "large")
+    by_name = {client.name: client for client in clients}
+
+    def scenario(client: GrpcClient) -> None:
+        topic, group = f"{client.name}-large", f"{client.name}-carriers"
+        is_node = client.name == "node"
+        size = FOUR_MIB - OVERHEAD if is_node else FOUR_MIB
+        client.send(topic, "large", size=size)
+        client.simple(group, topic)
+        (large,) = client.receive_all(group, "large")
+        assert (large["size"], large["corrupted"]) == (size, False)
+        client.ack(group, "large")
+        client.stop(group)
+
+    on_each(clients, scenario)
+    if {"node", "python"} <= by_name.keys():
+        python = by_name["python"]
+        by_name["node"].send("node-large", "whole", size=FOUR_MIB)
+        python.simple("node-carriers", "node-large")
+        (whole,) = python.receive_all("node-carriers", "whole")
+        assert whole["size"] == FOUR_MIB
+        python.ack("node-carriers", "whole")
+        python.stop("node-carriers")
+
+
+def test_a_consumer_gets_the_tags_and_what_the_sql_expression_wants(
+    clients: list[GrpcClient], admin: AdminClient
+) -> None:
+    """And none of the others; each group has its own view of the topic."""
+    make(admin, clients, "filters")
+
+    def scenario(client: GrpcClient) -> None:
+        topic = f"{client.name}-filters"
+        for key, tags, amount in (("a", "TagA", "9"), ("b", "TagB", "10"), ("c", "TagC", "11")):
+            client.send(topic, key, tags=tags, properties={"amount": amount})
+        for group, wanted, keys in (
+            (f"{client.name}-tags", {"expression": "TagA || TagC"}, ("a", "c")),
+            (f"{client.name}-sql", {"sql": "amount > 9 AND TAGS <> 'TagC'"}, ("b",)),
+        ):
+            client.simple(group, topic, **wanted)
+            client.receive_all(group, *keys)
+            client.ack(group, *keys)
+            client.stop(group)
+
+    on_each(clients, scenario)
