@@ -61,6 +61,7 @@ class GrpcClient(Program):
         assert not refusals(said), said
 
     def stop(self, name: str) -> None:
+        """Only for a simple consumer: one for Node that pushes ends when its long poll ends."""
         self.do("stop", name=name)
 
     def said(self, name: str) -> list[str]:

@@ -27,6 +27,5 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
         client.until(lambda: expected <= Counter(client.keys(group)), "all of them arrive")
         own = [key for key in client.keys(group) if key.startswith(client.name)]
         assert Counter(own) == expected
-        client.stop(group)
 
     on_each(clients, scenario)

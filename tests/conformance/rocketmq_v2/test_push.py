@@ -43,7 +43,6 @@ def test_a_failed_message_comes_again_and_at_last_is_a_dead_letter(
         assert {(e["topic"], e["tags"]) for e in client.got(group)} == {(topic, "TagA")}
         (letter,) = admin.letters.dead(group)
         assert (letter.origin_topic, letter.delivery_attempts) == (topic, 3)
-        client.stop(group)
 
     on_each(clients, scenario)
     for client in clients:
@@ -69,10 +68,9 @@ def test_a_waiting_retry_is_seen_and_given_now(
     for client in clients:
         group = f"{client.name}-waiting"
         eventually(lambda group=group: "waits" in shell(v2_broker, f"retry list {group}"), group)  # type: ignore[misc]
-        shell(v2_broker, f"retry now {group} --yes")
+        shell(v2_broker, f"retry now {group} --all --yes")
         client.until(lambda: len(client.got(group)) == 2, "it comes again")  # noqa: B023
         assert [event["attempt"] for event in client.got(group)] == [1, 2]
-        client.stop(group)
 
 
 def test_messages_of_a_group_come_in_order_and_a_failing_one_holds_up_its_own_only(
@@ -97,7 +95,6 @@ def test_messages_of_a_group_come_in_order_and_a_failing_one_holds_up_its_own_on
         assert client.keys(group).count("o2") == 2
         assert client.keys(group).count("p3") == 3
         eventually(lambda: len(list(admin.letters.dead(group))) == 1, "it is a dead letter")
-        client.stop(group)
 
     on_each(clients, scenario)
 

@@ -25,7 +25,6 @@ def test_a_transaction_is_committed_rolled_back_or_asked_about(
         client.until(lambda: {"now", "later"} <= set(client.keys(group)), "two arrive")
         assert Counter(client.keys(group)) == {"now": 1, "later": 1}
         assert {event["size"] for event in client.events if "checked" in event} == {100}
-        client.stop(group)
 
     on_each(clients, scenario)
     for client in clients:

@@ -144,7 +144,7 @@ function got(name, view) {
     tags: view.tag || null,
     ordered: view.messageGroup || null,
     size: view.body.length,
-    corrupted: view.corrupted,
+    corrupted: Boolean(view.corrupted),
     properties: Object.fromEntries(view.properties),
     id: view.messageId,
     at_ms: Date.now(),
