@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(13_370, 73),  # a call of one draft, for half of the time
     "wire": Size(4_405, 29),  # a registration at a name server; codecs of a send by hand
     "views": Size(1_575, 13),  # what commands, top and page computed each for itself
-    "server": Size(12_568, 79),  # members of a cluster, a name server for others
+    "server": Size(15_500, 95),  # the gRPC clients of RocketMQ 5
     "client": Size(4_468, 34),  # former names can be imported; the result of one message
     "cli": Size(10_789, 73),
     "arrow": Size(2_253, 13),

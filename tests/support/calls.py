@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.protocols.native.calls import Handlers
+from rmqlite.server.protocols.grpc.calls import Handlers
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
 
 Sent = tuple[tuple[str, str], ...]

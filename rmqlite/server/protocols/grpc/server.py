@@ -11,18 +11,18 @@ from rmqlite.config import BrokerConfig
 from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.message import host_text
 from rmqlite.server.gate.tls import Keys, Pem
+from rmqlite.server.protocols.grpc.health import Health
+from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import Guard
-from rmqlite.server.protocols.native.health import Health
-from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.guard import guard_of
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.server.protocols.server import Running, taking
 from rmqlite.wire import rpcs
 
 
-class NativeServer:
-    """The port for rmqlite's own clients."""
+class GrpcServer:
+    """The port of gRPC."""
 
     def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
         self._config = config
@@ -46,7 +46,7 @@ class NativeServer:
         assert self._server is not None
         service = running.service
         methods, conversion = methods_of(service), Conversion(self._config)
-        enter = Guard(service.access, service.limits).enter
+        enter = guard_of(service.access, service.limits).enter
         self._server.add_generic_rpc_handlers(
             (
                 handlers_of(methods, self._in_flight, conversion, enter),
