@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, TypeAlias
@@ -33,8 +33,8 @@ Charge = Callable[[int], None]
 """Counts the bytes of a call's request, once they are there.  Raises Overloaded."""
 Enter = Callable[[str, Context], Charge | None]
 """Finds out who makes the call of a path, before its request is read.  Raises RmqliteError."""
-Refuse = Callable[[RmqliteError, Context], bytes]
-"""Shows an error to the caller: in the answer that it returns, or on the context."""
+Refuse = Callable[[str, Exception, Context], Sequence[bytes]]
+"""Shows why the call of a path has failed: in answers that it returns, or on the context."""
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 CANCEL_S_MAX: Final = 1.0
 """gRPC cancels a call that it has refused itself within this time."""
@@ -56,13 +56,20 @@ def everybody(_path: str, _context: Context) -> None:
     """For a call that needs no account, and that no limit counts."""
 
 
-def as_status(error: RmqliteError, context: Context) -> bytes:
+def as_status(path: str, error: Exception, context: Context) -> Sequence[bytes]:
     """Show an error as the status of the call."""
-    name, details, metadata = error_to_status(error)
+    shown = error if isinstance(error, RmqliteError) else failed(path, error)
+    name, details, metadata = error_to_status(shown)
     context.set_code(getattr(grpc.StatusCode, name))
     context.set_details(details)
     context.set_trailing_metadata(((ERROR_METADATA, metadata),))
-    return b""
+    return ()
+
+
+def failed(path: str, error: Exception) -> RmqliteError:
+    """Log a bug of ours; what a caller gets to know of it."""
+    log.error("call failed rpc=%s", path, exc_info=error)
+    return RmqliteError("the broker failed; its log says why")
 
 
 def one_answer(
@@ -86,7 +93,7 @@ def one_answer(
                 return await coming
             finally:
                 room.give_back()
-        return refusing.answer
+        return b"".join(refusing.answers)
 
     # Registered as a call with a stream of requests, because gRPC reads none of those by
     # itself; the caller notices no difference.
@@ -94,17 +101,20 @@ def one_answer(
 
 
 def many_answers(
-    path: str, talk: Talk, in_flight: InFlight, enter: Enter, refuse: Refuse = as_status
+    path: str,
+    talk: Talk,
+    in_flight: InFlight | None,
+    enter: Enter,
+    refuse: Refuse = as_status,
 ) -> Handler:
-    """The handler of a call with many answers, and perhaps many requests."""
+    """The handler of a call with many answers, and perhaps many requests.
+
+    in_flight: None for requests that are short, and for which a caller may wait for hours.
+    """
 
     async def call(_: object, context: Context) -> None:
         async def read() -> bytes | None:
-            room = await in_flight.room()
-            try:
-                data = await room.receive(read_one(context))
-            finally:
-                room.give_back()
+            data = await _read_with_room(context, in_flight)
             if charge is not None and data is not None:
                 charge(len(data))
             return data
@@ -112,23 +122,23 @@ def many_answers(
         with _Refusing(path, context, refuse) as refusing:
             charge = enter(path, context)
             await talk(read, context)
-        if refusing.answer:
-            await context.write(refusing.answer)
+        for answer in refusing.answers:
+            await context.write(answer)
 
     return grpc.stream_stream_rpc_method_handler(call)
 
 
 class _Refusing:
-    """Shows an error in the protocol's way; logs a bug and answers only that there was one."""
+    """Shows an error in the protocol's way, and ends it."""
 
-    __slots__ = ("_context", "_path", "_refuse", "answer")
+    __slots__ = ("_context", "_path", "_refuse", "answers")
 
     def __init__(self, path: str, context: Context, refuse: Refuse) -> None:
         self._path = path
         self._context = context
         self._refuse = refuse
-        self.answer = b""
-        """What a refused call is answered; empty if its status says it."""
+        self.answers: Sequence[bytes] = ()
+        """What a refused call is answered; none if its status says it."""
 
     def __enter__(self) -> _Refusing:
         return self
@@ -141,11 +151,18 @@ class _Refusing:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        if not isinstance(error, RmqliteError):
-            log.error("call failed rpc=%s", self._path, exc_info=error)
-            error = RmqliteError("the broker failed; its log says why")
-        self.answer = self._refuse(error, self._context)
+        self.answers = self._refuse(self._path, error, self._context)
         return True
+
+
+async def _read_with_room(context: Context, in_flight: InFlight | None) -> bytes | None:
+    if in_flight is None:
+        return await read_one(context)
+    room = await in_flight.room()
+    try:
+        return await room.receive(read_one(context))
+    finally:
+        room.give_back()
 
 
 async def read_one(context: Context) -> bytes | None:

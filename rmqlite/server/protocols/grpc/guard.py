@@ -36,8 +36,12 @@ class Guard:
         account = self._identify(path, context)
         limits.of_account(account, request)
 
+        further = 0
+
         def charge(size: int) -> None:
-            arrived = Request(0, size, keeps_member)
+            nonlocal further
+            # The first one was counted when the call began.
+            arrived, further = Request(further, size, keeps_member), 1
             limits.of_connection(context.peer(), arrived)
             limits.of_account(account, arrived)
 
