@@ -83,7 +83,7 @@ class Pulling:
     async def offset(
         self, request: service.QueryOffsetRequest, _: Asker
     ) -> service.QueryOffsetResponse:
-        """The offset of the first or the next message of a queue, or of the first from a time on."""
+        """The offset of the first or the next message of a queue, or the first from a time on."""
         queue, policy = _queue_of(request.message_queue), request.query_offset_policy
         topics = self._service.topics
         # Raises TopicUnknown, which the other two do not.

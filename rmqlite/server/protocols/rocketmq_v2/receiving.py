@@ -78,7 +78,9 @@ class Receiving:
                     namespace=namespace,
                 )
                 yield answer
-        yield service.ReceiveMessageResponse(delivery_timestamp=rules.to_timestamp(now_ms))
+        end = service.ReceiveMessageResponse()
+        rules.write_timestamp(end.delivery_timestamp, now_ms)
+        yield end
 
     async def _received(self, request: service.ReceiveMessageRequest, asker: Asker) -> Received:
         group = rules.group_of(request.group)

@@ -107,7 +107,7 @@ class Routes:
             broker=definition.Broker(
                 name=self._config.broker_name, id=0, endpoints=self._endpoints(request.endpoints)
             ),
-            accept_message_types=self._types,
+            accept_message_types=self._types,  # type: ignore[arg-type]  # the stub's enum
         )
 
     def _endpoints(self, asked: definition.Endpoints) -> definition.Endpoints:
