@@ -30,6 +30,7 @@ from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, ask, talk, turns_until
+from tests.support.leases import expire
 from tests.support.services import Served, served
 
 TOPIC: Final = "orders"
@@ -161,6 +162,7 @@ class V2:
 
     def __init__(
         self,
+        under_test: BrokerUnderTest,
         server: Served,
         *,
         client_id: str = CLIENT,
@@ -168,7 +170,7 @@ class V2:
         protocol: Protocol | None = None,
     ) -> None:
         """sent: more metadata of all calls."""
-        self.server = server
+        self.under_test, self.server = under_test, server
         self.protocol = protocol or Protocol(server.config, server.service, PORT)
         self.handlers = self.protocol.handlers(InFlight(1 << 30, 1 << 20))
         self.sent_with: Sent = ((CLIENT_ID, client_id), (CLIENT_VERSION, VERSION), *sent)
@@ -176,7 +178,9 @@ class V2:
 
     def other(self, client_id: str, sent: Sent = ()) -> V2:
         """Another client of the same broker."""
-        return V2(self.server, client_id=client_id, sent=sent, protocol=self.protocol)
+        return V2(
+            self.under_test, self.server, client_id=client_id, sent=sent, protocol=self.protocol
+        )
 
     async def ask(self, rpc: Rpc[Any, Any], request: Any, left_s: float | None = None) -> Any:
         """The answer of a call that has one.  It always ends well for gRPC."""
@@ -211,6 +215,13 @@ class V2:
             call.cancel()
             with suppress(asyncio.CancelledError):
                 await call
+
+    async def later(self, milliseconds: int) -> None:
+        """Time passes: leases end, and what waits is delivered."""
+        under_test = self.under_test
+        under_test.clock.forward(milliseconds)
+        expire(under_test)
+        under_test.deliver()
 
     # ---- what most tests do
 
@@ -291,7 +302,7 @@ def served_v2(under_test: BrokerUnderTest, scenario: Callable[[V2], Awaitable[An
     """Run a scenario with a client."""
 
     async def with_client(server: Served, _: asyncio.Task[None]) -> None:
-        v2 = V2(server)
+        v2 = V2(under_test, server)
         try:
             await scenario(v2)
         finally:

@@ -209,7 +209,7 @@ def test_an_acknowledged_message_never_comes_again(under_test: BrokerUnderTest) 
         await v2.sent(message("a"), message("b"))
         first, second = await v2.received()
         assert await v2.acked(first) == [Code.OK]
-        under_test.clock.forward(1_000 * INVISIBLE_S)
+        await v2.later(1_000 * INVISIBLE_S)
         again = await v2.received()
         assert [each.body for each in again] == [second.body]
         assert again[0].system_properties.delivery_attempt == 2
@@ -218,10 +218,25 @@ def test_an_acknowledged_message_never_comes_again(under_test: BrokerUnderTest) 
     served_v2(under_test, scenario)
 
 
-BAD_HANDLES = ["", "x", "A" * 44, "A" * 5_000, "\x00", "ä", "1 2 3 4 5 6 7 8"]
+def test_a_handle_that_is_too_long_is_invalid(under_test: BrokerUnderTest) -> None:
+    """It is not even read."""
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message("a"))
+        (received,) = await v2.received()
+        received.system_properties.receipt_handle = "A" * 5_000
+        assert await v2.code(ACK_MESSAGE, ack([received])) is Code.INVALID_RECEIPT_HANDLE
+        assert await v2.code(FORWARD_MESSAGE, forward(received)) is Code.INVALID_RECEIPT_HANDLE
+        asked = change(received, 10)
+        assert await v2.code(CHANGE_INVISIBLE, asked) is Code.INVALID_RECEIPT_HANDLE
+
+    served_v2(under_test, scenario)
 
 
-@pytest.mark.parametrize("handle", BAD_HANDLES)
+BAD_HANDLES = ["", "x", "A" * 44, "A" * 900, "\x00", "ä", "1 2 3 4 5 6 7 8"]
+
+
+@pytest.mark.parametrize("handle", BAD_HANDLES, ids=ascii)
 def test_a_handle_that_is_none_is_always_invalid(under_test: BrokerUnderTest, handle: str) -> None:
     """A client that gets another code tries again every second for ever."""
 
@@ -282,7 +297,7 @@ def test_a_changed_time_has_a_new_handle(under_test: BrokerUnderTest) -> None:
         assert answer.status.code == Code.OK
         assert answer.receipt_handle != received.system_properties.receipt_handle
         assert await v2.acked(received) == [Code.INVALID_RECEIPT_HANDLE]
-        under_test.clock.forward(59_999)
+        await v2.later(59_999)
         assert await v2.received() == []
         received.system_properties.receipt_handle = answer.receipt_handle
         assert await v2.acked(received) == [Code.OK]
@@ -329,11 +344,9 @@ def test_a_push_consumer_gets_a_failed_message_a_second_later_at_the_earliest(
         await v2.sent(message("a"))
         (received,) = await v2.received(auto_renew=True, invisible_s=None)
         assert await v2.code(CHANGE_INVISIBLE, change(received, 0)) is Code.OK
-        under_test.clock.forward(999)
-        under_test.deliver()
+        await v2.later(999)
         assert await v2.received(auto_renew=True, invisible_s=None) == []
-        under_test.clock.forward(1)
-        under_test.deliver()
+        await v2.later(1)
         (again,) = await v2.received(auto_renew=True, invisible_s=None)
         assert again.system_properties.delivery_attempt == 2
         assert again.topic.name == TOPIC
@@ -349,7 +362,7 @@ def test_a_forwarded_message_is_a_dead_letter(under_test: BrokerUnderTest) -> No
         (received,) = await v2.received()
         assert await v2.code(FORWARD_MESSAGE, forward(received)) is Code.OK
         assert await v2.code(FORWARD_MESSAGE, forward(received)) is Code.INVALID_RECEIPT_HANDLE
-        under_test.clock.forward(1_000 * INVISIBLE_S)
+        await v2.later(1_000 * INVISIBLE_S)
         assert await v2.received() == []
         (dead,) = await v2.received(topic=dlq_topic(GROUP), group="undertakers")
         assert dead.body == b"a"

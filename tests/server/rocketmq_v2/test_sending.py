@@ -113,15 +113,12 @@ def test_what_was_refused_can_be_sent_again(
     """Only a message that is stored is remembered."""
 
     async def scenario(v2: V2) -> None:
-        def full() -> None:
+        def full(*_: object, **__: object) -> None:
             raise DiskFull(0.93, 90, 85)
 
         with monkeypatch.context() as patched:
-            patched.setattr(under_test.broker.retention, "check_room", full, raising=False)
-            patched.setattr(under_test.broker.retention, "check_sends", full, raising=False)
+            patched.setattr(under_test.store, "append_packed", full)
             request = service.SendMessageRequest(messages=[message("a")])
-            for name in ("append_packed",):
-                patched.setattr(under_test.store, name, lambda *_, **__: full())
             assert await v2.code(SEND_MESSAGE, request) is Code.TOO_MANY_REQUESTS
         await v2.sent(message("a"))
         assert [each.body for each in await v2.received()] == [b"a"]
@@ -210,13 +207,8 @@ def test_a_handle_of_another_topic_is_refused(under_test: BrokerUnderTest) -> No
     async def scenario(v2: V2) -> None:
         (sent,) = await v2.sent(delayed("a", START_MS + 60_000))
         await v2.sent(message(topic="bills"))
-        assert (
-            await v2.code(RECALL_MESSAGE, recall(sent.recall_handle, "bills")) is Code.ILLEGAL_TOPIC
-        )
-        assert (
-            await v2.code(RECALL_MESSAGE, recall(sent.recall_handle, "none"))
-            is Code.TOPIC_NOT_FOUND
-        )
+        for topic, code in (("bills", Code.ILLEGAL_TOPIC), ("none", Code.TOPIC_NOT_FOUND)):
+            assert await v2.code(RECALL_MESSAGE, recall(sent.recall_handle, topic)) is code
 
     served_v2(under_test, scenario)
 
