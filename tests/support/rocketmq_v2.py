@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import grpc.aio
@@ -123,17 +122,16 @@ class TelemetryCall(FakeContext):
     def __init__(self, sent: Sent) -> None:
         super().__init__(sent=sent)
         self._incoming: asyncio.Queue[Any] = asyncio.Queue()
-        self.reads = True
-        """Does the client read?"""
-        self._reading = asyncio.Event()
+        self.reads = asyncio.Event()
+        """Set while the client reads."""
+        self.reads.set()
+        self.call: asyncio.Task[None]
 
     async def read(self) -> Any:
         return await self._incoming.get()
 
     async def write(self, message: bytes) -> None:
-        while not self.reads:
-            self._reading.clear()
-            await self._reading.wait()
+        await self.reads.wait()
         await super().write(message)
 
     def put(self, frame: service.TelemetryCommand | bytes) -> None:
@@ -178,9 +176,10 @@ class V2:
 
     def other(self, client_id: str, sent: Sent = ()) -> V2:
         """Another client of the same broker."""
-        return V2(
-            self.under_test, self.server, client_id=client_id, sent=sent, protocol=self.protocol
-        )
+        shared = self.protocol
+        other = V2(self.under_test, self.server, client_id=client_id, sent=sent, protocol=shared)
+        other._calls = self._calls
+        return other
 
     async def ask(self, rpc: Rpc[Any, Any], request: Any, left_s: float | None = None) -> Any:
         """The answer of a call that has one.  It always ends well for gRPC."""
@@ -204,17 +203,15 @@ class V2:
     def telemetry(self) -> TelemetryCall:
         """Open a Telemetry call."""
         context = TelemetryCall(self.sent_with)
-        call = asyncio.create_task(talk(self.handlers, rpcs.TELEMETRY.path, context))
-        self._calls.append(call)
-        context.call = call  # type: ignore[attr-defined]  # so that a test can end or await it
+        context.call = asyncio.create_task(talk(self.handlers, rpcs.TELEMETRY.path, context))
+        self._calls.append(context.call)
         return context
 
     async def end(self) -> None:
         """End what is still open."""
         for call in self._calls:
             call.cancel()
-            with suppress(asyncio.CancelledError):
-                await call
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def later(self, milliseconds: int) -> None:
         """Time passes: leases end, and what waits is delivered."""

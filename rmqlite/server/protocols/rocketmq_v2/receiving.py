@@ -12,7 +12,7 @@ from typing import Final
 from rmqlite.broker.leases.deliveries import Received
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import HandleInvalid
-from rmqlite.requests.groups import Subscription
+from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.leases import (
     AckRequest,
     DeadRequest,
@@ -105,9 +105,14 @@ class Receiving:
         )
         client = self._clients.seen(asker.key)
         client.has_begun = True
+        subscription = Subscription(topic, expression, sql)
+        if sql:
+            # Where no message is to be matched, a wrong expression would wait for one.
+            asked_for = HeartbeatRequest(group, asker.client_id, (subscription,))
+            await self._service.groups.check(asked_for)
         received = await self._service.leases.receive(wanted)
         # Behind the check of rights: what a stranger names is not remembered.
-        self._clients.subscribe(client, group, Subscription(topic, expression, sql))
+        self._clients.subscribe(client, group, subscription)
         return received
 
     async def ack(self, request: service.AckMessageRequest, _: Asker) -> service.AckMessageResponse:

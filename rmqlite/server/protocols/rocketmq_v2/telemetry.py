@@ -12,11 +12,9 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rmqlite.broker.sends.calls import check_count
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Overloaded
 from rmqlite.levels import parse_levels
-from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.protocols.grpc.calls import Context, Read
@@ -143,7 +141,6 @@ class Telemetry:
         self, settings: definition.Settings, kind: int, asker: Asker
     ) -> definition.Settings:
         topics = [rules.topic_of(each) for each in settings.publishing.topics]
-        check_count("publishing.topics", len(topics), SUBSCRIPTIONS_MAX)
         for topic in topics:
             # It may be asked about the messages of these topics, and then gets them.
             self._service.messages.check_sender(CALLER.get(), topic)
@@ -155,7 +152,6 @@ class Telemetry:
     ) -> definition.Settings:
         group = rules.group_of(settings.subscription.group)
         entries = settings.subscription.subscriptions
-        check_count("subscription.subscriptions", len(entries), SUBSCRIPTIONS_MAX)
         subscriptions = [
             Subscription(rules.topic_of(each.topic), *rules.filter_of(each.expression))
             for each in entries
