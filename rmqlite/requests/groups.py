@@ -82,7 +82,9 @@ class Assignment:
 class GroupInfo:
     """A consumer group's settings (RocketMQ's subscription group).
 
-    retry_policy: the levels at which failed messages wait, see rmqlite.retry_policy.
+    retry_policy: the levels at which failed messages wait, see rmqlite.retry_policy.  orderly: the
+    messages of a message group are consumed in order, by clients that the broker gives messages
+    one by one (RocketMQ 5's consumeMessageOrderly).
     """
 
     group: str
@@ -90,6 +92,7 @@ class GroupInfo:
     retry_queues: int = 1
     can_consume: bool = True
     retry_policy: str = ""
+    orderly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +148,4 @@ class GroupChange:
     retry_queues: int | None = None
     can_consume: bool | None = None
     retry_policy: str | None = None
+    orderly: bool | None = None

@@ -32,7 +32,7 @@ from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
-from rmqlite.server.loops import CheckingBack, Rebalancing, Redriving, Reload
+from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
 from rmqlite.server.protocols.metrics.server import MetricsServer
 from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import RemotingServer
@@ -198,6 +198,7 @@ class _Server:
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                 "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),
+                "leases": Expiring(broker, self._clock).run(),
                 "transactions": CheckingBack(
                     config, broker, self._commit, service.transactions
                 ).run(),

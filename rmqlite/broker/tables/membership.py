@@ -251,6 +251,10 @@ class Membership:
             for client_id, member in sorted(known.members.items())
         )
 
+    def is_member(self, group: str, client_id: str) -> bool:
+        known = self._groups.get(group)
+        return known is not None and client_id in known.members
+
     def groups_of(self, topic: str) -> frozenset[str]:
         """The groups with a member that subscribes to a topic."""
         return frozenset(self._groups_of.get(topic, ()))

@@ -19,6 +19,7 @@ from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.service.access import admin, anyone, view
 from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.groups import GroupCalls
+from rmqlite.server.service.leases import LeaseCalls
 from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionCalls
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
@@ -42,6 +43,7 @@ class Service(Part):
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
+        self.leases = LeaseCalls(parts)
         self.schedule = ScheduleCalls(parts)
         self.letters = LetterCalls(parts)
         self.redrives = RedriveCalls(parts)
