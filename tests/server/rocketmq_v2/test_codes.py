@@ -20,7 +20,7 @@ from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     ENDPOINTS,
     GROUP,
     TOPIC,

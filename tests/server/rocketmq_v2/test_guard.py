@@ -18,7 +18,7 @@ from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, ask
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     GROUP,
     TOPIC,
     V2,

@@ -20,7 +20,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
 )
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS
-from tests.support.rocketmq_v2 import ALL, GROUP, TOPIC, V2, message, named, served_v2
+from tests.support.rocketmq_v2_client import ALL, GROUP, TOPIC, V2, message, named, served_v2
 
 
 def queue(number: int = 0, topic: str = TOPIC) -> definition.MessageQueue:

@@ -22,7 +22,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import turns_until
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     GROUP,
     INVISIBLE_S,
     TOPIC,

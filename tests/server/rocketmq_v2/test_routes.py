@@ -19,7 +19,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
 from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
-from tests.support.rocketmq_v2 import ENDPOINTS, GROUP, TOPIC, V2, message, named, served_v2
+from tests.support.rocketmq_v2_client import ENDPOINTS, GROUP, TOPIC, V2, message, named, served_v2
 
 
 def route(

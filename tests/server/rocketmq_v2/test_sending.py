@@ -18,7 +18,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import RECALL_MESSAGE, SEND_MESSAGE, service
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.clock import START_MS
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     TOPIC,
     V2,
     delayed,

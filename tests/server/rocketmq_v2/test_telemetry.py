@@ -20,7 +20,7 @@ from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     CLIENT,
     GROUP,
     NODE,

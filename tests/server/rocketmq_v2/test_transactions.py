@@ -11,7 +11,7 @@ from rmqlite.server.protocols.rocketmq_v2.streams import FRAMES_MAX
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import END_TRANSACTION, definition, service
 from tests.support.brokers import BrokerUnderTest
-from tests.support.rocketmq_v2 import (
+from tests.support.rocketmq_v2_client import (
     CLIENT,
     TOPIC,
     V2,
