@@ -116,6 +116,11 @@ def consumer_settings(
     )
 
 
+def code_of(answer: Any) -> Code:
+    """The outcome of an answer, an entry or a frame."""
+    return Code(answer.status.code)
+
+
 class TelemetryCall(FakeContext):
     """An open Telemetry call; frames come when the test writes them."""
 
@@ -198,7 +203,7 @@ class V2:
         """The outcome of a call; of a receive or a pull that of its first answer."""
         first = (await self.answers(rpc, request))[0]
         assert first.status.message
-        return Code(first.status.code)
+        return code_of(first)
 
     def telemetry(self) -> TelemetryCall:
         """Open a Telemetry call."""
@@ -227,7 +232,7 @@ class V2:
         entries = []
         for each in messages:
             answer = await self.ask(rpcs.SEND_MESSAGE, service.SendMessageRequest(messages=[each]))
-            assert answer.status.code == Code.OK, answer.status.message
+            assert code_of(answer) is Code.OK, answer.status.message
             entries += answer.entries
         return entries
 
@@ -239,7 +244,7 @@ class V2:
     async def acked(self, *messages: definition.Message, group: str = GROUP) -> list[Code]:
         """Acknowledge messages; the code of each."""
         answer = await self.ask(rpcs.ACK_MESSAGE, ack(messages, group=group))
-        return [Code(each.status.code) for each in answer.entries]
+        return [code_of(each) for each in answer.entries]
 
 
 def receive(

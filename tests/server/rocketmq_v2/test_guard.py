@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from rmqlite.access.addresses import parse_addresses
 from rmqlite.clock import wall_ms
 from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, service
+from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
 from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME, header_of
 from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
@@ -23,6 +24,7 @@ from tests.support.rocketmq_v2_client import (
     TOPIC,
     V2,
     ack,
+    code_of,
     message,
     named,
     receive,
@@ -47,7 +49,7 @@ def header(text: str) -> Sent:
 
 
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
-def test_every_call_asks_for_an_account(under_test: BrokerUnderTest, rpc: Rpc[..., ...]) -> None:
+def test_every_call_asks_for_an_account(under_test: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
     """Before it reads the request, which is no request at all here; and it ends well for gRPC."""
 
     async def scenario(v2: V2) -> None:
@@ -184,7 +186,7 @@ def test_a_missing_right_is_forbidden(under_test: BrokerUnderTest) -> None:
         received = await reader.received()
         assert len(received) == 1
         assert await writer.code(rpcs.ACK_MESSAGE, ack(received)) is Code.FORBIDDEN
-        beat = service.HeartbeatRequest(group=named(GROUP), client_type=3)
+        beat = service.HeartbeatRequest(group=named(GROUP), client_type=definition.SIMPLE_CONSUMER)
         assert await writer.code(rpcs.HEARTBEAT, beat) is Code.FORBIDDEN
         goodbye = service.NotifyClientTerminationRequest(group=named(GROUP))
         assert await writer.code(rpcs.NOTIFY_TERMINATION, goodbye) is Code.FORBIDDEN
@@ -214,7 +216,7 @@ def test_a_client_needs_an_id(under_test: BrokerUnderTest, client_id: str) -> No
             assert await v2.other(client_id).code(rpc, b"") is Code.CLIENT_ID_REQUIRED
         context = await ask(v2.handlers, rpcs.HEARTBEAT.path, b"")
         answer = service.HeartbeatResponse.FromString(context.answers[0])
-        assert answer.status.code == Code.CLIENT_ID_REQUIRED
+        assert code_of(answer) is Code.CLIENT_ID_REQUIRED
 
     served_v2(under_test, scenario)
 
@@ -228,7 +230,7 @@ def test_the_limits_of_an_account_count(tmp_path: Path) -> None:
         client = v2.other("a client", signed("the-admin"))
         codes = [await client.code(rpcs.SEND_MESSAGE, SEND) for _ in range(4)]
         assert codes == [Code.OK] * 3 + [Code.TOO_MANY_REQUESTS]
-        beat = service.HeartbeatRequest(group=named(GROUP), client_type=3)
+        beat = service.HeartbeatRequest(group=named(GROUP), client_type=definition.SIMPLE_CONSUMER)
         assert await client.code(rpcs.HEARTBEAT, beat) is Code.OK
 
     served_v2(under_test, scenario)
@@ -247,7 +249,7 @@ def test_the_bytes_of_an_account_count(tmp_path: Path) -> None:
         trace = service.ThreadStackTrace(nonce="n", thread_stack_trace="x" * 11_000)
         for _ in range(2):
             call.put(service.TelemetryCommand(thread_stack_trace=trace))
-        assert (await call.next()).status.code == Code.TOO_MANY_REQUESTS
+        assert code_of(await call.next()) is Code.TOO_MANY_REQUESTS
         await call.call
 
     served_v2(under_test, scenario)
