@@ -28,7 +28,6 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.InvalidValue.code: "INVALID_ARGUMENT",
     errors.InvalidName.code: "INVALID_ARGUMENT",
     errors.ExpressionInvalid.code: "INVALID_ARGUMENT",
-    errors.HandleInvalid.code: "INVALID_ARGUMENT",
     errors.MessageTooLarge.code: "INVALID_ARGUMENT",
     errors.DelayUnknown.code: "INVALID_ARGUMENT",
     errors.TimersOff.code: "INVALID_ARGUMENT",

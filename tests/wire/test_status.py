@@ -30,7 +30,6 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.InvalidValue("queue_id", 9, "0 <= queue_id < 4"),
     errors.InvalidName("topic", "a b", "only letters"),
     errors.ExpressionInvalid("sql", "a >", "expected a value", at=3),
-    errors.HandleInvalid("AAAA"),
     errors.MessageTooLarge("body", 5_000_000, "at most 4194304 bytes"),
     errors.DelayUnknown("4s", "1s 5s"),
     errors.TimersOff("TIMER_DELAY_MS", "5000", "left out"),

@@ -59,6 +59,8 @@ from rmqlite.wire.rocketmq_v2.rules import BORN_HOST, RESERVED, TRACE_CONTEXT
 
 INFLATED_BYTES_MAX: Final = 4 << 20
 """A body of more bytes is not inflated for a client: that takes 10 ms, and Node gets no more."""
+LONG_BODY_BYTES: Final = 256 << 10
+"""A longer body takes a millisecond, and a compressed one of any length up to 30."""
 _UNIQ_KEY = UNIQ_KEY.encode()
 _KEYS = KEYS.encode()
 _TAGS = TAGS.encode()
@@ -180,6 +182,18 @@ def _property_string(
         pairs[TRACE_CONTEXT] = system.trace_context
     more = encode_properties(pairs)
     return own + b"\x02" + more if own else more
+
+
+def takes_long_to_store(message: definition.Message) -> bool:
+    """Should another thread make the draft?  Only a body in gzip's format is worked on."""
+    return message.system_properties.body_encoding == definition.GZIP
+
+
+def takes_long_to_read(record: Record) -> bool:
+    """Should another thread make the message?  It inflates the body, and makes its digest."""
+    head = record.head
+    is_long = head.body_end - head.body_position > LONG_BODY_BYTES
+    return is_long or bool(head.sys_flag & COMPRESSED)
 
 
 def message_of(

@@ -19,6 +19,7 @@ from rmqlite.errors import InvalidName
 from rmqlite.limits import CLIENT_ID_BYTES_MAX, MESSAGE_ID_BYTES_MAX
 from rmqlite.message import MESSAGE_GROUP, RESERVED_PROPERTIES
 from rmqlite.names import check_group, check_topic, is_system, is_system_group
+from rmqlite.requests.leases import INVISIBLE_MS_MAX, RECEIVE_MESSAGES_MAX
 from rmqlite.wire.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.wire.pb.rocketmq_v2 import service_pb2 as service
 from rmqlite.wire.rocketmq_v2.codes import Code, Refusal, broken
@@ -36,13 +37,11 @@ USER_PROPERTIES_BYTES_MAX: Final = 16 << 10
 MESSAGE_GROUP_BYTES_MAX: Final = 63
 RECOVERY_S_MAX: Final = 3_600
 INVISIBLE_MS_MIN: Final = 10_000
-INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 POLLING_MS_MIN: Final = 5_000
 """A call with less time than this must have asked for a shorter poll."""
 POLLING_MS_MAX: Final = 20_000
 ANSWER_MS: Final = 500
 """So long before the end of its time a poll is answered."""
-RECEIVE_MESSAGES_MAX: Final = 32
 _POLLING_CODE_SINCE: Final = "5.0.3"
 """Clients of a lower version, compared as text, do not know ILLEGAL_POLLING_TIME."""
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqlite.levels import LevelTable
 from rmqlite.limits import INT32_MAX
+from rmqlite.requests.leases import RECEIVE_MESSAGES_MAX
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.wire.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.wire.rocketmq_v2 import rules
@@ -83,7 +84,7 @@ def consumer_settings(asked: definition.Settings, group: GroupRules) -> definiti
         policy.customized_backoff.next.extend(map(rules.to_duration, waits_ms))
     subscription = merged.subscription
     subscription.fifo = group.is_fifo
-    subscription.receive_batch_size = rules.RECEIVE_MESSAGES_MAX
+    subscription.receive_batch_size = RECEIVE_MESSAGES_MAX
     poll_ms = rules.POLLING_MS_MAX
     if asked.subscription.HasField("long_polling_timeout"):
         poll_ms = rules.duration_ms(asked.subscription.long_polling_timeout) or 0
