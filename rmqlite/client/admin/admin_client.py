@@ -79,6 +79,7 @@ class AdminClient(Asking, Closing):
         retry_queues: int | None = None,
         can_consume: bool | None = None,
         retry_policy: str | None = None,
+        orderly: bool | None = None,
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
@@ -87,7 +88,7 @@ class AdminClient(Asking, Closing):
         """
         return self._ask(
             rpcs.SET_GROUP,
-            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy),
+            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy, orderly),
         )
 
     def broker_status(self) -> BrokerStatus:

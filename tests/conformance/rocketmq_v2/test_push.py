@@ -79,8 +79,8 @@ def test_messages_of_a_group_come_in_order_and_a_failing_one_holds_up_its_own_on
     """Then it is a dead letter, and those behind it come."""
     for client in clients:
         admin.create_topic(f"{client.name}-ordered", 2)
-        about = {"max_reconsume_times": 2, "retry_policy": "1s 1s"}
-        admin.set_group(f"{client.name}-orderly", orderly=True, **about)
+        group = f"{client.name}-orderly"
+        admin.set_group(group, max_reconsume_times=2, retry_policy="1s 1s", orderly=True)
 
     def scenario(client: GrpcClient) -> None:
         topic, group = f"{client.name}-ordered", f"{client.name}-orderly"

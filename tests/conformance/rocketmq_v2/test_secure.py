@@ -41,7 +41,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     settings = keys_of(keys) | {"aclEnable": "true", "aclFile": str(accounts)}
     with live_broker(folder / "broker", **settings) as broker:
         credentials = Credentials(ADMIN, SECRET, ca=(keys / "ca.pem").read_text())
-        with AdminClient(broker.endpoint, timeout_ms=60_000, credentials=credentials) as admin:
+        with AdminClient(
+            f"tls://{broker.endpoint}", timeout_ms=60_000, credentials=credentials
+        ) as admin:
             for topic in ("orders", "payments"):
                 admin.create_topic(topic, 4)
         yield broker.endpoint, keys / "ca.pem"

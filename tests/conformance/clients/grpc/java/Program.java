@@ -67,7 +67,7 @@ public class Program {
     Thread closing = new Thread(Program::close);
     closing.setDaemon(true);
     closing.start();
-    closing.join(3_000);
+    closing.join(500);
     Runtime.getRuntime().halt(0);
   }
 
@@ -227,13 +227,13 @@ public class Program {
   private static void refusable(Work work) throws Exception {
     try {
       work.run();
-    } catch (ClientException error) {
+    } catch (ClientException | RuntimeException error) {
       say("refused", error.toString(), "code", codeOf(error));
     }
   }
 
   /** The client tells it in the text only: [request-id=…, response-code=40013] …. */
-  private static Integer codeOf(ClientException error) {
+  private static Integer codeOf(Exception error) {
     Matcher found = CODE.matcher(error.toString());
     return found.find() ? Integer.valueOf(found.group(1)) : null;
   }

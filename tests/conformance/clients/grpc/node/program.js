@@ -253,7 +253,7 @@ async function main() {
   }
   // A long poll that runs would hold up an orderly shutdown.
   const ends = [...consumers.values(), ...producers.values()].map(each => each.shutdown());
-  await Promise.race([Promise.allSettled(ends), pause(2000)]);
+  await Promise.race([Promise.allSettled(ends), pause(500)]);
   process.exit(0);
 }
 
