@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the journeys with RocketMQ's own brokers, too; each takes half a minute",
     )
+    parser.addoption(
+        "--every-client",
+        action="store_true",
+        help="run the largest scenarios with each of RocketMQ 5's gRPC clients; a minute more",
+    )
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 
