@@ -149,9 +149,8 @@ def test_a_timer_of_one_protocol_is_cancelled_by_another(under_test: BrokerUnder
 
     async def scenario(v2: V2, client: LoopClient) -> None:
         entries = await v2.sent(*[delayed(name, START_MS + 60_000) for name in "abc"])
-        recall = Recall(
-            producer_group="senders", topic=TOPIC, recall_handle=entries[0].recall_handle
-        )
+        handle = entries[0].recall_handle
+        recall = Recall(producer_group="senders", topic=TOPIC, recall_handle=handle)
         assert (await client.ask(RECALL_MESSAGE, recall)).code == 0
         by_ids = ChangeByIds(ScheduleAction.CANCEL, (message_id("b"),))
         (changed,) = await Native(v2).ask(native_rpcs.CHANGE_BY_IDS, by_ids)

@@ -35,8 +35,10 @@ CALLS_MAX = 8
 DEPTH_MAX = 6
 TEXTS = st.one_of(
     st.sampled_from(
-        (TOPIC, GROUP, "", " ", "*", "a || b", "a > 1", "%RETRY%billing", "%DLQ%billing")
-        + ("TBW102", "x" * 128, "x" * 5_000, "0-0", "\x00", "\x01\x02", "ä\U0001f600")
+        [
+            *(TOPIC, GROUP, "", " ", "*", "a || b", "a > 1", "%RETRY%billing", "%DLQ%billing"),
+            *("TBW102", "x" * 128, "x" * 5_000, "0-0", "\x00", "\x01\x02", "ä\U0001f600"),
+        ]
     ),
     st.text(max_size=20),
 )
