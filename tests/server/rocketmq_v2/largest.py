@@ -8,11 +8,11 @@ from typing import Any, Final
 from google.protobuf.duration_pb2 import Duration
 
 from rmqlite import limits
+from rmqlite.server.protocols.rocketmq_v2.routes import ENDPOINTS_BYTES_MAX
 from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.limits import (
     ACKS_MAX,
     ADDRESSES_MAX,
-    HOST_BYTES_MAX,
     TOPICS_MAX,
 )
 from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
@@ -25,10 +25,11 @@ BATCH: Final = 500
 """maxSendMessages."""
 NEVER: Final = " and ".join(f"p{number} is not null" for number in range(150))
 """No message has all of these properties."""
+HOST_CHARS: Final = (ENDPOINTS_BYTES_MAX - 10) // ADDRESSES_MAX - 8
 ENDPOINTS: Final = definition.Endpoints(
     scheme=definition.IPv4,
     addresses=[
-        definition.Address(host=f"{number}".rjust(HOST_BYTES_MAX, "h"), port=8_081)
+        definition.Address(host=f"{number}".rjust(HOST_CHARS, "h"), port=8_081)
         for number in range(ADDRESSES_MAX)
     ],
 )

@@ -17,11 +17,13 @@ from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.access import BROKER, CALLER
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
-from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal
+from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, broken
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 
 ANY_QUEUE: Final = -1
 """The queue of an assignment: a consumer receives from all queues of a topic."""
+ENDPOINTS_BYTES_MAX: Final = 1_024
+"""The addresses of a request, which the answer repeats for each of up to a thousand queues."""
 _PERMISSIONS: Final = {
     (False, False): definition.NONE,
     (True, False): definition.READ,
@@ -113,6 +115,10 @@ class Routes:
             return definition.Endpoints(
                 scheme=_scheme_of(self._config.broker_ip), addresses=[address]
             )
+        if asked.ByteSize() > ENDPOINTS_BYTES_MAX:
+            rule = f"at most {ENDPOINTS_BYTES_MAX} bytes"
+            size = f"{asked.ByteSize()} bytes"
+            raise broken(Code.ILLEGAL_ACCESS_POINT, "endpoints", size, rule)
         if asked.scheme in (definition.IPv4, definition.IPv6, definition.DOMAIN_NAME):
             return asked
         scheme = _scheme_of(asked.addresses[0].host)
