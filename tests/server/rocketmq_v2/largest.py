@@ -52,10 +52,11 @@ def sends(broker: BrokerUnderTest, serial: int) -> service.SendMessageRequest:
     return service.SendMessageRequest(messages=made)
 
 
-def settings_of(topics: int, sql: str = "") -> service.TelemetryCommand:
-    """A consumer with as many subscriptions as one may have."""
-    kind = definition.SQL if sql else definition.TAG
-    expression = definition.FilterExpression(type=kind, expression=sql or "a || b || c")
+def settings_of(
+    topics: int, text: str = "a || b || c", kind: definition.FilterType = definition.TAG
+) -> service.TelemetryCommand:
+    """A consumer with so many subscriptions."""
+    expression = definition.FilterExpression(type=kind, expression=text)
     entries = [
         definition.SubscriptionEntry(topic=named(f"topic-{number:05}"), expression=expression)
         for number in range(topics)
@@ -85,8 +86,10 @@ def telemetry(_: BrokerUnderTest, serial: int) -> service.TelemetryCommand:
     expression = f"p{serial} = 1 and {NEVER}"[: limits.SQL_BYTES_MAX]
     return (
         producer(TOPICS_MAX),
-        settings_of(limits.SUBSCRIPTIONS_MAX),
-        settings_of(limits.SUBSCRIPTIONS_SQL_BYTES_MAX // len(expression), expression),
+        settings_of(limits.SUBSCRIPTIONS_MAX, f"a || b{serial}"),
+        settings_of(
+            limits.SUBSCRIPTIONS_SQL_BYTES_MAX // len(expression), expression, definition.SQL
+        ),
     )[serial % 3]
 
 
