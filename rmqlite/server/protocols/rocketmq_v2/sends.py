@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from rmqlite.broker.sends.calls import DraftCall, check_messages
+from rmqlite.broker.sends.calls import check_messages
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.requests.topics import RouteRequest
@@ -18,6 +18,7 @@ from rmqlite.server.protocols.rocketmq_v2.calls import refused
 from rmqlite.server.protocols.rocketmq_v2.clients import Clients
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.protocols.rocketmq_v2.sent_window import SentWindow, key_of
+from rmqlite.server.protocols.rocketmq_v2.storing import Storing
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, status
@@ -44,6 +45,7 @@ class Sends:
         self._service = own
         self._clients = clients
         self._allowed = SendRules(config.max_message_bytes, 1_000 * config.timer_max_delay_s)
+        self._storing = Storing(own.messages)
         self._window = SentWindow()
 
     async def send(
@@ -101,17 +103,15 @@ class Sends:
         self, message: definition.Message, topic: str, write_queues: int, asker: Asker
     ) -> bytes:
         """Store a message; the entry of the answer."""
-        own = self._service
         draft = draft_of(
             message,
             topic,
             self._allowed,
             write_queues=write_queues,
             born_host=asker.host,
-            now_ms=own.clock.now_ms(),
+            now_ms=self._service.clock.now_ms(),
         )
-        sent = await own.messages.send(DraftCall((draft,)), asker.host)
-        stored = sent.stored  # type: ignore[union-attr]  # of a DraftCall
+        stored = await self._storing.store(draft)
         system = message.system_properties
         entry = service.SendResultEntry(
             status=OK, message_id=system.message_id, offset=stored.queue_offset
