@@ -123,6 +123,17 @@ def test_who_names_no_endpoints_gets_the_brokers_own(under_test: BrokerUnderTest
     served_v2(under_test, scenario)
 
 
+def test_endpoints_are_bounded(under_test: BrokerUnderTest) -> None:
+    """The answer repeats them for each queue."""
+    hosts = [definition.Address(host="h" * 100, port=7) for _ in range(11)]
+
+    async def scenario(v2: V2) -> None:
+        asked = definition.Endpoints(scheme=definition.DOMAIN_NAME, addresses=hosts)
+        assert await v2.code(QUERY_ROUTE, route(endpoints=asked)) is Code.ILLEGAL_ACCESS_POINT
+
+    served_v2(under_test, scenario)
+
+
 def test_a_queue_has_the_permissions_of_its_topic(under_test: BrokerUnderTest) -> None:
     """Of a topic with more read queues than write queues some can only be read."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from binascii import crc32
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,22 +87,21 @@ def test_a_repeat_waits_for_the_first(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes while the disk is slow, which is why the client sends again."""
-    durable = GroupCommit.durable
-    may_go = asyncio.Event()
+    then, held = GroupCommit.then, []
 
-    async def slow(commit: GroupCommit, *args: int) -> None:
-        await may_go.wait()
-        await durable(commit, *args)
+    def hold(*args: Any) -> None:
+        held.append(args)
 
     async def scenario(v2: V2) -> None:
         await v2.sent(message("first"))
-        monkeypatch.setattr(GroupCommit, "durable", slow)
+        monkeypatch.setattr(GroupCommit, "then", hold)
         sending = [asyncio.create_task(v2.sent(message("a"))) for _ in range(3)]
-        await turns_until(lambda: under_test.broker.counts.sent == 2)
+        await turns_until(lambda: bool(held))
         # The first client gives up; its message is stored all the same.
         sending[0].cancel()
         await asyncio.sleep(0)
-        may_go.set()
+        assert not sending[1].done()
+        then(*held.pop())
         assert await sending[1] == await sending[2]
         assert under_test.broker.counts.sent == 2
 
@@ -133,14 +133,47 @@ def test_a_disk_that_is_slow_is_no_success(
     """The message may or may not survive a crash, so the client sends again, and it is stored
     again: at least once."""
 
-    async def slow(*_: object) -> None:
-        raise FlushFailed("the disk is slow", is_final=False)
+    def slow(_: GroupCommit, __: int, answer: Any, *___: object) -> None:
+        answer(FlushFailed("the disk is slow", is_final=False))
 
     async def scenario(v2: V2) -> None:
         request = service.SendMessageRequest(messages=[message("a")])
         await v2.sent(message("first"))
-        monkeypatch.setattr(GroupCommit, "durable", slow)
-        assert await v2.code(SEND_MESSAGE, request) is Code.MASTER_PERSISTENCE_TIMEOUT
+        with monkeypatch.context() as patched:
+            patched.setattr(GroupCommit, "then", slow)
+            assert await v2.code(SEND_MESSAGE, request) is Code.MASTER_PERSISTENCE_TIMEOUT
+        await v2.sent(message("a"))
+        assert under_test.broker.counts.sent == 3
+
+    served_v2(under_test, scenario)
+
+
+def test_what_comes_together_is_one_append(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that is refused does not keep out those of others."""
+    appends, append_packed = [], under_test.store.append_packed
+
+    def counted(packed: Any) -> None:
+        appends.append(sum(map(len, packed)))
+        append_packed(packed)
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message("first"))
+        monkeypatch.setattr(under_test.store, "append_packed", counted)
+        clients = [v2.other(f"client {number}") for number in range(20)]
+        requests = [service.SendMessageRequest(messages=[message("a")]) for _ in clients]
+        under_test.broker.topics.create(TopicInfo("read-only", 1, 1, 4))
+        requests[7].messages[0].topic.name = "read-only"
+        codes = await asyncio.gather(
+            *[
+                client.code(SEND_MESSAGE, request)
+                for client, request in zip(clients, requests, strict=True)
+            ]
+        )
+        assert codes.count(Code.OK) == 19
+        assert sum(appends) == 19
+        assert len(appends) < 5
 
     served_v2(under_test, scenario)
 
@@ -247,7 +280,7 @@ def test_a_bug_is_one_sentence_for_the_client(
         raise KeyError("a bug")
 
     async def scenario(v2: V2) -> None:
-        monkeypatch.setattr(v2.server.service.messages, "send", broken)
+        monkeypatch.setattr(v2.server.service.messages, "send_drafts", broken)
         answer = await v2.ask(SEND_MESSAGE, service.SendMessageRequest(messages=[message()]))
         assert code_of(answer) is Code.INTERNAL_SERVER_ERROR
         assert answer.status.message == "the broker failed; its log says why"

@@ -6,6 +6,7 @@ clients       who is there: producers, consumers, their Telemetry calls
 telemetry     what clients say about themselves, and what the broker asks them
 routes        where a topic is
 sends         messages that come in, each once; recalls
+storing       what comes together is stored together
 sent_window   the results of recent sends, for clients that send a message again
 receiving     messages that go out, and what becomes of them
 pulling       messages by their offset, and committed offsets

@@ -37,8 +37,6 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
 NACK_MS_MIN: Final = 1_000
 """A push consumer gets a message that it has failed not sooner: some clients ask for no pause at
 all, and would use up all attempts within a second."""
-ATTEMPT_ID_BYTES_MAX: Final = 255
-HANDLE_CHARS_MAX: Final = 1_024
 REASON: Final = "forwarded by its consumer"
 _ACKED: Final = status(Code.OK)
 _INVALID: Final = refusal_of(HandleInvalid("")).status
@@ -87,10 +85,6 @@ class Receiving:
         topic = rules.topic_of(request.message_queue.topic)
         expression, sql = rules.filter_of(request.filter_expression)
         asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
-        attempt_id = request.attempt_id
-        if len(attempt_id.encode()) > ATTEMPT_ID_BYTES_MAX:
-            rule = f"at most {ATTEMPT_ID_BYTES_MAX} bytes"
-            raise broken(Code.BAD_REQUEST, "attempt_id", attempt_id, rule)
         wanted = ReceiveRequest(
             group,
             topic,
@@ -101,7 +95,7 @@ class Receiving:
             invisible_ms=rules.invisible_ms(request),
             auto_renew=request.auto_renew,
             wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
-            attempt_id=attempt_id,
+            attempt_id=request.attempt_id,
         )
         client = self._clients.seen(asker.key)
         client.has_begun = True
@@ -188,8 +182,6 @@ def _handle(
     """None for a text that is no handle, and for one of a lite topic, which nobody has got."""
     if request.HasField("lite_topic") and request.lite_topic:
         raise no_lite_topics()
-    if len(text) > HANDLE_CHARS_MAX:
-        return None
     try:
         return Handle.parse(text)
     except HandleInvalid:

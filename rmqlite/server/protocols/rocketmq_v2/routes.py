@@ -6,7 +6,6 @@ broker by those of its own request, perhaps through a proxy or a tunnel, so thes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 
@@ -18,11 +17,13 @@ from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.access import BROKER, CALLER
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
-from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal
+from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, broken
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 
 ANY_QUEUE: Final = -1
 """The queue of an assignment: a consumer receives from all queues of a topic."""
+ENDPOINTS_BYTES_MAX: Final = 1_024
+"""The addresses of a request, which the answer repeats for each of up to a thousand queues."""
 _PERMISSIONS: Final = {
     (False, False): definition.NONE,
     (True, False): definition.READ,
@@ -48,10 +49,22 @@ class Routes:
     async def route(
         self, request: service.QueryRouteRequest, _: Asker
     ) -> service.QueryRouteResponse:
-        """The queues of a topic, which is made on demand, as a send would make it."""
+        """The queues of a topic, which is made on demand, as a send would make it.
+
+        Their ids begin at 0: some clients know no other queue.
+        """
         topic = await self._found(rules.topic_of(request.topic))
-        queues = list(self._queues(request, topic))
-        return service.QueryRouteResponse(status=OK, message_queues=queues)
+        answer, queue = service.QueryRouteResponse(status=OK), self._queue(request)
+        may_read, may_write = bool(topic.perm & READ), bool(topic.perm & WRITE)
+        for number in range(max(topic.read_queues, topic.write_queues, 1)):
+            queue.id = number
+            queue.permission = _PERMISSIONS[
+                may_read and number < topic.read_queues,
+                may_write and number < topic.write_queues,
+            ]
+            # Appending copies it: so each takes a microsecond, of a thousand.
+            answer.message_queues.append(queue)
+        return answer
 
     async def assignment(
         self, request: service.QueryAssignmentRequest, _: Asker
@@ -61,7 +74,8 @@ class Routes:
         rules.group_of(request.group)
         if not topic.perm & READ or not topic.read_queues:
             raise Refusal(Code.FORBIDDEN, f"topic {topic.topic!r} may not be read")
-        queue = self._queue(request, ANY_QUEUE, definition.READ)
+        queue = self._queue(request)
+        queue.id, queue.permission = ANY_QUEUE, definition.READ
         assignments = [definition.Assignment(message_queue=queue)]
         return service.QueryAssignmentResponse(status=OK, assignments=assignments)
 
@@ -82,28 +96,12 @@ class Routes:
         except AccessDenied:
             raise TopicUnknown(name) from None
 
-    def _queues(
-        self, request: service.QueryRouteRequest, topic: TopicInfo
-    ) -> Iterator[definition.MessageQueue]:
-        """Their ids begin at 0: some clients know no other queue."""
-        may_read, may_write = bool(topic.perm & READ), bool(topic.perm & WRITE)
-        for number in range(max(topic.read_queues, topic.write_queues, 1)):
-            allowed = (
-                may_read and number < topic.read_queues,
-                may_write and number < topic.write_queues,
-            )
-            yield self._queue(request, number, _PERMISSIONS[allowed])
-
     def _queue(
-        self,
-        request: service.QueryRouteRequest | service.QueryAssignmentRequest,
-        number: int,
-        permission: definition.Permission,
+        self, request: service.QueryRouteRequest | service.QueryAssignmentRequest
     ) -> definition.MessageQueue:
+        """What all queues have in common."""
         return definition.MessageQueue(
             topic=request.topic,
-            id=number,
-            permission=permission,
             broker=definition.Broker(
                 name=self._config.broker_name, id=0, endpoints=self._endpoints(request.endpoints)
             ),
@@ -117,6 +115,10 @@ class Routes:
             return definition.Endpoints(
                 scheme=_scheme_of(self._config.broker_ip), addresses=[address]
             )
+        if asked.ByteSize() > ENDPOINTS_BYTES_MAX:
+            rule = f"at most {ENDPOINTS_BYTES_MAX} bytes"
+            size = f"{asked.ByteSize()} bytes"
+            raise broken(Code.ILLEGAL_ACCESS_POINT, "endpoints", size, rule)
         if asked.scheme in (definition.IPv4, definition.IPv6, definition.DOMAIN_NAME):
             return asked
         scheme = _scheme_of(asked.addresses[0].host)

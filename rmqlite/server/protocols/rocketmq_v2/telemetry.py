@@ -8,7 +8,7 @@ the call stays: a client that loses it comes back a second later with the same s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -24,6 +24,7 @@ from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
 from rmqlite.server.protocols.rocketmq_v2.streams import Stream
 from rmqlite.server.service.access import BROKER, CALLER
 from rmqlite.server.service.service import Service
+from rmqlite.server.turns import let_others
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, broken
 from rmqlite.wire.rocketmq_v2.rpcs import TELEMETRY, definition, service
@@ -48,6 +49,8 @@ _KINDS: Final = frozenset(
         definition.PULL_CONSUMER,
     }
 )
+NAMES_STEP: Final = 200
+"""A step with so many topics takes a millisecond."""
 LOOK_S: Final = 5.0
 """How often clients are looked for that are gone without a word."""
 
@@ -134,17 +137,19 @@ class Telemetry:
         if is_consumer(settings):
             merged = await self._consumer(settings, kind, asker)
         else:
-            merged = self._producer(settings, kind, asker)
+            merged = await self._producer(settings, kind, asker)
         return service.TelemetryCommand(status=OK, settings=merged).SerializeToString()
 
-    def _producer(
+    async def _producer(
         self, settings: definition.Settings, kind: int, asker: Asker
     ) -> definition.Settings:
         topics = [rules.topic_of(each) for each in settings.publishing.topics]
         for topic in topics:
             # It may be asked about the messages of these topics, and then gets them.
             self._service.messages.check_sender(CALLER.get(), topic)
+        await self._pause(topics)
         self._clients.describe(self._clients.seen(asker.key), kind=kind, topics=topics)
+        await self._pause(topics)
         return producer_settings(settings, body_bytes_max=self._config.max_message_bytes)
 
     async def _consumer(
@@ -156,7 +161,9 @@ class Telemetry:
             Subscription(rules.topic_of(each.topic), *rules.filter_of(each.expression))
             for each in entries
         ]
+        await self._pause(subscriptions)
         await self._join(group, asker, tuple(subscriptions))
+        await self._pause(subscriptions)
         self._clients.describe(
             self._clients.seen(asker.key), kind=kind, group=group, subscriptions=subscriptions
         )
@@ -166,6 +173,12 @@ class Telemetry:
         waits_ms = waits_of(RetryPolicy.parse(info.retry_policy), table, info.max_reconsume_times)
         group_rules = GroupRules(waits_ms, info.max_reconsume_times + 1, info.orderly)
         return consumer_settings(settings, group_rules)
+
+    @staticmethod
+    async def _pause(names: Sequence[object]) -> None:
+        """Let other calls have their turns between two steps with many topics."""
+        if len(names) > NAMES_STEP:
+            await let_others()
 
     # ---- heartbeats and goodbyes
 
