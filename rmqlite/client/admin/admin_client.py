@@ -88,7 +88,9 @@ class AdminClient(Asking, Closing):
         """
         return self._ask(
             rpcs.SET_GROUP,
-            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy, orderly),
+            GroupChange(
+                group, max_reconsume_times, retry_queues, can_consume, retry_policy, orderly
+            ),
         )
 
     def broker_status(self) -> BrokerStatus:

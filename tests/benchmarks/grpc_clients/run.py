@@ -31,13 +31,13 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from tests.benchmarks.grpc_clients import waiting
-from tests.benchmarks.remoting.run import SOURCE
-from tests.conformance.rocketmq_v2.clients import COMMANDS, GrpcClient
 from tests.support import toolchains
 from tests.support.broker_processes import cpu_s_of
+from tests.support.grpc_clients import COMMANDS, GrpcClient
 from tests.support.programs import Event, Program
 from tests.support.rocketmq_proxy import VERSION, proxy
 
+SOURCE: Final = toolchains.ROOT / "tests" / "benchmarks" / "remoting" / "Load.java"
 SIZE: Final = 1_024
 TOGETHER: Final = 32
 WARM_UP: Final = 2_000

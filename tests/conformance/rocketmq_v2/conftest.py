@@ -12,7 +12,7 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from tests.conformance.conftest import live_broker
-from tests.conformance.rocketmq_v2.clients import COMMANDS, GrpcClient
+from tests.support.grpc_clients import COMMANDS, GrpcClient
 
 QUICK: Final = {"transactionTimeOut": 500, "transactionCheckInterval": 500}
 StartClients = Callable[..., list[GrpcClient]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.rocketmq_v2.clients import COMMANDS
+from tests.support.grpc_clients import COMMANDS
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -16,9 +16,9 @@ from rmqlite.client import (
     StoredMessage,
 )
 from rmqlite.clock import wall_ms
-from tests.conformance.rocketmq_v2.clients import GrpcClient, on_each
 from tests.support import toolchains
 from tests.support.eventually import eventually
+from tests.support.grpc_clients import GrpcClient, on_each
 from tests.support.programs import Program
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from tests.conformance.rocketmq_v2.clients import COMMANDS, GrpcClient
 from tests.support.eventually import eventually
+from tests.support.grpc_clients import COMMANDS, GrpcClient
 
 TOPICS = 1_000
 ALWAYS = "node"

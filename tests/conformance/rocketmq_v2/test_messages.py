@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rmqlite.client import AdminClient
 from rmqlite.clock import wall_ms
 from rmqlite.requests.schedule import PendingFilter
-from tests.conformance.rocketmq_v2.clients import INVALID_HANDLE, GrpcClient, on_each, refusals
+from tests.support.grpc_clients import INVALID_HANDLE, GrpcClient, on_each, refusals
 
 FOUR_MIB = 4 << 20
 OVERHEAD = 64 << 10

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient
-from tests.conformance.rocketmq_v2.clients import GrpcClient, on_each
 from tests.support.eventually import eventually
+from tests.support.grpc_clients import GrpcClient, on_each
 
 
 def shell(broker: BrokerProcess, words: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rmqlite.client import AdminClient
 from tests.conformance.conftest import live_broker
-from tests.conformance.rocketmq_v2.clients import GrpcClient, on_each
 from tests.conformance.rocketmq_v2.conftest import QUICK, StartClients
+from tests.support.grpc_clients import GrpcClient, on_each
 
 STREAMED = 400
 INVISIBLE_S = 10

@@ -9,10 +9,10 @@ import pytest
 
 from rmqlite.client import AdminClient, Credentials
 from tests.conformance.conftest import live_broker
-from tests.conformance.rocketmq_v2.clients import GrpcClient, on_each
 from tests.conformance.rocketmq_v2.conftest import StartClients
 from tests.support.accounts import ADMIN, SECRET, signing
 from tests.support.certificates import keys_of, made
+from tests.support.grpc_clients import GrpcClient, on_each
 
 ACCOUNTS = f"""\
 accounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rmqlite.client import AdminClient
-from tests.conformance.rocketmq_v2.clients import GrpcClient, on_each
+from tests.support.grpc_clients import GrpcClient, on_each
 
 
 def test_a_transaction_is_committed_rolled_back_or_asked_about(

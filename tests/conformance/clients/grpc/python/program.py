@@ -37,6 +37,10 @@ def say(**said: Any) -> None:
         print(json.dumps(said), flush=True)
 
 
+def pause(milliseconds: int) -> None:
+    threading.Event().wait(milliseconds / 1_000)
+
+
 def configuration() -> Any:
     """Send and the like wait as long as a busy machine needs."""
     key, secret = os.environ.get("ACCESS_KEY"), os.environ.get("SECRET_KEY")
@@ -94,8 +98,8 @@ def stream(asked: dict[str, Any]) -> None:
                     break
                 except Exception as error:
                     say(failed=key, error=repr(error))
-                    time.sleep(0.2)
-            time.sleep(asked["pause"] / 1_000)
+                    pause(200)
+            pause(asked["pause"])
         say(streamed=asked["prefix"])
 
     producer()
@@ -204,12 +208,12 @@ class Listener(rocketmq.MessageListener):  # type: ignore[misc]
         self._name = asked["name"]
         self._left = dict(asked.get("fails") or {})
         self._is_quiet = asked.get("quiet")
-        self._pause_s = asked.get("pause", 0) / 1_000
+        self._pause_ms = asked.get("pause", 0)
 
     def consume(self, message: Any) -> Any:
         key = " ".join(message.keys) if self._is_quiet else got(self._name, message)
-        if self._pause_s:
-            time.sleep(self._pause_s)
+        if self._pause_ms:
+            pause(self._pause_ms)
         if self._left.get(key, 0) > 0:
             self._left[key] -= 1
             return rocketmq.ConsumeResult.FAILURE
