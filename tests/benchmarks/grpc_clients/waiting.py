@@ -6,6 +6,7 @@ Written with gRPC itself, because one process of an official client cannot wait 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -17,17 +18,21 @@ import grpc
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
+from rmqlite.clock import pause_s
 from rmqlite.wire.rocketmq_v2 import rpcs
 from tests.support.broker_processes import cpu_s_of, resident_mib
 
 CHANNELS: Final = 20
 TOPICS: Final = 100
 """Among which the parked receives are spread, one group for each receive of a topic."""
+WOKEN: Final = "woken"
+HIDDEN: Final = "invisible"
 IDLE_S: Final = 10.0
 SETTLE_S: Final = 3.0
 BATCH: Final = 32
 INVISIBLE_S: Final = 3_600
-POLL_S: Final = 300
+POLL_S: Final = 20
+"""As the settings of the broker ask for."""
 BODY: Final = bytes(1_024)
 METADATA: Final = (
     ("x-mq-client-id", "benchmark"),
@@ -43,13 +48,15 @@ NO_MESSAGE: Final = 40_401
 class Parked:
     """mib, cpu: more memory than without them, and CPU time of the broker in a second of waiting.
 
-    wake_ms: from the send of a message to the end of the receive that gets it: p50, p99.
+    wake_ms: from the send of a message to the end of another receive, p50 and p99; alone_ms: the
+    same before they were there.
     """
 
     count: int
     mib: float
     cpu: float
     wake_ms: tuple[float, float]
+    alone_ms: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +117,37 @@ async def calls(endpoint: str) -> AsyncIterator[Calls]:
 
 
 def parked(broker: BrokerProcess, count: int, wakes: int) -> Parked:
-    topics = [f"parked-{number}" for number in range(min(TOPICS, count))]
-    make(broker, topics)
-    return asyncio.run(_parked(broker, topics, count, wakes))
+    make(broker, [*_topics(count), WOKEN])
+    alone_ms = asyncio.run(_wakes(broker.endpoint, range(wakes)))
+    context = multiprocessing.get_context("spawn")
+    ready = context.Queue()
+    process = context.Process(target=_park, args=(broker.endpoint, count, ready))
+    process.start()
+    try:
+        assert ready.get() == "warm"
+        before_mib = resident_mib(broker)
+        assert ready.get() == "parked"
+        mib, cpu_s = resident_mib(broker) - before_mib, cpu_s_of(broker.pid)
+        pause_s(IDLE_S)
+        cpu = (cpu_s_of(broker.pid) - cpu_s) / IDLE_S
+        wake_ms = asyncio.run(_wakes(broker.endpoint, range(wakes, 2 * wakes)))
+        return Parked(count, mib, cpu, wake_ms, alone_ms)
+    finally:
+        process.terminate()
+        process.join()
 
 
 def invisible(broker: BrokerProcess, count: int) -> Invisible:
-    make(broker, ["invisible"])
+    """After a restart, so that memory that the sends have used is not used again."""
+    make(broker, [HIDDEN])
+    asyncio.run(_sends(broker.endpoint, count))
+    broker.stop()
+    broker.start()
     return asyncio.run(_invisible(broker, count))
+
+
+def _topics(count: int) -> list[str]:
+    return [f"parked-{number}" for number in range(min(TOPICS, count))]
 
 
 def make(broker: BrokerProcess, topics: list[str]) -> None:
@@ -126,52 +156,61 @@ def make(broker: BrokerProcess, topics: list[str]) -> None:
             admin.create_topic(topic, 4)
 
 
-async def _parked(broker: BrokerProcess, topics: list[str], count: int, wakes: int) -> Parked:
-    async with calls(broker.endpoint) as client:
+def _park(endpoint: str, count: int, ready: Any) -> None:
+    """The process whose receives wait: until it is terminated."""
+    asyncio.run(_parking(endpoint, count, ready))
+
+
+async def _parking(endpoint: str, count: int, ready: Any) -> None:
+    topics = _topics(count)
+    async with calls(endpoint) as client:
         # Every topic and connection is warm.
         await asyncio.gather(*[client.receive(topic, "warm", n) for n, topic in enumerate(topics)])
-        before_mib = resident_mib(broker)
+        ready.put("warm")
 
-        def park(number: int) -> asyncio.Task[int]:
-            topic = topics[number % len(topics)]
-            receive = client.receive(topic, f"group-{number // len(topics)}", number, POLL_S)
-            return asyncio.create_task(receive)
+        async def park(number: int) -> None:
+            topic, group = topics[number % len(topics)], f"group-{number // len(topics)}"
+            # Not all at the same moment: nor do those of many clients end so.
+            await asyncio.sleep(number / count * POLL_S)
+            while True:
+                await client.receive(topic, group, number, POLL_S)
 
-        waiting = {number: park(number) for number in range(count)}
-        await asyncio.sleep(SETTLE_S)
-        assert not any(each.done() for each in waiting.values())
-        mib, cpu_s = resident_mib(broker) - before_mib, cpu_s_of(broker.pid)
-        await asyncio.sleep(IDLE_S)
-        cpu = (cpu_s_of(broker.pid) - cpu_s) / IDLE_S
-        # One that nobody else waits for: its topic has one waiting group.
-        make_one = "parked-alone"
-        await asyncio.to_thread(make, broker, [make_one])
-        times = []
-        for number in range(wakes):
-            one = asyncio.create_task(client.receive(make_one, "alone", number, POLL_S))
+        waiting = [asyncio.create_task(park(number)) for number in range(count)]
+        await asyncio.sleep(POLL_S + SETTLE_S)
+        ready.put("parked")
+        await asyncio.gather(*waiting)
+
+
+async def _wakes(endpoint: str, numbers: range) -> tuple[float, float]:
+    """From the send of a message to the end of the receive that waits for it: p50, p99."""
+    times = []
+    async with calls(endpoint) as client:
+        for number in numbers:
+            one = asyncio.create_task(client.receive(WOKEN, "woken", number, POLL_S))
             await asyncio.sleep(0.02)
             began_s = time.perf_counter()
-            await client.send(make_one, number)
+            await client.send(WOKEN, number)
             assert await one == 1
             times.append((time.perf_counter() - began_s) * 1e3)
-        for each in waiting.values():
-            each.cancel()
-        await asyncio.gather(*waiting.values(), return_exceptions=True)
     parts = statistics.quantiles(times, n=100)
-    return Parked(count, mib, cpu, (parts[49], parts[98]))
+    return parts[49], parts[98]
+
+
+async def _sends(endpoint: str, count: int) -> None:
+    async with calls(endpoint) as client:
+        for first in range(0, count, BATCH * CHANNELS):
+            numbers = range(first, min(first + BATCH * CHANNELS, count))
+            await asyncio.gather(*[client.send(HIDDEN, number) for number in numbers])
 
 
 async def _invisible(broker: BrokerProcess, count: int) -> Invisible:
     async with calls(broker.endpoint) as client:
-        for first in range(0, count, BATCH * CHANNELS):
-            numbers = range(first, min(first + BATCH * CHANNELS, count))
-            await asyncio.gather(*[client.send("invisible", number) for number in numbers])
         # What a first receive needs is not counted.
-        left = count - await client.receive("invisible", "takers", 0)
+        left = count - await client.receive(HIDDEN, "takers", 0)
         await asyncio.sleep(SETTLE_S)
         before_mib, began_s = resident_mib(broker), time.perf_counter()
         while left > 0:
-            came = await client.receive("invisible", "takers", left)
+            came = await client.receive(HIDDEN, "takers", left)
             assert came > 0
             left -= came
         receive_us = (time.perf_counter() - began_s) / count * 1e6
