@@ -118,6 +118,12 @@ class Clients:
             return Subscription(topic)
         return None
 
+    def client_id(self, connection: Connection, group: str) -> str:
+        """The id of a group's member on this connection; its address if there is none."""
+        registered = self._consumers_of.get(connection, ())
+        mine = (client_id for name, client_id in registered if name == group)
+        return next(mine, connection.address)
+
     # ---- requests
 
     @answers(codes.HEART_BEAT)

@@ -1,0 +1,255 @@
+"""POP consumers of RocketMQ 5: the broker leases messages to them, as it does on other protocols.
+
+A lease's handle is spread over the words of the extra info (wire/remoting/requests/pop.py): popTime
+and reviveQid are its lease, the topic type says whether the record is a retry, and the last two
+words are the record's place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Final
+
+from rmqlite.broker.leases.deliveries import Delivery, Received
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import HandleInvalid, RmqliteError
+from rmqlite.records.stored import Record
+from rmqlite.requests import groups
+from rmqlite.requests.leases import (
+    RECEIVE_MESSAGES_MAX,
+    AckRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
+)
+from rmqlite.server.protocols.remoting.calls import Call, answers, refused
+from rmqlite.server.protocols.remoting.requests.clients import Clients, filter_of
+from rmqlite.server.service.service import Service
+from rmqlite.wire.remoting.command import Command, ResponseCode
+from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.limits import BATCH_ACK_MESSAGES_MAX
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.requests import pop as codes
+from rmqlite.wire.remoting.requests.clients import MessageModel
+from rmqlite.wire.remoting.requests.pop import (
+    NORMAL,
+    RETRY,
+    AckMessage,
+    AssignmentQuery,
+    Assignments,
+    BatchAck,
+    BatchAcks,
+    ChangeAnswer,
+    ChangeInvisibleTime,
+    ExtraInfo,
+    Offsets,
+    PollingInfo,
+    PollingInfoAnswer,
+    PopAnswer,
+    PopMessage,
+    Popped,
+    QueueAssignment,
+    RequestModeChange,
+    topic_sent_to,
+)
+from rmqlite.wire.remoting.requests.queues import MessageQueue
+from rmqlite.wire.remoting.shapes import read_body
+
+EVERY_QUEUE: Final = -1
+_FOUND: Final = "FOUND"
+_NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
+_OLD_HANDLE: Final = (b"\x02POP_CK\x01", b"\x02OLD_CK\x01")
+"""A producer that sends a received message on sends its handle, too, and a consumer would
+acknowledge that one.  Another name of the same length changes nothing else of the record."""
+
+
+class Modes:
+    """Requests about how a group gets its messages."""
+
+    def __init__(self, broker_name: str, service: Service) -> None:
+        self._broker_name = broker_name
+        self._service = service
+
+    @answers(codes.SET_MESSAGE_REQUEST_MODE)
+    async def change(self, call: Call[Nothing]) -> Command:
+        asked = read_body(RequestModeChange, call.command.body)
+        await self._service.groups.change_mode(
+            groups.RequestModeChange(
+                asked.consumer_group, asked.topic, asked.mode, asked.pop_share_queue_num
+            )
+        )
+        return call.done()
+
+    @answers(codes.QUERY_ASSIGNMENT)
+    async def assignment(self, call: Call[Nothing]) -> Command:
+        """Always the average allocation, whatever strategy the client names."""
+        asked = read_body(AssignmentQuery, call.command.body)
+        found = await self._service.groups.assigned(
+            groups.AssignmentQuery(
+                asked.consumer_group,
+                asked.topic,
+                asked.client_id,
+                asked.message_model is MessageModel.BROADCASTING,
+            )
+        )
+        if found is None:
+            return call.done(body=Assignments())
+        queues = [MessageQueue(asked.topic, each, self._broker_name) for each in found.queue_ids]
+        rows = tuple([QueueAssignment(queue, found.mode) for queue in queues])
+        return call.done(body=Assignments(rows))
+
+
+class Pops:
+    """Requests about popped messages."""
+
+    def __init__(self, config: BrokerConfig, service: Service, clients: Clients) -> None:
+        self._config = config
+        self._service = service
+        self._clients = clients
+        self._waiting: Counter[tuple[str, str, int]] = Counter()
+        """How many pops wait, by group, topic and queue id."""
+
+    @answers(codes.POP_MESSAGE)
+    async def pop(self, call: Call[PopMessage]) -> Command:
+        """Lease messages; records as they lie in the log."""
+        asked, connection = call.asked(), call.connection
+        wanted = filter_of(asked.topic, asked.exp or "*", asked.exp_type)
+        request = ReceiveRequest(
+            asked.consumer_group,
+            asked.topic,
+            self._clients.client_id(connection, asked.consumer_group),
+            wanted.expression,
+            wanted.sql,
+            min(max(asked.max_msg_nums, 1), RECEIVE_MESSAGES_MAX),
+            asked.invisible_time,
+            wait_ms=min(max(asked.poll_time, 0), self._config.pull_wait_ms_max),
+            attempt_id=asked.attempt_id,
+            queue_id=max(asked.queue_id, EVERY_QUEUE),
+        )
+        async with connection.reading():
+            # Not longer: many pops of one client wait side by side.
+            pass
+        with connection.parked() if request.wait_ms else nullcontext(), self._waits(request):
+            received = await self._service.leases.receive(request)
+        return _popped(call, received)
+
+    @answers(codes.ACK_MESSAGE)
+    async def ack(self, call: Call[AckMessage]) -> Command:
+        asked = call.asked()
+        topic, handle = _named(asked)
+        request = AckRequest(asked.consumer_group, topic, (handle,))
+        (is_valid,) = await self._service.leases.ack(request)
+        return call.done() if is_valid else _not_valid(call, asked.extra_info)
+
+    @answers(codes.BATCH_ACK_MESSAGE)
+    async def ack_all(self, call: Call[Nothing]) -> Command:
+        """As in RocketMQ the answer does not say which were not valid."""
+        asked = read_body(BatchAcks, call.command.body)
+        requests = [_acks(each) for each in asked.acks]
+        if sum([len(each.handles) for each in requests]) > BATCH_ACK_MESSAGES_MAX:
+            raise FieldError("acks", "more", f"at most {BATCH_ACK_MESSAGES_MAX} messages")
+        for request in requests:
+            if request.handles:
+                await self._service.leases.ack(request)
+        return call.done()
+
+    @answers(codes.CHANGE_MESSAGE_INVISIBLETIME)
+    async def change(self, call: Call[ChangeInvisibleTime]) -> Command:
+        """A consumer that fails a message asks for it again after a delay."""
+        nothing = call.row.answer.write(ChangeAnswer())
+        try:
+            asked = call.asked()
+            topic, handle = _named(asked)
+            change = InvisibleChange(asked.consumer_group, topic, handle, asked.invisible_time)
+            changed = await self._service.leases.change(change)
+        except HandleInvalid:
+            return _not_valid(call, asked.extra_info, nothing)
+        except (RmqliteError, FieldError) as error:
+            return refused(call.command, error, nothing)
+        answer = ChangeAnswer(changed.received_at_ms, asked.invisible_time, changed.nonce)
+        return call.done(answer)
+
+    @answers(codes.POLLING_INFO)
+    async def waiting(self, call: Call[PollingInfo]) -> Command:
+        asked = call.asked()
+        count = self._waiting[asked.consumer_group, asked.topic, asked.queue_id]
+        return call.done(PollingInfoAnswer(count))
+
+    @contextmanager
+    def _waits(self, request: ReceiveRequest) -> Iterator[None]:
+        key = request.group, request.topic, request.queue_id
+        self._waiting[key] += 1
+        try:
+            yield
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+
+def _popped(call: Call[PopMessage], received: Received) -> Command:
+    """The answer to a pop.  All its messages have the same lease."""
+    if not received.messages:
+        ext = call.row.answer.write(PopAnswer(received.received_at_ms, received.invisible_ms, 0))
+        return call.command.answer(ResponseCode.POLLING_TIMEOUT, ext, remark=_NOTHING)
+    is_ordered = call.asked().order
+    offsets = Offsets.of([_place(each, is_ordered) for each in received.messages])
+    lease = received.messages[0].handle
+    ext = call.row.answer.write(
+        PopAnswer(
+            lease.received_at_ms,
+            received.invisible_ms,
+            lease.nonce,
+            0,
+            offsets.start,
+            offsets.messages,
+            offsets.attempts,
+        )
+    )
+    body = b"".join([_record(each.record) for each in received.messages])
+    return call.command.answer(ResponseCode.SUCCESS, ext, body, _FOUND)
+
+
+def _place(delivery: Delivery, is_ordered: bool) -> Popped:
+    handle = delivery.handle
+    return Popped(
+        RETRY if handle.is_retry else NORMAL,
+        handle.queue_id,
+        handle.queue_offset,
+        delivery.attempt - 1 if is_ordered else 0,
+    )
+
+
+def _record(record: Record) -> bytes:
+    encoded, properties = record.encoded, record.head.properties
+    if b"POP_CK\x01" not in properties:
+        return encoded
+    renamed = (b"\x02" + properties).replace(*_OLD_HANDLE)[1:]
+    return encoded[: len(encoded) - len(properties)] + renamed
+
+
+def _named(asked: AckMessage | ChangeInvisibleTime) -> tuple[str, Handle]:
+    """The message's topic, and the handle.  Raises FieldError, HandleInvalid."""
+    info = ExtraInfo.parse(asked.extra_info)
+    topic = topic_sent_to(asked.topic, asked.consumer_group, info.topic_type)
+    lease = Handle.lease_of(info.pop_time, info.revive_qid)
+    return topic, Handle(lease, info.topic_type != NORMAL, asked.queue_id, asked.offset)
+
+
+def _acks(ack: BatchAck) -> AckRequest:
+    """The topic is the one that the messages were sent to, also of retries."""
+    lease = Handle.lease_of(ack.pop_time, ack.revive_queue_id)
+    is_retry = ack.retry != NORMAL
+    handles = [Handle(lease, is_retry, ack.queue_id, offset) for offset in ack.offsets()]
+    return AckRequest(ack.consumer_group, ack.topic, tuple(handles))
+
+
+def _not_valid(
+    call: Call[AckMessage] | Call[ChangeInvisibleTime],
+    extra_info: str,
+    ext: dict[str, str] | None = None,
+) -> Command:
+    remark = str(HandleInvalid(extra_info))
+    return call.command.answer(ResponseCode.NO_MESSAGE, ext, remark=remark)
