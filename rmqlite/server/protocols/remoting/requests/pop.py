@@ -141,7 +141,9 @@ class Pops:
         topic, handle = _named(asked)
         request = AckRequest(asked.consumer_group, topic, (handle,))
         (is_valid,) = await self._service.leases.ack(request)
-        return call.done() if is_valid else _not_valid(call, asked.extra_info)
+        if not is_valid:
+            raise HandleInvalid(asked.extra_info)
+        return call.done()
 
     @answers(codes.BATCH_ACK_MESSAGE)
     async def ack_all(self, call: Call[Nothing]) -> Command:
@@ -158,16 +160,13 @@ class Pops:
     @answers(codes.CHANGE_MESSAGE_INVISIBLETIME)
     async def change(self, call: Call[ChangeInvisibleTime]) -> Command:
         """A consumer that fails a message asks for it again after a delay."""
-        nothing = call.row.answer.write(ChangeAnswer())
         try:
             asked = call.asked()
             topic, handle = _named(asked)
             change = InvisibleChange(asked.consumer_group, topic, handle, asked.invisible_time)
             changed = await self._service.leases.change(change)
-        except HandleInvalid:
-            return _not_valid(call, asked.extra_info, nothing)
         except (RmqliteError, FieldError) as error:
-            return refused(call.command, error, nothing)
+            return refused(call.command, error, call.row.answer.write(ChangeAnswer()))
         answer = ChangeAnswer(changed.received_at_ms, asked.invisible_time, changed.nonce)
         return call.done(answer)
 
@@ -244,12 +243,3 @@ def _acks(ack: BatchAck) -> AckRequest:
     is_retry = ack.retry != NORMAL
     handles = [Handle(lease, is_retry, ack.queue_id, offset) for offset in ack.offsets()]
     return AckRequest(ack.consumer_group, ack.topic, tuple(handles))
-
-
-def _not_valid(
-    call: Call[AckMessage] | Call[ChangeInvisibleTime],
-    extra_info: str,
-    ext: dict[str, str] | None = None,
-) -> Command:
-    remark = str(HandleInvalid(extra_info))
-    return call.command.answer(ResponseCode.NO_MESSAGE, ext, remark=remark)
