@@ -50,6 +50,7 @@ public class Scenarios {
   private static RPCHook hook;
   private static final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
   private static final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
+  private static final Map<String, CountDownLatch> gates = new ConcurrentHashMap<>();
 
   public static void main(String[] arguments) throws Exception {
     names = arguments[0];
@@ -87,6 +88,7 @@ public class Scenarios {
       case "stream": new Thread(() -> stream(asked)).start(); break;
       case "push": push(asked); break;
       case "stop": consumers.remove(asked.getString("name")).shutdown(); break;
+      case "let": gate(asked.getString("key")).countDown(); break;
       case "pull": pull(asked); break;
       case "lite": lite(asked); break;
       case "transact": transact(asked); break;
@@ -326,12 +328,20 @@ public class Scenarios {
     return fails == null ? 0 : fails.getIntValue(message.getKeys());
   }
 
-  /** A message that is worked on until the broker is back, or for ever. */
+  /** Works on the first delivery of a message until it is let go. */
   private static void hold(JSONObject asked, MessageExt message) {
-    JSONObject holds = asked.getJSONObject("holds");
-    if (holds != null && message.getReconsumeTimes() == 0) {
-      pause(holds.getLongValue(message.getKeys()));
+    JSONArray held = asked.getJSONArray("holds");
+    if (held != null && held.contains(message.getKeys()) && message.getReconsumeTimes() == 0) {
+      try {
+        gate(message.getKeys()).await();
+      } catch (InterruptedException error) {
+        throw new IllegalStateException(error);
+      }
     }
+  }
+
+  private static CountDownLatch gate(String key) {
+    return gates.computeIfAbsent(key, name -> new CountDownLatch(1));
   }
 
   private static void got(String name, MessageExt message) {
