@@ -174,9 +174,9 @@ def request_mode(at: At) -> tuple[Ext, bytes]:
 
 
 def batch_ack(at: At) -> tuple[Ext, bytes]:
-    """One bit in each entry."""
+    """Four messages in each entry."""
     entry = {"c": READERS, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 1, "it": 1}
-    body = {"acks": [entry | {"b": "AQ=="}] * at.share(BATCH_ACKS_MAX)}
+    body = {"acks": [entry | {"b": "Dw=="}] * at.share(BATCH_ACKS_MAX)}
     return {}, json.dumps(body).encode()
 
 

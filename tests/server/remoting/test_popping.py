@@ -11,12 +11,15 @@ from rmqlite.message import Message, StoredMessage
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupChange, RequestMode
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.limits import BATCH_ACK_MESSAGES_MAX
 from rmqlite.wire.remoting.requests import pop
 from rmqlite.wire.remoting.requests.clients import UNREGISTER_CLIENT, UnregisterClient
 from rmqlite.wire.remoting.requests.pop import (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
     CHANGE_MESSAGE_INVISIBLETIME,
+    NOTIFICATION,
+    PEEK_MESSAGE,
     POLLING_INFO,
     POP_MESSAGE,
     QUERY_ASSIGNMENT,
@@ -28,6 +31,8 @@ from rmqlite.wire.remoting.requests.pop import (
     BatchAcks,
     ChangeInvisibleTime,
     ExtraInfo,
+    Notification,
+    PeekMessage,
     PollingInfo,
     PopMessage,
     RequestModeChange,
@@ -42,7 +47,7 @@ from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, se
 BROKER = "broker-a"
 INVISIBLE_MS = 60_000
 NUMBERS = {"popTime", "invisibleTime", "reviveQid", "restNum"}
-NOT_FOUND, NO_MESSAGE = 210, 208
+NOT_FOUND, NO_MESSAGE, NO_NEW_MESSAGE = 210, 208, 19
 
 
 def pop_of(*, wait_ms: int = 0, queue_id: int = -1, **more: Any) -> PopMessage:
@@ -96,6 +101,10 @@ async def bodies(client: LoopClient, **more: Any) -> list[bytes]:
     """What a pop brings at once."""
     answer = await client.ask(POP_MESSAGE, pop_of(**more))
     return [record.body for record in records_of(answer.body)]
+
+
+async def until_parked(protocol: ProtocolUnderTest, count: int) -> None:
+    await turns_until(lambda: protocol.server.service.parked == count)
 
 
 @pytest.fixture
@@ -157,7 +166,7 @@ def test_a_pop_that_finds_nothing_waits_and_then_says_so_with_all_numbers(
             assert answer.ext.keys() >= NUMBERS
             waiting = client.request(POP_MESSAGE, pop_of(wait_ms=50_000))
             client.send(waiting)
-            await turns_until(lambda: protocol.server.service.parked == 1)
+            await until_parked(protocol, 1)
             count = await client.ask(POLLING_INFO, PollingInfo(GROUP, TOPIC, -1))
             assert count.ext == {"pollingNum": "1"}
             client.send(send_of(client, b"new"))
@@ -175,8 +184,8 @@ def test_nothing_is_leased_to_a_client_that_is_gone(broker: BrokerUnderTest) -> 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as gone:
             gone.send(gone.request(POP_MESSAGE, pop_of(wait_ms=50_000)))
-            await turns_until(lambda: protocol.server.service.parked == 1)
-        await turns_until(lambda: protocol.server.service.parked == 0)
+            await until_parked(protocol, 1)
+        await until_parked(protocol, 0)
         async with protocol.client() as client:
             sent = send_of(client, b"x")
             client.send(sent)
@@ -305,6 +314,26 @@ def test_many_messages_are_acknowledged_at_once(broker: BrokerUnderTest) -> None
     served_protocol(broker, scenario)
 
 
+def test_a_batch_of_acks_has_a_limit_for_all_its_messages(broker: BrokerUnderTest) -> None:
+    """Nothing of a longer one is acknowledged."""
+    broker.send(Message(TOPIC, b"x"))
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            ((_, info),) = popped(await client.ask(POP_MESSAGE, pop_of()))
+            bits = b64encode(b"\xff" * 512).decode()
+            batch = BatchAck(
+                *(GROUP, TOPIC, pop.NORMAL, 0, 0, info.revive_qid, info.pop_time),
+                *(INVISIBLE_MS, bits),
+            )
+            answer = await client.ask(BATCH_ACK_MESSAGE, None, BatchAcks((batch, batch), BROKER))
+            assert answer.code == 1
+            assert f"at most {BATCH_ACK_MESSAGES_MAX} messages" in answer.remark
+            assert await ack(client, info) == 0
+
+    served_protocol(broker, scenario)
+
+
 def test_a_handle_that_a_producer_sent_along_is_none(broker: BrokerUnderTest) -> None:
     """Java's client would keep it, and acknowledge some other message with it."""
     broker.send(Message(TOPIC, b"x", properties={"POP_CK": "0 1 2 3 0 b 4 5", "kept": "yes"}))
@@ -333,6 +362,72 @@ def test_whoever_pops_in_order_hears_how_often_a_message_failed(broker: BrokerUn
             assert answer.ext["orderCountInfo"] == "0 qo0%0 1"
             ((record, _),) = popped(answer)
             assert (record.topic, record.reconsume_times) == (TOPIC, 0)
+
+    served_protocol(broker, scenario)
+
+
+def test_a_look_leases_nothing(broker: BrokerUnderTest) -> None:
+    """Nor does it hide a message from a pop with another filter."""
+    broker.send(Message(TOPIC, b"a", tags="A"), Message(TOPIC, b"b", tags="B"))
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            for _ in range(2):
+                answer = await client.ask(PEEK_MESSAGE, PeekMessage(GROUP, TOPIC, -1, 32))
+                assert (answer.code, answer.ext.keys() >= NUMBERS) == (0, True)
+                assert [each.body for each in records_of(answer.body)] == [b"a", b"b"]
+            ((_, info),) = popped(await client.ask(POP_MESSAGE, pop_of(exp="A")))
+            answer = await client.ask(PEEK_MESSAGE, PeekMessage(GROUP, TOPIC, 1, 32))
+            assert (answer.code, answer.ext.keys() >= NUMBERS) == (NO_NEW_MESSAGE, True)
+            change = ChangeInvisibleTime(*named(info), 0)
+            assert (await client.ask(CHANGE_MESSAGE_INVISIBLETIME, change)).code == 0
+            expire(broker)
+            answer = await client.ask(PEEK_MESSAGE, PeekMessage(GROUP, TOPIC, -1, 32))
+            assert [each.body for each in records_of(answer.body)] == [b"a"]
+
+    served_protocol(broker, scenario)
+
+
+def test_a_notification_waits_for_a_message_and_leaves_it_to_a_pop(
+    broker: BrokerUnderTest,
+) -> None:
+    """RocketMQ's proxies ask so; a pop that waits for the same message is not forgotten."""
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            asked = Notification(GROUP, TOPIC, -1, 0)
+            answer = await client.ask(NOTIFICATION, asked)
+            assert answer.ext == {"hasMsg": "false", "pollingFull": "false"}
+            looking = client.request(NOTIFICATION, asked._replace(poll_time=50_000))
+            client.send(looking)
+            await until_parked(protocol, 1)
+            waiting = client.request(POP_MESSAGE, pop_of(wait_ms=50_000))
+            client.send(waiting)
+            await until_parked(protocol, 2)
+            client.send(send_of(client, b"new"))
+            answer = await client.answer(looking.opaque)
+            assert answer.ext == {"hasMsg": "true", "pollingFull": "false"}
+            assert len(popped(await client.answer(waiting.opaque))) == 1
+
+    served_protocol(broker, scenario)
+
+
+def test_a_pop_of_one_queue_is_woken_by_its_messages_only(broker: BrokerUnderTest) -> None:
+    """The one that waits for longest may wait for another queue."""
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            waiting = {
+                queue_id: client.request(POP_MESSAGE, pop_of(wait_ms=50_000, queue_id=queue_id))
+                for queue_id in (0, 1, 2)
+            }
+            for number, request in enumerate(waiting.values(), 1):
+                client.send(request)
+                await until_parked(protocol, number)
+            for queue_id in (2, 1, 0):
+                client.send(send_of(client, b"%d" % queue_id, queue_id=queue_id))
+                answer = await client.answer(waiting[queue_id].opaque)
+                assert [record.body for record, _ in popped(answer)] == [b"%d" % queue_id]
 
     served_protocol(broker, scenario)
 

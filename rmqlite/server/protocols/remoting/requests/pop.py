@@ -8,13 +8,13 @@ words are the record's place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rmqlite.broker.leases.deliveries import Delivery, Received
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import HandleInvalid, RmqliteError
+from rmqlite.errors import HandleInvalid, Overloaded, RmqliteError
 from rmqlite.records.stored import Record
 from rmqlite.requests import groups
 from rmqlite.requests.leases import (
@@ -26,6 +26,7 @@ from rmqlite.requests.leases import (
 )
 from rmqlite.server.protocols.remoting.calls import Call, answers, refused
 from rmqlite.server.protocols.remoting.requests.clients import Clients, filter_of
+from rmqlite.server.service.leases import EVERY_QUEUE
 from rmqlite.server.service.service import Service
 from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.fields import Nothing
@@ -44,7 +45,10 @@ from rmqlite.wire.remoting.requests.pop import (
     ChangeAnswer,
     ChangeInvisibleTime,
     ExtraInfo,
+    Notification,
+    NotificationAnswer,
     Offsets,
+    PeekMessage,
     PollingInfo,
     PollingInfoAnswer,
     PopAnswer,
@@ -57,7 +61,8 @@ from rmqlite.wire.remoting.requests.pop import (
 from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.shapes import read_body
 
-EVERY_QUEUE: Final = -1
+ACKED_AT_ONCE: Final = 256
+"""Messages of a batch that are acknowledged in one turn, and by one record of the journal."""
 _FOUND: Final = "FOUND"
 _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 _OLD_HANDLE: Final = (b"\x02POP_CK\x01", b"\x02OLD_CK\x01")
@@ -149,12 +154,8 @@ class Pops:
     async def ack_all(self, call: Call[Nothing]) -> Command:
         """As in RocketMQ the answer does not say which were not valid."""
         asked = read_body(BatchAcks, call.command.body)
-        requests = [_acks(each) for each in asked.acks]
-        if sum([len(each.handles) for each in requests]) > BATCH_ACK_MESSAGES_MAX:
-            raise FieldError("acks", "more", f"at most {BATCH_ACK_MESSAGES_MAX} messages")
-        for request in requests:
-            if request.handles:
-                await self._service.leases.ack(request)
+        for group, topic, handles in _acks(asked.acks):
+            await self._service.leases.ack(AckRequest(group, topic, handles))
         return call.done()
 
     @answers(codes.CHANGE_MESSAGE_INVISIBLETIME)
@@ -169,6 +170,33 @@ class Pops:
             return refused(call.command, error, call.row.answer.write(ChangeAnswer()))
         answer = ChangeAnswer(changed.received_at_ms, asked.invisible_time, changed.nonce)
         return call.done(answer)
+
+    @answers(codes.PEEK_MESSAGE)
+    async def peek(self, call: Call[PeekMessage]) -> Command:
+        """Messages that a pop would bring; they are not leased."""
+        asked = call.asked()
+        count = min(max(asked.max_msg_nums, 1), RECEIVE_MESSAGES_MAX)
+        found = await self._service.leases.peek(
+            _look(asked.consumer_group, asked.topic, asked.queue_id, max_messages=count)
+        )
+        ext = call.row.answer.write(PopAnswer(0, 0, 0))
+        if not found:
+            return call.command.answer(ResponseCode.PULL_NOT_FOUND, ext, remark=_NOTHING)
+        body = b"".join([record.encoded for record in found])
+        return call.command.answer(ResponseCode.SUCCESS, ext, body, _FOUND)
+
+    @answers(codes.NOTIFICATION)
+    async def notify(self, call: Call[Notification]) -> Command:
+        """Would a pop find a message?  If not, wait for the first one."""
+        asked = call.asked()
+        wait_ms = min(max(asked.poll_time, 0), self._config.pull_wait_ms_max)
+        request = _look(asked.consumer_group, asked.topic, asked.queue_id, wait_ms=wait_ms)
+        try:
+            with call.connection.parked() if wait_ms else nullcontext():
+                found = await self._service.leases.peek(request)
+        except Overloaded:
+            return call.done(NotificationAnswer(has_msg=False, polling_full=True))
+        return call.done(NotificationAnswer(bool(found)))
 
     @answers(codes.POLLING_INFO)
     async def waiting(self, call: Call[PollingInfo]) -> Command:
@@ -186,6 +214,21 @@ class Pops:
             self._waiting[key] -= 1
             if not self._waiting[key]:
                 del self._waiting[key]
+
+
+def _look(
+    group: str, topic: str, queue_id: int, *, max_messages: int = 1, wait_ms: int = 0
+) -> ReceiveRequest:
+    """A receive that is not to lease anything."""
+    return ReceiveRequest(
+        group,
+        topic,
+        client_id="",
+        max_messages=max_messages,
+        auto_renew=True,
+        wait_ms=wait_ms,
+        queue_id=max(queue_id, EVERY_QUEUE),
+    )
 
 
 def _popped(call: Call[PopMessage], received: Received) -> Command:
@@ -237,9 +280,22 @@ def _named(asked: AckMessage | ChangeInvisibleTime) -> tuple[str, Handle]:
     return topic, Handle(lease, info.topic_type != NORMAL, asked.queue_id, asked.offset)
 
 
-def _acks(ack: BatchAck) -> AckRequest:
-    """The topic is the one that the messages were sent to, also of retries."""
-    lease = Handle.lease_of(ack.pop_time, ack.revive_queue_id)
-    is_retry = ack.retry != NORMAL
-    handles = [Handle(lease, is_retry, ack.queue_id, offset) for offset in ack.offsets()]
-    return AckRequest(ack.consumer_group, ack.topic, tuple(handles))
+def _acks(acks: Iterable[BatchAck]) -> Iterator[tuple[str, str, tuple[Handle, ...]]]:
+    """Groups, topics and handles, some handles together.
+
+    The topic is the one that the messages were sent to, also of retries.  Raises FieldError,
+    HandleInvalid.
+    """
+    handles: dict[tuple[str, str], list[Handle]] = {}
+    count = 0
+    for ack in acks:
+        lease = Handle.lease_of(ack.pop_time, ack.revive_queue_id)
+        found = handles.setdefault((ack.consumer_group, ack.topic), [])
+        for offset in ack.offsets():
+            found.append(Handle(lease, ack.retry != NORMAL, ack.queue_id, offset))
+            count += 1
+            if count > BATCH_ACK_MESSAGES_MAX:
+                raise FieldError("acks", "more", f"at most {BATCH_ACK_MESSAGES_MAX} messages")
+    for (group, topic), each in handles.items():
+        for begin in range(0, len(each), ACKED_AT_ONCE):
+            yield group, topic, tuple(each[begin : begin + ACKED_AT_ONCE])
