@@ -110,10 +110,12 @@ class AssignmentQuery:
 
 
 class Assigned(NamedTuple):
-    """queue_ids: -1 is every queue."""
+    """queue_ids: -1 is every queue.  queues: how many the topic has.  members: of the group."""
 
     mode: RequestMode
     queue_ids: tuple[int, ...]
+    queues: int = 0
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

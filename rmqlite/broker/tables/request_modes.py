@@ -16,7 +16,6 @@ from rmqlite.errors import InvalidValue, Overloaded, PermissionMissing
 from rmqlite.limits import INT32_MAX
 from rmqlite.names import check_group, check_topic, group_of, is_retry
 from rmqlite.requests.groups import Assigned, AssignmentQuery, RequestMode, RequestModeChange
-from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Snapshot
 from rmqlite.table_shapes import RequestModesTable
@@ -71,23 +70,21 @@ class RequestModes:
         """
         queues = self._topics.read_queues(query.topic)
         if query.is_broadcasting:
-            return Assigned(RequestMode.PULL, tuple(range(queues))) if queues else None
+            return Assigned(RequestMode.PULL, tuple(range(queues)), queues) if queues else None
         assignment = self._membership.assignment(query.group, query.client_id)
-        if not queues or query.client_id not in assignment.members:
-            return None
-        if not self.is_popped(query.group):
-            mine = [each.queue_id for each in assignment.queues if each.topic == query.topic]
-            return Assigned(RequestMode.PULL, tuple(mine))
-        if is_retry(query.topic):
-            return Assigned(RequestMode.POP, ())
-        known = self._groups[query.group].get(query.topic)
         members = assignment.members
-        return Assigned(
-            RequestMode.POP,
-            _popped(
-                queues, members, members.index(query.client_id), known.shared_by if known else 0
-            ),
-        )
+        if not queues or query.client_id not in members:
+            return None
+        mode = RequestMode.POP if self.is_popped(query.group) else RequestMode.PULL
+        if mode is RequestMode.PULL:
+            mine = [each.queue_id for each in assignment.queues if each.topic == query.topic]
+            return Assigned(mode, tuple(mine), queues, members)
+        if is_retry(query.topic):
+            return Assigned(mode, (), queues, members)
+        known = self._groups[query.group].get(query.topic)
+        shared_by = known.shared_by if known else 0
+        popped = _popped(queues, members, members.index(query.client_id), shared_by)
+        return Assigned(mode, popped, queues, members)
 
     # ---- inside
 
@@ -133,6 +130,6 @@ def _popped(queues: int, members: tuple[str, ...], index: int, shared_by: int) -
         return (-1,)
     if len(members) > queues:
         return (index % queues,)
-    shares = list(allocate([Queue("", each) for each in range(queues)], len(members)))
+    shares = list(allocate(range(queues), len(members)))
     mine = [shares[(index + each) % len(members)] for each in range(shared_by + 1)]
-    return tuple(sorted({queue.queue_id for share in mine for queue in share}))
+    return tuple(sorted({queue_id for share in mine for queue_id in share}))

@@ -12,8 +12,11 @@ from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupChange, RequestMode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.limits import BATCH_ACK_MESSAGES_MAX
+from rmqlite.wire.remoting.registration import RegisteredTopic, Registration, encode_plain
 from rmqlite.wire.remoting.requests import pop
-from rmqlite.wire.remoting.requests.clients import UNREGISTER_CLIENT, UnregisterClient
+from rmqlite.wire.remoting.requests.clients import UNREGISTER_CLIENT, MessageModel, UnregisterClient
+from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.wire.remoting.requests.name_server import REGISTER_BROKER, RegisteredBroker
 from rmqlite.wire.remoting.requests.pop import (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
@@ -43,6 +46,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.messages import create_topic
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
+from tests.support.steps import done
 
 BROKER = "broker-a"
 INVISIBLE_MS = 60_000
@@ -412,6 +416,21 @@ def test_a_notification_waits_for_a_message_and_leaves_it_to_a_pop(
     served_protocol(broker, scenario)
 
 
+def test_too_many_that_wait_are_refused_and_come_again(broker: BrokerUnderTest) -> None:
+    """Of whoever asks for a notification, in a field that its proxy knows."""
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            client.send(*[client.request(POP_MESSAGE, pop_of(wait_ms=50_000)) for _ in range(10)])
+            await until_parked(protocol, 10)
+            answer = await client.ask(POP_MESSAGE, pop_of(wait_ms=50_000))
+            assert (answer.code, "maxParkedPolls" in answer.remark) == (2, True)
+            answer = await client.ask(NOTIFICATION, Notification(GROUP, TOPIC, -1, 50_000))
+            assert answer.ext == {"hasMsg": "false", "pollingFull": "true"}
+
+    served_protocol(broker, scenario)
+
+
 def test_a_pop_of_one_queue_is_woken_by_its_messages_only(broker: BrokerUnderTest) -> None:
     """The one that waits for longest may wait for another queue."""
 
@@ -458,6 +477,37 @@ def test_the_broker_says_which_queues_a_client_reads_and_how(broker: BrokerUnder
             assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, retries)).code == 16
 
     served_protocol(broker, scenario)
+
+
+def test_a_client_is_given_the_queues_of_all_brokers(broker: BrokerUnderTest) -> None:
+    """It asks any one of them, and takes the answer for all."""
+    other = RegisteredBroker("broker-b", "10.0.0.2:10911", "C", "10.0.0.2:10912", 0)
+    table = Registration(DataVersion(1, 1), {TOPIC: RegisteredTopic(3, 3, 6)})
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+
+            async def assigned(
+                client_id: str, model: MessageModel = MessageModel.CLUSTERING
+            ) -> list[tuple[str, int]]:
+                query = AssignmentQuery(TOPIC, GROUP, client_id, "AVG", model)
+                answer = await client.ask(QUERY_ASSIGNMENT, None, query)
+                rows = read_body(Assignments, answer.body).message_queue_assignments or ()
+                return [(row.message_queue.broker_name, row.message_queue.queue_id) for row in rows]
+
+            body = done(encode_plain(table))
+            assert (await client.ask(REGISTER_BROKER, other, body)).code == 0
+            for member in ("c1", "c2"):
+                await beat(client, member)
+            every = [*[(BROKER, each) for each in range(4)], *[("broker-b", n) for n in range(3)]]
+            assert await assigned("c1") == every[:4]
+            assert await assigned("c2") == every[4:]
+            assert await assigned("c3", MessageModel.BROADCASTING) == every
+            mode = RequestModeChange(TOPIC, GROUP, RequestMode.POP)
+            assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, mode)).code == 0
+            assert await assigned("c2") == [(BROKER, -1), ("broker-b", -1)]
+
+    served_protocol(broker, scenario, brokers_allowed="127.0.0.1")
 
 
 def expire(broker: BrokerUnderTest) -> None:

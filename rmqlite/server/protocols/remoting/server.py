@@ -88,7 +88,7 @@ class RemotingServer:
         handlers = handlers_of(
             clients,
             messages,
-            Modes(name, service),
+            Modes(name, service, registry),
             Pops(config, service, clients),
             Queues(service),
             Recalls(service),

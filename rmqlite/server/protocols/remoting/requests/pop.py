@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rmqlite.broker.leases.deliveries import Delivery, Received
+from rmqlite.broker.tables.membership import allocate
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import HandleInvalid, Overloaded, RmqliteError
 from rmqlite.records.stored import Record
@@ -25,6 +26,7 @@ from rmqlite.requests.leases import (
     ReceiveRequest,
 )
 from rmqlite.server.protocols.remoting.calls import Call, answers, refused
+from rmqlite.server.protocols.remoting.registry import Registry
 from rmqlite.server.protocols.remoting.requests.clients import Clients, filter_of
 from rmqlite.server.service.leases import EVERY_QUEUE
 from rmqlite.server.service.service import Service
@@ -71,11 +73,12 @@ acknowledge that one.  Another name of the same length changes nothing else of t
 
 
 class Modes:
-    """Requests about how a group gets its messages."""
+    """Requests about how a group gets its messages.  registry: brokers that register here."""
 
-    def __init__(self, broker_name: str, service: Service) -> None:
+    def __init__(self, broker_name: str, service: Service, registry: Registry) -> None:
         self._broker_name = broker_name
         self._service = service
+        self._registry = registry
 
     @answers(codes.SET_MESSAGE_REQUEST_MODE)
     async def change(self, call: Call[Nothing]) -> Command:
@@ -91,19 +94,47 @@ class Modes:
     async def assignment(self, call: Call[Nothing]) -> Command:
         """Always the average allocation, whatever strategy the client names."""
         asked = read_body(AssignmentQuery, call.command.body)
+        is_broadcasting = asked.message_model is MessageModel.BROADCASTING
+        group, topic, client_id = asked.consumer_group, asked.topic, asked.client_id
         found = await self._service.groups.assigned(
-            groups.AssignmentQuery(
-                asked.consumer_group,
-                asked.topic,
-                asked.client_id,
-                asked.message_model is MessageModel.BROADCASTING,
-            )
+            groups.AssignmentQuery(group, topic, client_id, is_broadcasting)
         )
-        if found is None:
+        others = None if found is None else await self._others(topic)
+        if found is None or others is None:
             return call.done(body=Assignments())
-        queues = [MessageQueue(asked.topic, each, self._broker_name) for each in found.queue_ids]
-        rows = tuple([QueueAssignment(queue, found.mode) for queue in queues])
-        return call.done(body=Assignments(rows))
+        queues = self._queues(found, others, client_id, is_broadcasting)
+        rows = [
+            QueueAssignment(MessageQueue(topic, queue_id, broker), found.mode)
+            for broker, queue_id in queues
+        ]
+        return call.done(body=Assignments(tuple(rows)))
+
+    async def _others(self, topic: str) -> dict[str, int] | None:
+        """How many queues of a topic each other broker has; None if that is not known now.
+
+        A client asks any broker of the topic, and takes its answer for all of them.
+        """
+        elsewhere = await self._service.other_queues(topic)
+        return None if elsewhere is None else {**self._registry.queues_of(topic), **elsewhere}
+
+    def _queues(
+        self, found: groups.Assigned, others: dict[str, int], client_id: str, is_broadcasting: bool
+    ) -> list[tuple[str, int]]:
+        """A client's queues, by broker and queue id."""
+        own = [(self._broker_name, each) for each in found.queue_ids]
+        if not others:
+            return own
+        if found.mode is groups.RequestMode.POP:
+            return [*own, *[(each, EVERY_QUEUE) for each in others]] if own else []
+        every = sorted(
+            (broker, queue_id)
+            for broker, queues in {**others, self._broker_name: found.queues}.items()
+            for queue_id in range(queues)
+        )
+        if is_broadcasting:
+            return every
+        shares = allocate(every, len(found.members))
+        return [*dict(zip(found.members, shares, strict=True))[client_id]]
 
 
 class Pops:
