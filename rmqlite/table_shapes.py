@@ -81,8 +81,9 @@ Int32 = Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=INT32_MAX)]
 Int64 = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)]
 Offset = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
-# These four are not strict: as keys of JSON objects they are texts.
+# These five are not strict: as keys of JSON objects they are texts.
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+QueueOffset = Annotated[int, Field(ge=0, le=INT64_MAX)]
 Level = Annotated[int, Field(ge=1, le=INT32_MAX)]
 WaitQueueId = Annotated[int, Field(ge=-1, le=INT32_MAX)]
 """A delay level, or -1 for the timers (records/wait_queues.py)."""
@@ -398,7 +399,7 @@ class LeasedQueueRow(_Table):
     topic: StoredName
     queue_id: QueueId
     done: Completed
-    failed: dict[Offset, Offset] = {}
+    failed: dict[QueueOffset, Offset] = {}
 
 
 class LeasesTable(_Table):

@@ -84,9 +84,15 @@ def test_a_test_says_why() -> None:
 def test_generated_code_is_what_the_proto_says(tmp_path: Path) -> None:
     """Run python tests/generate_pb.py after an edit of proto/."""
     generate(tmp_path)
-    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    kept = {path.name: path.read_bytes() for path in PB.iterdir() if path.is_file()}
-    assert kept == made
+    assert generated_in(PB) == generated_in(tmp_path)
+
+
+def generated_in(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*.py*")
+        if path.parent.name != "__pycache__"
+    }
 
 
 def test_the_configuration_file_is_the_defaults() -> None:

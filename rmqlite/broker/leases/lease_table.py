@@ -142,8 +142,11 @@ class LeaseTable:
             self.on_end_sooner()
 
     def drop_if_empty(self, lease: Lease) -> None:
-        if lease.left or self._leases.pop(lease.id, None) is None:
-            return
+        if not lease.left and self._leases.get(lease.id) is lease:
+            self._drop(lease)
+
+    def _drop(self, lease: Lease) -> None:
+        del self._leases[lease.id]
         self._by_end.remove(lease)
         key = lease.group, lease.client_id
         del self._of_client[key][lease.id]
@@ -326,7 +329,9 @@ class LeaseTable:
                     queue.give_back(offset, event.topic, counts=event.counts and is_new)
         if lease is not None:
             lease.places = places
-            self._leases.pop(lease.id, None)
+            if (former := self._leases.get(lease.id)) is not None:
+                # It was written again, with the messages that were left.
+                self._drop(former)
             self._keep(lease)
 
 
