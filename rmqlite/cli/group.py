@@ -50,6 +50,12 @@ _INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
 
 
+Orderly = Annotated[
+    bool | None,
+    option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
+]
+
+
 @app.command("list")
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the consumer groups and their retry settings."""
@@ -115,13 +121,7 @@ def set_group(
     consume: Annotated[
         bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
-    orderly: Annotated[
-        bool | None,
-        option(
-            "--orderly/--no-orderly",
-            "Do clients of RocketMQ 5 consume a message group in order?",
-        ),
-    ] = None,
+    orderly: Orderly = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

@@ -84,7 +84,8 @@ class AdminClient(Asking, Closing):
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
         retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
-        orderly: clients of RocketMQ 5 consume the messages of a message group in order.  Waiting retries keep their time.  Raises InvalidName, InvalidValue.
+        orderly: clients of RocketMQ 5 consume the messages of a message group in order.
+        Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
             rpcs.SET_GROUP,
