@@ -33,8 +33,8 @@ from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
 from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
+from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.server.protocols.metrics.server import MetricsServer
-from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.service.access import Access, AccountsFile
@@ -129,9 +129,9 @@ class _Server:
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
         bounded = config.model_copy(update={"connections_max": connections})
-        self._native = NativeServer(bounded, keys)
+        self._grpc = GrpcServer(bounded, keys)
         self._remoting = RemotingServer(bounded, keys)
-        self._protocols: list[ProtocolServer] = [self._native, self._remoting]
+        self._protocols: list[ProtocolServer] = [self._grpc, self._remoting]
         if config.metrics_port:
             self._protocols.append(MetricsServer(config, keys))
         if config.web_port:
@@ -211,7 +211,7 @@ class _Server:
                 log.warning("%s", sentence)
             for protocol in self._protocols:
                 await protocol.open(
-                    Running(service, tasks, broker, self._commit, watch, self._native.port)
+                    Running(service, tasks, broker, self._commit, watch, self._grpc.port)
                 )
             registering.begin(tasks)
             # Objects that exist now live as long as the broker; reference counts free those of
@@ -252,7 +252,7 @@ class _Server:
 
     def _endpoints(self) -> Endpoints:
         remoting = self._remoting
-        ports = (self._native.port, remoting.port, remoting.name_server_port)
+        ports = (self._grpc.port, remoting.port, remoting.name_server_port)
         return Endpoints(*[f"{self._config.bind_address}:{port}" for port in ports])
 
     async def _end(self) -> None:

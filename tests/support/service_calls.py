@@ -176,6 +176,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.committed_by_topic", (GROUP,)),
     ("groups.committing", ()),
     ("groups.status", (GROUP,)),
+    ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
     ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),

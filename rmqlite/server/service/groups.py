@@ -78,6 +78,11 @@ class GroupCalls(Part):
     async def all(self) -> tuple[GroupInfo, ...]:
         return self._broker.groups.all()
 
+    @of_group(Right.SUB)
+    async def info(self, group: str) -> GroupInfo:
+        """A group's settings.  Raises GroupUnknown."""
+        return self._broker.groups.existing(group)
+
     @of_group(Right.VIEW)
     async def status(self, group: str) -> GroupStatus:
         """Settings, members, and progress in every queue that the group reads or has read."""
