@@ -134,6 +134,7 @@ class HandleInvalid(InvalidValue):
     """A receipt handle is not that of a lease: it was acknowledged, has expired, or never was."""
 
     code = "handle-invalid"
+    response_code = 208
 
     def __init__(self, handle: object) -> None:
         rule = "that of a message that is leased now: it is acknowledged, expired or foreign"

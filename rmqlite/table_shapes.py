@@ -152,6 +152,17 @@ class KeyValuesTable(_Table):
     config_table: dict[str, dict[str, str]] = {}
 
 
+class RequestModeRow(_Table):
+    mode: Literal["PULL", "POP"] = "PULL"
+    pop_share_queue_num: Int32 = 0
+
+
+class RequestModesTable(_Table):
+    """messageRequestMode.json"""
+
+    message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = {}
+
+
 class DeletedTopicsTable(_Table):
     """deletedTopics.json: the log's end at the deletion, and the next offset by queue id."""
 

@@ -35,6 +35,7 @@ from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import OnDemand
 from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.tables.request_modes import RequestModes
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.clock import Clock
@@ -86,6 +87,7 @@ class Broker:
         self.counts = parts.counts
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
+        self.request_modes = RequestModes(store, parts.topics, parts.membership)
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.deleting = Deleting(store, self.topics, self.offsets)

@@ -247,6 +247,7 @@ class _Server:
             limits=limits_of(config),
             watched=self._watched,
             name_servers=registering.statuses,
+            other_queues=registering.queues_of,
         )
 
     def _endpoints(self) -> Endpoints:

@@ -26,15 +26,15 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(6_872, 41),  # receipt handles and events of leases, gzip of RocketMQ 5 clients
+    BASE: Size(6_924, 41),  # receipt handles, events of leases, modes, gzip of RocketMQ 5 clients
     "records": Size(1_505, 12),  # the plain form of each function in C
-    "store": Size(12_609, 69),
-    "broker": Size(14_799, 82),  # leases: what the clients of RocketMQ 5 consume by
-    "wire": Size(5_889, 38),  # the gRPC clients of RocketMQ 5
+    "store": Size(12_611, 69),  # the table of POP's modes is checked
+    "broker": Size(15_002, 84),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "wire": Size(6_189, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_575, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_500, 95),  # the gRPC clients of RocketMQ 5
-    "client": Size(4_468, 34),  # former names can be imported; the result of one message
-    "cli": Size(10_789, 73),
+    "server": Size(14_892, 98),  # the gRPC clients of RocketMQ 5, and its POP
+    "client": Size(4_477, 34),  # former names can be imported; the result of one message
+    "cli": Size(10_798, 73),
     "arrow": Size(2_253, 13),
     "spark": Size(4_217, 31),
     "compiled": Size(63, 1),

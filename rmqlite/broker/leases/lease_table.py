@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from hmac import compare_digest
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Final
 
 from sortedcontainers import SortedKeyList
@@ -295,20 +295,7 @@ class LeaseTable:
 
     def _replay(self, at: int, event: LeaseEvent, *, is_new: bool) -> None:
         """Do again what an event says; one that is not new says only what is leased."""
-        lease = None
-        if event.kind == "leased":
-            lease = Lease(
-                event.lease,
-                bytes.fromhex(event.key),
-                group=event.group,
-                topic=event.topic,
-                client_id=event.client,
-                until_ms=event.until,
-                is_renewed=event.renewed,
-                attempt_id=event.attempt,
-                counts=event.counts,
-            )
-            lease.journal_offset = at
+        lease = _lease_of(event, at) if event.kind == "leased" else None
         places: list[tuple[LeasedQueue, list[int]]] = []
         groups = iter(event.message_groups)
         for topic, queue_id, runs in event.places:
@@ -319,20 +306,40 @@ class LeaseTable:
                 queue.begin(offsets[0]) if is_new else queue.forget()
             elif event.kind == "done" and is_new:
                 queue.finish(offsets)
-            for offset in offsets:
-                message_group = next(groups, "")
-                if not queue.done.is_open(offset):
-                    continue
-                if lease is not None:
-                    queue.lease(offset, lease, message_group)
-                elif event.kind == "visible" and offset in queue.leased:
+            elif event.kind == "visible":
+                for offset in filter(queue.leased.__contains__, offsets):
                     queue.give_back(offset, event.topic, counts=event.counts and is_new)
+            elif lease is not None:
+                # All offsets have a message group, or none has.
+                for offset, message_group in zip_longest(offsets, islice(groups, len(offsets))):
+                    if queue.done.is_open(offset):
+                        queue.lease(offset, lease, message_group or "")
         if lease is not None:
-            lease.places = places
-            if (former := self._leases.get(lease.id)) is not None:
-                # It was written again, with the messages that were left.
-                self._drop(former)
-            self._keep(lease)
+            self._put_back(lease, places)
+
+    def _put_back(self, lease: Lease, places: Places) -> None:
+        lease.places = places
+        if (former := self._leases.get(lease.id)) is not None:
+            # It was written again, with the messages that were left.
+            self._drop(former)
+        self._keep(lease)
+
+
+def _lease_of(event: LeaseEvent, at: int) -> Lease:
+    """The lease that an event begins, or writes again."""
+    lease = Lease(
+        event.lease,
+        bytes.fromhex(event.key),
+        group=event.group,
+        topic=event.topic,
+        client_id=event.client,
+        until_ms=event.until,
+        is_renewed=event.renewed,
+        attempt_id=event.attempt,
+        counts=event.counts,
+    )
+    lease.journal_offset = at
+    return lease
 
 
 def handle_of(lease: Lease, queue: LeasedQueue, offset: int) -> Handle:

@@ -20,7 +20,8 @@ from rmqlite.broker.leases.deliveries import Delivery, Received
 from rmqlite.broker.leases.ending import Ending
 from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, handle_of
 from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
-from rmqlite.broker.leases.taking import Asked, Taken, take_from
+from rmqlite.broker.leases.peeking import peek_at
+from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.retry import times_failed
 from rmqlite.broker.steps import Steps
@@ -93,6 +94,21 @@ class Leases:
         deliveries = [_delivery(each, lease) for each in asked.taken]
         has_more = asked.room <= 0 or asked.passed_over
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
+
+    def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
+        """Messages that a receive would find now, in steps.  Raises what receive() raises."""
+        group, topic = self._parts.readable(request.group, request.topic)
+        self._check(request, topic)
+        lease = self.table.new(request.group, request.topic, "", 0, is_renewed=False)
+        asked = Asked(request, lease, group.orderly)
+        found: list[Record] = []
+        for queue in self._queues_for(request, topic):
+            found += yield from peek_at(self._parts, self.table, queue, asked)
+            yield
+            size = sum([record.head.size for record in found])
+            if len(found) >= request.max_messages or size >= BYTES_MAX:
+                break
+        return tuple(found[: request.max_messages])
 
     def _check(self, request: ReceiveRequest, topic: TopicInfo) -> None:
         check_length("client_id", request.client_id, CLIENT_ID_BYTES_MAX)

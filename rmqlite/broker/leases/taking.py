@@ -125,7 +125,7 @@ def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[Non
     while asked.room > 0 and not (asked.in_order and len(queue.visible) >= WAITING_MAX):
         begin = queue.cursor(topic)
         pulled = yield from pull(
-            parts.store, parts.config, parts.readable_end(), _pull_of(queue, request, begin, asked)
+            parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
         )
         if pulled.status is PullStatus.OFFSET_MOVED:
             if pulled.next_offset <= begin:
@@ -149,16 +149,16 @@ def _sort(queue: LeasedQueue, asked: Asked, found: Iterable[Record]) -> None:
     waiting = {each.message_group for each in queue.visible.values()} if asked.in_order else set()
     for record in found:
         offset = record.head.queue_offset
-        if queue.has_seen(offset) or (queue.is_retry and not _is_of(record, topic)):
+        if queue.has_seen(offset) or (queue.is_retry and not is_of(record, topic)):
             continue
-        message_group = _message_group(record) if asked.in_order else ""
+        message_group = message_group_of(record) if asked.in_order else ""
         if asked.must_wait(queue, message_group, waiting):
             queue.see(offset, topic, message_group)
         else:
             asked.take(queue, record, message_group)
 
 
-def _pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Asked) -> PullRequest:
+def pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Asked) -> PullRequest:
     """What a retry topic holds has passed the filter before."""
     topic, queue_id = queue.queue.topic, queue.queue.queue_id
     is_filtered = not queue.is_retry
@@ -174,12 +174,12 @@ def _pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Ask
     )
 
 
-def _is_of(record: Record, topic: str) -> bool:
+def is_of(record: Record, topic: str) -> bool:
     """Is a retry one of this topic?  One that names no topic is of any."""
     origin = origin_of(record.head)
     return origin in (topic, "") or is_retry(origin)
 
 
-def _message_group(record: Record) -> str:
+def message_group_of(record: Record) -> str:
     """Messages without a group are in order, too."""
     return record.properties.text(MESSAGE_GROUP) or "\x00"

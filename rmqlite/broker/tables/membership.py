@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
@@ -34,6 +34,7 @@ from rmqlite.names import check_topic, retry_topic
 from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Subscription
 from rmqlite.requests.topics import Queue
 
+Q = TypeVar("Q")
 LOCK_MS: Final = 60_000
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
@@ -416,7 +417,7 @@ class Membership:
             changed(name)
 
 
-def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:
+def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
     """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
     size, larger = divmod(len(queues), readers)
     start = 0

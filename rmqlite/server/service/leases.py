@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Hashable
+from typing import Final, NamedTuple
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.broker.leases.deliveries import Received
 from rmqlite.clock import elapsed_s
 from rmqlite.names import retry_topic
+from rmqlite.records.stored import Record
 from rmqlite.requests.leases import (
     AckRequest,
     DeadRequest,
@@ -26,8 +28,15 @@ from rmqlite.server.service.access import CALLER, group_right, needs, of_group, 
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
-_Key = tuple[str, str]
-"""Group and topic."""
+EVERY_QUEUE: Final = -1
+
+
+class _Key(NamedTuple):
+    """What a call waits for; queue_id: EVERY_QUEUE, or one of the topic's."""
+
+    group: str
+    topic: str
+    queue_id: int
 
 
 def _rights(
@@ -52,19 +61,25 @@ class LeaseCalls(Part):
 
         Cancel the call when the client is gone: then nothing is leased to it.
         """
-        self._check_open()
-        self._check_wait(request.wait_ms)
-        until_s = elapsed_s() + request.wait_ms / 1000
-        key = (request.group, request.topic)
+        until_s = self._until_s(request)
         while True:
             received = await done_in_turns(self._leases.receive(request))
             if received.has_more:
-                self._pulls.wake_one(key)
-            left_s = until_s - elapsed_s()
-            if received.messages or left_s <= 0 or self._pulls.is_closed:
+                self._pulls.wake_one(_key(request))
+            if received.messages or not await self._waited(request, until_s):
                 return received
-            await self._wait(key, left_s)
-            self._access.check_again(_rights(request), "LeaseCalls.receive")
+
+    @needs(_rights)
+    async def peek(self, request: ReceiveRequest) -> tuple[Record, ...]:
+        """Messages that receive() would lease, if there are any in time; they stay visible."""
+        until_s = self._until_s(request)
+        while True:
+            found = await done_in_turns(self._leases.peek(request))
+            if found:
+                # It may have been woken in place of a call that leases them.
+                self._pulls.wake_one(_key(request))
+            if found or not await self._waited(request, until_s):
+                return found
 
     @needs(_rights)
     async def ack(self, request: AckRequest) -> tuple[bool, ...]:
@@ -92,10 +107,27 @@ class LeaseCalls(Part):
         """What a client has leased is visible again at once, and has not failed."""
         await done_in_turns(self._leases.release(group, client_id))
 
+    # ---- inside
+
+    def _until_s(self, request: ReceiveRequest) -> float:
+        """When a call ends that finds nothing.  Raises BrokerClosing, InvalidValue."""
+        self._check_open()
+        self._check_wait(request.wait_ms)
+        return elapsed_s() + request.wait_ms / 1000
+
+    async def _waited(self, request: ReceiveRequest, until_s: float) -> bool:
+        """Wait until there may be a message; False if the time is over."""
+        left_s = until_s - elapsed_s()
+        if left_s <= 0 or self._pulls.is_closed:
+            return False
+        await self._wait(_key(request), left_s)
+        self._access.check_again(_rights(request), "LeaseCalls.receive")
+        return True
+
     async def _wait(self, key: _Key, seconds: float) -> None:
         """Wait for a message.  Raises Overloaded."""
-        group, topic = key
-        for name in (topic, retry_topic(group)):
+        topics = key.topic, retry_topic(key.group)
+        for name in topics:
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
@@ -110,7 +142,7 @@ class LeaseCalls(Part):
             self._pulls.wake_one(key)
             raise
         finally:
-            for name in (topic, retry_topic(group)):
+            for name in topics:
                 self._waiting[name] -= Counter([key])
                 if not self._waiting[name]:
                     del self._waiting[name]
@@ -118,10 +150,22 @@ class LeaseCalls(Part):
                 self._pulls.on_wake = None
 
     def _visible(self, group: str, topic: str) -> None:
-        self._pulls.wake_one((group, topic))
+        for key in self._waiting.get(topic, ()):
+            if key.group == group:
+                self._pulls.wake_one(key)
 
     def _appended(self, keys: Collection[Hashable]) -> None:
-        """Queues have new messages: one call of each group looks."""
-        for topic in {key[0] for key in keys if isinstance(key, tuple)}:
-            for key in self._waiting.get(topic, ()):
-                self._pulls.wake_one(key)
+        """Queues have new messages: one call of each group looks, and one for each queue."""
+        woken = {
+            key
+            for queue in keys
+            if isinstance(queue, tuple)
+            for key in self._waiting.get(queue[0], ())
+            if key.topic != queue[0] or key.queue_id in (EVERY_QUEUE, queue[1])
+        }
+        for key in woken:
+            self._pulls.wake_one(key)
+
+
+def _key(request: ReceiveRequest) -> _Key:
+    return _Key(request.group, request.topic, max(request.queue_id, EVERY_QUEUE))

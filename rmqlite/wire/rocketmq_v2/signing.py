@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from calendar import timegm
+from calendar import monthrange, timegm
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -49,10 +49,11 @@ class Signed(NamedTuple):
         """May it be of now, with the clock of any time zone?"""
         year, month, day = map(int, (self.date_time[:4], self.date_time[4:6], self.date_time[6:8]))
         hour, minute, second = map(int, re.findall("..", self.date_time[9:15]))
-        try:
-            made_at_s = timegm((year, month, day, hour, minute, second))
-        except ValueError:
+        if not (year and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):
             return False
+        if hour > 23 or minute > 59 or second > 60:
+            return False
+        made_at_s = timegm((year, month, day, hour, minute, second))
         return abs(now_ms // 1_000 - made_at_s) <= ZONES_S_MAX + SKEW_S_MAX
 
     def __repr__(self) -> str:

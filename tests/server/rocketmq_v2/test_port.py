@@ -95,8 +95,9 @@ def with_port(
 
 def test_a_message_of_the_largest_size_goes_both_ways(tmp_path: Path) -> None:
     """Its headers and properties come on top of 4 MiB, where gRPC's own limit is."""
-    sizes = {"max_message_bytes": 4 << 20, "mapped_file_size_commit_log": 16 << 20}
-    under_test = BrokerUnderTest(tmp_path / "store", **sizes)
+    under_test = BrokerUnderTest(
+        tmp_path / "store", max_message_bytes=4 << 20, mapped_file_size_commit_log=16 << 20
+    )
 
     async def scenario(port: GrpcServer, _: Served) -> None:
         target = f"127.0.0.1:{port.port}"

@@ -155,26 +155,49 @@ def test_a_goodbye_gives_back_what_was_received(under_test: BrokerUnderTest) -> 
     served_v2(under_test, scenario)
 
 
-def test_a_client_that_is_gone_without_a_word_gives_back_what_it_has(
+def test_the_messages_of_a_client_that_is_gone_without_a_word_have_failed(
     under_test: BrokerUnderTest,
 ) -> None:
-    """Its call has ended, and three heartbeats are missing."""
+    """Its call has ended, and three heartbeats are missing; a message may be the reason."""
 
     async def scenario(v2: V2) -> None:
-        call = await described(v2, consumer_settings(TOPIC))
+        settings = consumer_settings(TOPIC, kind=definition.PUSH_CONSUMER)
+        call = await described(v2, settings)
         await v2.sent(message())
-        await v2.received(invisible_s=3_600)
+        await v2.received(auto_renew=True, invisible_s=None)
+        other = v2.other("the other")
+        for _ in range(10):
+            await v2.later(SILENT_MS_MAX)
+            await v2.code(HEARTBEAT, heartbeat(definition.PUSH_CONSUMER))
+            await v2.protocol.telemetry.look()
+        assert await other.received() == []
         call.call.cancel()
         await turns_until(call.call.done)
-        other = v2.other("the other")
-        under_test.clock.forward(SILENT_MS_MAX)
+        await v2.later(SILENT_MS_MAX)
         await v2.protocol.telemetry.look()
-        assert await other.received() == []
-        under_test.clock.forward(1)
+        assert CLIENT in members(under_test)
+        await v2.later(1)
         await v2.protocol.telemetry.look()
-        assert len(v2.protocol.clients) == 1
-        assert len(await other.received()) == 1
         assert CLIENT not in members(under_test)
+        await v2.later(60_000)
+        (received,) = await other.received()
+        assert received.system_properties.delivery_attempt == 2
+
+    served_v2(under_test, scenario)
+
+
+def test_a_lease_of_its_own_time_outlives_its_client(under_test: BrokerUnderTest) -> None:
+    """Who asks for ten minutes has ten minutes, also without a heartbeat."""
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message())
+        (received,) = await v2.received(invisible_s=600)
+        other = v2.other("the other")
+        for _ in range(9):
+            await v2.later(60_000)
+            await v2.protocol.telemetry.look()
+        assert await other.received() == []
+        assert await v2.acked(received) == [Code.OK]
 
     served_v2(under_test, scenario)
 

@@ -119,9 +119,19 @@ def test_a_signature_of_any_time_zone_is_fresh_for_a_day() -> None:
     assert not found.is_fresh(NOW_MS - most_ms - 1_000)
 
 
-@pytest.mark.parametrize("date", ["00000000T000000Z", "20231399T996199Z", "99999999T999999Z"])
+@pytest.mark.parametrize(
+    "date", ["00000000T000000Z", "20231399T996199Z", "99999999T999999Z", "00000101T000000Z"]
+)
 def test_a_time_that_never_was_is_not_fresh(date: str) -> None:
     """It has the form of one."""
+    found = signed(header(), date)
+    assert found is not None
+    assert not found.is_fresh(NOW_MS)
+
+
+@pytest.mark.parametrize("date", ["20231132T000000Z", "20231114T240000Z", "20231114T226000Z"])
+def test_a_time_that_another_one_is_meant_by_is_not_fresh(date: str) -> None:
+    """Adding it up would give one of this day."""
     found = signed(header(), date)
     assert found is not None
     assert not found.is_fresh(NOW_MS)

@@ -101,8 +101,17 @@ class Clients:
         client.kind, client.group, client.topics = kind, group, named
         self._subscribe(client, by_topic)
 
-    def subscribe(self, client: Client, group: str, wanted: Subscription) -> None:
+    def begun(self, key: ClientKey) -> None:
+        """A client makes a call that it makes only after its start."""
+        client = self._clients.get(key)
+        if client is not None:
+            client.has_begun = True
+
+    def subscribe(self, key: ClientKey, group: str, wanted: Subscription) -> None:
         """A client receives with this subscription, which its next heartbeat then has."""
+        if key not in self._clients and len(self._clients) >= CLIENTS_MAX:
+            return
+        client = self.seen(key)
         is_same_group = client.group == group
         if is_same_group and client._by_topic.get(wanted.topic) == wanted:
             return

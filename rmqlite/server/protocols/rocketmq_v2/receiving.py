@@ -97,8 +97,7 @@ class Receiving:
             wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
             attempt_id=request.attempt_id,
         )
-        client = self._clients.seen(asker.key)
-        client.has_begun = True
+        self._clients.begun(asker.key)
         subscription = Subscription(topic, expression, sql)
         if sql:
             # Where no message is to be matched, a wrong expression would wait for one.
@@ -106,7 +105,7 @@ class Receiving:
             await self._service.groups.check(asked_for)
         received = await self._service.leases.receive(wanted)
         # Behind the check of rights: what a stranger names is not remembered.
-        self._clients.subscribe(client, group, subscription)
+        self._clients.subscribe(asker.key, group, subscription)
         return received
 
     async def ack(self, request: service.AckMessageRequest, _: Asker) -> service.AckMessageResponse:

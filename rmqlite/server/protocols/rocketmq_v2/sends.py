@@ -52,7 +52,7 @@ class Sends:
         self, request: service.SendMessageRequest, asker: Asker
     ) -> service.SendMessageResponse:
         """Store messages of one topic, each by itself."""
-        self._clients.seen(asker.key).has_begun = True
+        self._clients.begun(asker.key)
         topic = rules.topic_of_messages(request.messages)
         most = self._config.send_messages_max
         check_messages("messages", len(request.messages), most, "maxSendMessages")

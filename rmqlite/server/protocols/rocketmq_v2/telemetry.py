@@ -76,8 +76,13 @@ class Telemetry:
             await self.look()
 
     async def look(self) -> None:
+        """Who is gone is no member any more, so that its leases are no longer renewed.
+
+        They end in their time, and their messages have failed: one of them may be the reason.
+        """
         for client in self._clients.gone():
-            await self._leave(client.group, client.key.client_id)
+            if client.group:
+                await self._service.groups.leave(LeaveRequest(client.group, client.key.client_id))
 
     def close(self) -> None:
         """End all Telemetry calls; new ones end at once."""
@@ -203,7 +208,9 @@ class Telemetry:
         if client is not None:
             self._clients.remove(client)
         if request.group.name:
-            await self._leave(rules.group_of(request.group), asker.client_id)
+            group = rules.group_of(request.group)
+            await self._service.groups.leave(LeaveRequest(group, asker.client_id))
+            await self._service.leases.release(group, asker.client_id)
         return service.NotifyClientTerminationResponse(status=OK)
 
     async def _join(
@@ -211,11 +218,6 @@ class Telemetry:
     ) -> None:
         request = HeartbeatRequest(group, asker.client_id, subscriptions)
         await self._service.groups.heartbeat(request)
-
-    async def _leave(self, group: str, client_id: str) -> None:
-        if group:
-            await self._service.groups.leave(LeaveRequest(group, client_id))
-            await self._service.leases.release(group, client_id)
 
     @contextmanager
     def _one_more(self) -> Iterator[None]:
