@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rmqlite.client import AdminClient
 from tests.conformance.conftest import live_broker
-from tests.conformance.rocketmq_v2.conftest import QUICK, StartClients
-from tests.support.grpc_clients import GrpcClient, on_each
+from tests.conformance.rocketmq_v2.conftest import QUICK
+from tests.support.grpc_clients import GrpcClient, on_each, running
 
 STREAMED = 400
 INVISIBLE_S = 10
@@ -17,11 +17,13 @@ SETTINGS_AGAIN = ("java", "node")
 
 
 def test_a_killed_broker_loses_nothing_and_repeats_only_what_was_not_acknowledged(
-    tmp_path: Path, start_clients: StartClients
+    tmp_path: Path,
 ) -> None:
     """Sends and both kinds of consumers go on; receipts, holds and half messages are kept."""
-    with live_broker(tmp_path, **QUICK) as broker:
-        clients = start_clients(broker.endpoint)
+    with (
+        live_broker(tmp_path, **QUICK) as broker,
+        running(broker.endpoint, tmp_path) as clients,
+    ):
         with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
             for client in clients:
                 for name in ("stream", "held", "half"):

@@ -9,10 +9,9 @@ import pytest
 
 from rmqlite.client import AdminClient, Credentials
 from tests.conformance.conftest import live_broker
-from tests.conformance.rocketmq_v2.conftest import StartClients
 from tests.support.accounts import ADMIN, SECRET, signing
 from tests.support.certificates import keys_of, made
-from tests.support.grpc_clients import GrpcClient, on_each
+from tests.support.grpc_clients import GrpcClient, on_each, running
 
 ACCOUNTS = f"""\
 accounts:
@@ -50,12 +49,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
 
 
 def test_a_client_with_an_account_does_what_it_may(
-    guarded: tuple[str, Path], start_clients: StartClients
+    guarded: tuple[str, Path], tmp_path: Path
 ) -> None:
     """One after the other in their topic, and in no other one."""
     endpoint, ca = guarded
     tls = {"WITH_TLS": "1", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(ca)}
-    clients = start_clients(endpoint, **tls, **signing("the-client"))
 
     def scenario(client: GrpcClient) -> None:
         key = f"from {client.name}"
@@ -67,13 +65,14 @@ def test_a_client_with_an_account_does_what_it_may(
         with pytest.raises(AssertionError, match=REFUSED):
             client.send("payments", "not allowed")
 
-    # They are members of one group, which has one subscription.
-    for client in clients:
-        on_each([client], scenario)
+    with running(endpoint, tmp_path, **tls, **signing("the-client")) as clients:
+        # They are members of one group, which has one subscription.
+        for client in clients:
+            on_each([client], scenario)
 
 
 def test_a_wrong_key_and_a_client_without_one_are_refused(
-    guarded: tuple[str, Path], start_clients: StartClients
+    guarded: tuple[str, Path], tmp_path: Path
 ) -> None:
     """Whoever they say they are."""
     endpoint, ca = guarded
@@ -83,5 +82,6 @@ def test_a_wrong_key_and_a_client_without_one_are_refused(
         with pytest.raises(AssertionError, match=REFUSED):
             client.send("orders", "not signed")
 
-    on_each(start_clients(endpoint, **tls, **signing("the-client", "wrong")), scenario)
-    on_each(start_clients(endpoint, **tls), scenario)
+    for account in (signing("the-client", "wrong"), {}):
+        with running(endpoint, tmp_path, **tls, **account) as clients:
+            on_each(clients, scenario)
