@@ -8,7 +8,7 @@ from rmqlite.client import AdminClient
 from rmqlite.clock import wall_ms
 from rmqlite.requests.schedule import PendingFilter
 from tests.conformance.rocketmq_v2.conftest import THEIRS, Place
-from tests.support.grpc_clients import INVALID_HANDLE, GrpcClient, on_each, refusals
+from tests.support.grpc_clients import INVALID_HANDLE, INVISIBLE_S, GrpcClient, on_each, refusals
 
 FOUR_MIB = 4 << 20
 OVERHEAD = 64 << 10
@@ -58,24 +58,26 @@ def test_what_is_acknowledged_is_gone_and_what_is_refused_comes_again(place: Pla
         client.simple(group, topic)
         client.receive_all(group, "done", "again", "held")
         client.ack(group, "done")
-        for key, seconds in (("held", INVISIBLE), ("again", 1)):
+        for key, seconds in (("held", INVISIBLE_S), ("again", 1)):
             said = client.do("hold", name=group, key=key, seconds=seconds)
             assert not refusals(said), said
         (again,) = client.receive_all(group, "again")
         assert again["attempt"] == 2
         client.ack(group, "again")
-        for key in ("done", "again"):
-            (refused,) = refusals(client.do("ack", name=group, keys=[key]))
-            assert refused["code"] == INVALID_HANDLE, refused
-        (refused,) = refusals(client.do("hold", name=group, key="done", seconds=1))
-        assert refused["code"] == INVALID_HANDLE, refused
         client.ack(group, "held")
+        if place.name == THEIRS:
+            # It says nothing of a handle whose message is done.
+            return
+        for asked in (
+            {"do": "ack", "keys": ["done"]},
+            {"do": "ack", "keys": ["again"]},
+            {"do": "hold", "key": "done", "seconds": 1},
+        ):
+            (refused,) = refusals(client.do(str(asked.pop("do")), name=group, **asked))
+            assert refused["code"] == INVALID_HANDLE, refused
         client.stop(group)
 
     on_each(place.clients, scenario)
-
-
-INVISIBLE = 30
 
 
 def test_a_delayed_message_is_recalled_once(place: Place, admin: AdminClient) -> None:
