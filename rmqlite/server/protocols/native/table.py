@@ -103,6 +103,27 @@ def methods_of(service: Service) -> Methods:
     }
 
 
+def handlers_of(
+    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
+) -> Handlers:
+    """gRPC handlers that call these methods."""
+    return Handlers(
+        {
+            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
+            for rpc, method in methods.items()
+        }
+    )
+
+
+def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
+    async def answer(data: bytes, context: Context) -> bytes:
+        reading = conversion.read(rpc, data)
+        del data
+        return await conversion.written(rpc, await method(await reading, context))
+
+    return answer
+
+
 async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:
     if not request.batches:
         results: Any = await messages.send(request, born_host)
