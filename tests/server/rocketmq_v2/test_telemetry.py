@@ -320,8 +320,13 @@ def test_a_client_that_ends_its_call_gets_what_waits_for_it(under_test: BrokerUn
 
     async def scenario(v2: V2) -> None:
         call = v2.telemetry()
+        call.reads.clear()
         call.settings(producer_settings(TOPIC))
         call.done_writing()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not call.call.done()
+        call.reads.set()
         await call.call
         assert len(call.frames) == 1
 

@@ -49,6 +49,8 @@ _KINDS: Final = frozenset(
         definition.PULL_CONSUMER,
     }
 )
+LAST_WORDS_S: Final = 1.0
+"""How long a client that has ended its call may take to read what waits for it."""
 NAMES_STEP: Final = 200
 """A step with so many topics takes a millisecond."""
 LOOK_S: Final = 5.0
@@ -121,8 +123,9 @@ class Telemetry:
             except Exception as error:
                 answer = service.TelemetryCommand(status=refused(TELEMETRY.path, error).status)
                 stream.put(answer.SerializeToString())
-        # The client has ended the call; what waits for it is still written.
+        # The client has ended the call.  What waits for it is still written, and that ends it here.
         stream.close()
+        await asyncio.sleep(LAST_WORDS_S)
 
     def _put_again(self, asker: Asker, stream: Stream, frame: bytes, left: int) -> None:
         client = self._clients.get(asker.key)
