@@ -112,11 +112,11 @@ def grpc_python() -> list[str]:
 
 def grpc_node() -> list[str]:
     """The command of the gRPC client for Node."""
-    package, node = GRPC / "node" / "package.json", _needed("node")
+    package, node = GRPC / "node" / "package.json", _needed("node", must=True)
 
     def build(folder: Path) -> None:
         shutil.copy(package, folder)
-        _run([_needed("npm"), "install", "--silent", "--no-audit", "--no-fund"], folder)
+        _run([_needed("npm", must=True), "install", "--silent", "--no-audit", "--no-fund"], folder)
 
     folder = _built("grpc-node", [package], build)
     program = str(GRPC / "node" / "program.js")
@@ -128,11 +128,15 @@ def uvloop() -> Path:
     return _built("uvloop", [], partial(_unpack, UVLOOP))
 
 
-def _needed(tool: str, *others: Path) -> str:
+def _needed(tool: str, *others: Path, must: bool = False) -> str:
+    """The path of a tool.  must: where CI is set, it fails without it."""
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, others)])
     found = shutil.which(tool, path=path)
     if found is None:
-        pytest.skip(f"{tool} is not installed: the official client that needs it is not tried")
+        sentence = f"{tool} is not installed: the official client that needs it is not tried"
+        if must and os.environ.get("CI"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
     return found
 
 
