@@ -185,6 +185,7 @@ class BrokerConfig(BaseModel):
     topics_max: Annotated[int, whole("topics")] = _key("maxTopics", 5_000)
     groups_max: Annotated[int, whole("groups")] = _key("maxGroups", 5_000)
     consumer_offsets_max: Annotated[int, whole("offsets")] = _key("maxConsumerOffsets", 100_000)
+    leased_messages_max: Annotated[int, whole("messages")] = _key("maxLeasedMessages", 500_000)
 
     # Transactions and replies.
     transaction_timeout_ms: Milliseconds = _key("transactionTimeOut", 6_000)

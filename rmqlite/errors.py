@@ -130,6 +130,17 @@ class RepairRefused(Refused):
     code = "repair-refused"
 
 
+class HandleInvalid(InvalidValue):
+    """A receipt handle is not that of a lease: it was acknowledged, has expired, or never was."""
+
+    code = "handle-invalid"
+    response_code = 208
+
+    def __init__(self, handle: object) -> None:
+        rule = "that of a message that is leased now: it is acknowledged, expired or foreign"
+        super().__init__("receipt_handle", handle, rule)
+
+
 class TopicUnknown(Refused):
     """There is no such topic, and it was not created on demand."""
 

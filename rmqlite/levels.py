@@ -59,6 +59,11 @@ class LevelTable:
         """As name(); empty for a level that this table does not have."""
         return self.name(level) if 0 < level <= len(self.delays_ms) else ""
 
+    def level_from(self, delay_ms: int) -> int:
+        """The shortest level that is at least so long; the longest one if none is."""
+        longer = [each for each in self.delays_ms if each >= delay_ms]
+        return self.delays_ms.index(min(longer) if longer else max(self.delays_ms)) + 1
+
     def level_lasting(self, delay: str) -> int:
         """The first level that is exactly this long.  Raises InvalidValue, DelayUnknown."""
         wanted_ms = parse_delay(delay)

@@ -20,6 +20,8 @@ BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
 """Ours: a record here holds the result of one call of a bulk job."""
 REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
 """Ours: a record here holds the result of one step of a redrive job."""
+LEASES_TOPIC: Final = "rmq_sys_LEASES"
+"""Ours: a record here says which messages a client has received, or acknowledged."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 """Messages that wait for an instant of their own are here, as in RocketMQ 5."""
 WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
@@ -70,6 +72,7 @@ _NOT_SENDABLE: Final = frozenset(
         CANCELLED_TOPIC,
         BULK_JOBS_TOPIC,
         REDRIVE_JOBS_TOPIC,
+        LEASES_TOPIC,
         TIMER_TOPIC,
     }
 )

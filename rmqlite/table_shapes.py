@@ -81,8 +81,9 @@ Int32 = Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=INT32_MAX)]
 Int64 = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)]
 Offset = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
-# These four are not strict: as keys of JSON objects they are texts.
+# These five are not strict: as keys of JSON objects they are texts.
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+QueueOffset = Annotated[int, Field(ge=0, le=INT64_MAX)]
 Level = Annotated[int, Field(ge=1, le=INT32_MAX)]
 WaitQueueId = Annotated[int, Field(ge=-1, le=INT32_MAX)]
 """A delay level, or -1 for the timers (records/wait_queues.py)."""
@@ -128,6 +129,7 @@ class GroupRow(_Row):
     retry_max_times: Int32 = 16
     retry_queue_nums: Annotated[int, Field(strict=True, ge=-INT32_MAX - 1, le=QUEUES_MAX)] = 1
     consume_enable: bool = True
+    consume_message_orderly: bool = False
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
 
 
@@ -148,6 +150,17 @@ class KeyValuesTable(_Table):
     """kvConfig.json"""
 
     config_table: dict[str, dict[str, str]] = {}
+
+
+class RequestModeRow(_Table):
+    mode: Literal["PULL", "POP"] = "PULL"
+    pop_share_queue_num: Int32 = 0
+
+
+class RequestModesTable(_Table):
+    """messageRequestMode.json"""
+
+    message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = {}
 
 
 class DeletedTopicsTable(_Table):
@@ -342,6 +355,59 @@ class BulkJobsTable(_Table):
 
     queue_offset: Offset = 0
     jobs: tuple[Annotated[BulkJob, PlainValidator(_bulk_job)], ...] = ()
+
+
+LeaseKind = Literal["leased", "done", "visible", "begins"]
+LEASED_SPAN_MAX: Final = 1 << 16
+"""How many messages one range of an event may cover."""
+
+
+def _check_runs(
+    runs: tuple[tuple[int, int], ...],
+) -> tuple[tuple[int, int], ...]:
+    if any(not begin < end <= begin + LEASED_SPAN_MAX for begin, end in runs):
+        raise ValueError(f"ranges of 1 to {LEASED_SPAN_MAX} queue offsets")
+    return runs
+
+
+class LeaseEvent(BaseModel):
+    """The body of a record of LEASES_TOPIC.  places: topic, queue id, ranges of queue offsets."""
+
+    kind: LeaseKind
+    group: StoredName
+    places: tuple[
+        tuple[
+            StoredName,
+            QueueId,
+            Annotated[tuple[tuple[Offset, Offset], ...], AfterValidator(_check_runs)],
+        ],
+        ...,
+    ]
+    lease: Offset = 0
+    key: Annotated[str, Field(pattern="^([0-9a-f]{32})?$")] = ""
+    topic: str = ""
+    client: str = ""
+    until: Offset = 0
+    renewed: bool = False
+    attempt: str = ""
+    message_groups: Annotated[tuple[str, ...], Field(alias="messageGroups")] = ()
+    counts: bool = False
+
+
+class LeasedQueueRow(_Table):
+    group: StoredName
+    topic: StoredName
+    queue_id: QueueId
+    done: Completed
+    failed: dict[QueueOffset, Offset] = {}
+
+
+class LeasesTable(_Table):
+    """leases.json.  queue_offset: from which event on they are read; end: of the table's events."""
+
+    queue_offset: Offset = 0
+    end: Offset = 0
+    queues: tuple[LeasedQueueRow, ...] = ()
 
 
 _RULES: Final = {

@@ -16,16 +16,17 @@ from rmqlite.broker.dead_letters.history import Histories
 from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
+from rmqlite.broker.failing import Failing
 from rmqlite.broker.figures import Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
+from rmqlite.broker.leases.leases import Leases
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.redrive import Redrive
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.retry import after_failure, failed_record, times_failed
 from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
@@ -37,20 +38,20 @@ from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import OnDemand
 from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.broker.tables.topics import READ, check_queue
+from rmqlite.broker.tables.request_modes import RequestModes
+from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing, RmqliteError
+from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import host_text
 from rmqlite.names import check_sendable, retry_topic
 from rmqlite.records.stored import Record
-from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
+from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import (
     Assignment,
-    GroupInfo,
     GroupStatus,
     HeartbeatRequest,
     OffsetsCommit,
@@ -89,6 +90,7 @@ class Broker:
         self.counts = parts.counts
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
+        self.request_modes = RequestModes(store, parts.topics, parts.membership)
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.deleting = Deleting(store, self.topics, self.offsets)
@@ -113,6 +115,8 @@ class Broker:
         self._room = parts.room
         self._log = parts.appending
         self.store_host = host_text(config.broker_ip, config.listen_port)
+        self.failing = Failing(parts)
+        self.leases = Leases(parts, self.failing)
         self.drafts = Sends(
             config,
             store,
@@ -171,27 +175,13 @@ class Broker:
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
-        group = self._with_retry_topic(request.group)
-        retries = self.topics.wanted(retry_topic(group.group))
-        failed = record_at(self.store, request.physical_offset)
-        if failed.head.topic in WAIT_TOPICS:
-            rule = "a message that a consumer can have received"
-            raise InvalidValue("physical_offset", request.physical_offset, rule)
-        level = self.groups.retry_level(group.group, times_failed(failed.head, group.group))
-        failure = after_failure(failed, request, group, level, self._clock.now_ms(), self._room)
-        queue_id = 0
-        if failure.delay_level:
-            # The topic's queues: the group's may have changed since its retry topic was made.
-            queues = min(retries.read_queues, retries.write_queues)
-            queue_id = request.physical_offset % max(1, queues)
-        else:
-            self.topics.ensure(failure.topic, 1)
-        record = failed_record(failed, failure, queue_id, self.store.levels.current)
-        (at,) = self._log.append([record])
-        counted = self.counts.retried if failure.delay_level else self.counts.dead
-        counted[group.group] += 1
-        level = wait_queue_of(record.topic, record.queue_id)
-        return SendBackResult(failure.topic, failure.reconsume_times, level, at.due_ms)
+        # First of all: an unknown group is the caller's clearer mistake.
+        self.parts.with_retry_topic(request.group)
+        failed = self.failing.record(record_at(self.store, request.physical_offset), request)
+        (at,) = self._log.append([failed.record])
+        self.failing.count(failed)
+        level = wait_queue_of(failed.record.topic, failed.record.queue_id)
+        return SendBackResult(failed.topic, failed.record.reconsume_times, level, at.due_ms)
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
@@ -206,12 +196,7 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        group = self.groups.for_use(request.group)
-        if not group.can_consume:
-            raise PermissionMissing(request.group, "consuming as", "the group may not consume")
-        topic = self.topics.existing(request.topic)
-        if not topic.perm & READ:
-            raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
+        group, topic = self.parts.readable(request.group, request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
         self.counts.pull(topic.topic, group.group, len(result.records))
@@ -299,7 +284,7 @@ class Broker:
 
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
-        self._with_retry_topic(request.group)
+        self.parts.with_retry_topic(request.group)
         return self.membership.heartbeat(request)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
@@ -326,7 +311,7 @@ class Broker:
     def tables(self) -> dict[str, Snapshot]:
         """The tables to save with every persist of the store, by file name."""
         self.transactions.halves.note_progress()
-        jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree()}
+        jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree(), **self.leases.table.tree()}
         snapshots: dict[str, Snapshot] = {name: partial(dict, tree) for name, tree in jobs.items()}
         return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
 
@@ -336,13 +321,3 @@ class Broker:
         """The topics and groups of one send; those that name no queue take the next in turn."""
         self._turn += queue_id < 0
         return self.parts.on_demand(self._turn)
-
-    def _with_retry_topic(self, group: str) -> GroupInfo:
-        """The group, made on demand with its retry topic.
-
-        Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
-        """
-        needed = self.parts.on_demand()
-        info = needed.retry_topic(group)
-        needed.make()
-        return info

@@ -14,12 +14,15 @@ from rmqlite.broker.tables.groups import GroupTable, OnDemand
 from rmqlite.broker.tables.membership import Membership
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
-from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.broker.tables.topics import READ, TopicTable
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
+from rmqlite.errors import PermissionMissing
 from rmqlite.message import host_text, pack_host
 from rmqlite.names import group_of
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.message_store import MessageStore
 
 
@@ -76,6 +79,29 @@ class BrokerParts:
     def on_demand(self, turn: int = 0) -> OnDemand:
         """Topics and groups to make for a call or a job."""
         return OnDemand(self.store, self.topics, self.groups, turn)
+
+    def readable(self, group: str, topic: str) -> tuple[GroupInfo, TopicInfo]:
+        """A group, made on demand, and a topic that it may read.
+
+        Raises GroupUnknown, InvalidName, TopicUnknown, PermissionMissing, Overloaded.
+        """
+        reader = self.groups.for_use(group)
+        if not reader.can_consume:
+            raise PermissionMissing(group, "consuming as", "the group may not consume")
+        read = self.topics.existing(topic)
+        if not read.perm & READ:
+            raise PermissionMissing(read.topic, "reading", f"its perm is {read.perm}")
+        return reader, read
+
+    def with_retry_topic(self, group: str) -> GroupInfo:
+        """The group, made on demand with its retry topic.
+
+        Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
+        """
+        needed = self.on_demand()
+        info = needed.retry_topic(group)
+        needed.make()
+        return info
 
     def readers_of(self, topic: str) -> tuple[str, ...]:
         """The groups that get a message of a topic; of a retry topic its own."""

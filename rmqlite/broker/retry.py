@@ -19,7 +19,7 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.routing import check_property_string, route
+from rmqlite.broker.routing import check_property_string, hidden, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
@@ -45,7 +45,7 @@ from rmqlite.message import (
     senders_limit,
     unpack_host,
 )
-from rmqlite.names import dlq_topic, group_of, retry_topic
+from rmqlite.names import dlq_topic, group_of, is_dlq, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import derived
 from rmqlite.records.record import Head, NewRecord, one_more
@@ -86,10 +86,11 @@ _SPARED_LAST: Final = (ORIGIN_MESSAGE_ID, WAIT, DELAY)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The decision on a failed message; delay_level 0 makes it a dead letter.
+    """The decision on a failed message: a retry or, in a dead-letter topic, a dead letter.
 
-    changes, without: the properties that its property string gets and loses.  own: a shorter
-    property string of the message itself; None means the one that it has.
+    due_ms: instead of a delay level the instant of the retry; 0 means at once.  changes, without:
+    the properties that its property string gets and loses.  own: a shorter property string of the
+    message itself; None means the one that it has.
     """
 
     topic: str
@@ -100,6 +101,11 @@ class Failure:
     has_body: bool = True
     """False if the record has no room for the body."""
     own: PropertyString | None = None
+    due_ms: int | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        return is_dlq(self.topic)
 
 
 def after_failure(
@@ -109,14 +115,18 @@ def after_failure(
     retry_level: int,
     now_ms: int,
     room: Room,
+    *,
+    due_ms: int | None = None,
+    failed_in_place: int = 0,
 ) -> Failure:
     """Decide between retry and dead letter: rows 7 to 11 of the table.
 
     retry_level: the level of the group's policy, which the consumer's own level overrides.  The
     limit of retries is the sender's; if there is none, the consumer's, or else the group's.
+    due_ms: see Failure.  failed_in_place: how often it failed since, and no record says so.
     """
     head, own = failed.head, failed.properties
-    origin_topic, before = head.topic, times_failed(head, group.group)
+    origin_topic, before = head.topic, times_failed(head, group.group) + failed_in_place
     times = one_more(before)
     if is_in_chain(head.topic, group.group):
         origin_topic = origin_of(head) or head.topic
@@ -141,14 +151,16 @@ def after_failure(
         if own.text(RETRY_TOPIC) != origin_topic:
             changes[RETRY_TOPIC] = origin_topic
         changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID) or origin[ORIGIN_MESSAGE_ID]
-        topic, level = dlq_topic(group.group), 0
+        topic, level, due_ms = dlq_topic(group.group), 0, None
     else:
-        level = request.delay_level or retry_level
+        level = request.delay_level or retry_level if due_ms is None else 0
         topic = retry_topic(group.group)
     without |= _OF_THE_LAST_DELAY
+    if due_ms is not None:
+        without |= {DELAY}
     if own is not failed.properties:
         without |= FAILURE_PROPERTIES - changes.keys()
-    failure = Failure(topic, level, times, changes, without)
+    failure = Failure(topic, level, times, changes, without, due_ms=due_ms)
     return _fitted(failure, failed, group, room, origin_topic)
 
 
@@ -192,15 +204,19 @@ def reason_properties(
 
 def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
     """The record to append; every byte that the failure does not change stays."""
-    level = table.clamp(failure.delay_level) if failure.delay_level else 0
-    place = route(failure.topic, queue_id, level)
-    changes = {**place.properties, **failure.changes}
-    properties = (failure.own or failed.properties).edited(changes, failure.without)
+    own = failure.own or failed.properties
+    if failure.due_ms:
+        changed = own.edited(failure.changes, failure.without).encoded
+        key, properties = hidden(changed, failure.topic, queue_id, due_ms=failure.due_ms)
+    else:
+        level = table.clamp(failure.delay_level) if failure.delay_level else 0
+        place = route(failure.topic, queue_id, level)
+        key = (place.topic, place.queue_id)
+        properties = own.edited({**place.properties, **failure.changes}, failure.without)
     check_property_string(properties)
     return derived(
         failed,
-        place.topic,
-        place.queue_id,
+        *key,
         properties=properties,
         body=None if failure.has_body else LEFT_BEHIND.encode(),
         reconsume_times=failure.reconsume_times,
@@ -217,7 +233,7 @@ def _fitted(
     """
     head, own = failed.head, failed.properties
     size_max = room.for_properties(head, failure.topic)
-    size_max -= ROUTING_BYTES if failure.delay_level else 0
+    size_max -= 0 if failure.is_dead else ROUTING_BYTES
     # Nearly all have plenty of room: at most two values are copied, and the rest is short.
     if 3 * len(own.encoded) + ADDED_BYTES_MAX <= size_max:
         return failure
@@ -229,7 +245,9 @@ def _fitted(
     changes = {**failure.changes, DELAY: "0", DLQ_ORIGIN_TOPIC: origin_topic}
     changes.pop(RETRY_TOPIC, None)
     without = failure.without - {DLQ_ORIGIN_TOPIC} | {RETRY_TOPIC}
-    dead = replace(failure, topic=topic, delay_level=0, changes=changes, without=without)
+    dead = replace(
+        failure, topic=topic, delay_level=0, due_ms=None, changes=changes, without=without
+    )
     size_max = room.for_properties(head, topic)
     fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
     if fitted is not None:

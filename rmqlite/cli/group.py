@@ -47,7 +47,13 @@ _POLICY_CHARS: Final = 32
 """A list cuts a longer policy; `group show` shows all of it."""
 _ROCKETMQS: Final = "RocketMQ's"
 _INT_MAX: Final = 2**31 - 1
-_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume")
+_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
+
+
+Orderly = Annotated[
+    bool | None,
+    option("--orderly/--no-orderly", "Do clients of RocketMQ 5 consume a message group in order?"),
+]
 
 
 @app.command("list")
@@ -115,11 +121,12 @@ def set_group(
     consume: Annotated[
         bool | None, option("--consume/--no-consume", "May the group consume?")
     ] = None,
+    orderly: Orderly = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """Change a group's settings at once, or create it; waiting retries keep their time."""
-    asked = (max_reconsume_times, retry_policy, retry_queues, consume)
+    asked = (max_reconsume_times, retry_policy, retry_queues, consume, orderly)
     if all(each is None for each in asked):
         wrong("give a setting of the group: --max-reconsume-times, --retry-policy …")
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
@@ -132,6 +139,7 @@ def set_group(
             retry_queues=retry_queues,
             can_consume=consume,
             retry_policy=retry_policy,
+            orderly=orderly,
         )
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:
@@ -148,6 +156,7 @@ def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:
         "RETRIES": [each.max_reconsume_times for each in groups],
         "RETRY QUEUES": [each.retry_queues for each in groups],
         "MAY CONSUME": [each.can_consume for each in groups],
+        "ORDERLY": [each.orderly for each in groups],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from rmqlite.limits import QUEUES_MAX
@@ -78,11 +79,52 @@ class Assignment:
     members: tuple[str, ...]
 
 
+class RequestMode(StrEnum):
+    """How a group gets messages: each member reads queues of its own, or leases any message."""
+
+    PULL = "PULL"
+    POP = "POP"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestModeChange:
+    """shared_by: how many further members pop the queues of each; 0: all pop all queues."""
+
+    group: str
+    topic: str
+    mode: RequestMode
+    shared_by: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentQuery:
+    """Asks which queues of a topic a member of a group reads.
+
+    is_broadcasting: each member reads all of them.
+    """
+
+    group: str
+    topic: str
+    client_id: str
+    is_broadcasting: bool = False
+
+
+class Assigned(NamedTuple):
+    """queue_ids: -1 is every queue.  queues: how many the topic has.  members: of the group."""
+
+    mode: RequestMode
+    queue_ids: tuple[int, ...]
+    queues: int = 0
+    members: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
     """A consumer group's settings (RocketMQ's subscription group).
 
-    retry_policy: the levels at which failed messages wait, see rmqlite.retry_policy.
+    retry_policy: the levels at which failed messages wait, see rmqlite.retry_policy.  orderly: the
+    messages of a message group are consumed in order, by clients that the broker gives messages
+    one by one (RocketMQ 5's consumeMessageOrderly).
     """
 
     group: str
@@ -90,6 +132,7 @@ class GroupInfo:
     retry_queues: int = 1
     can_consume: bool = True
     retry_policy: str = ""
+    orderly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +188,4 @@ class GroupChange:
     retry_queues: int | None = None
     can_consume: bool | None = None
     retry_policy: str | None = None
+    orderly: bool | None = None

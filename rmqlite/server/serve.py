@@ -32,9 +32,9 @@ from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
-from rmqlite.server.loops import CheckingBack, Rebalancing, Redriving, Reload
+from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
+from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.server.protocols.metrics.server import MetricsServer
-from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.service.access import Access, AccountsFile
@@ -129,9 +129,9 @@ class _Server:
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
         bounded = config.model_copy(update={"connections_max": connections})
-        self._native = NativeServer(bounded, keys)
+        self._grpc = GrpcServer(bounded, keys)
         self._remoting = RemotingServer(bounded, keys)
-        self._protocols: list[ProtocolServer] = [self._native, self._remoting]
+        self._protocols: list[ProtocolServer] = [self._grpc, self._remoting]
         if config.metrics_port:
             self._protocols.append(MetricsServer(config, keys))
         if config.web_port:
@@ -198,6 +198,7 @@ class _Server:
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                 "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),
+                "leases": Expiring(broker, self._clock).run(),
                 "transactions": CheckingBack(
                     config, broker, self._commit, service.transactions
                 ).run(),
@@ -210,7 +211,7 @@ class _Server:
                 log.warning("%s", sentence)
             for protocol in self._protocols:
                 await protocol.open(
-                    Running(service, tasks, broker, self._commit, watch, self._native.port)
+                    Running(service, tasks, broker, self._commit, watch, self._grpc.port)
                 )
             registering.begin(tasks)
             # Objects that exist now live as long as the broker; reference counts free those of
@@ -246,11 +247,12 @@ class _Server:
             limits=limits_of(config),
             watched=self._watched,
             name_servers=registering.statuses,
+            other_queues=registering.queues_of,
         )
 
     def _endpoints(self) -> Endpoints:
         remoting = self._remoting
-        ports = (self._native.port, remoting.port, remoting.name_server_port)
+        ports = (self._grpc.port, remoting.port, remoting.name_server_port)
         return Endpoints(*[f"{self._config.bind_address}:{port}" for port in ports])
 
     async def _end(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
 from rmqlite.errors import Overloaded
@@ -29,10 +29,12 @@ class Waiting:
     def __init__(self, limit_name: str, limit: int) -> None:
         self._limit_name = limit_name
         self._limit = limit
-        self._parked: dict[Hashable, set[asyncio.Future[None]]] = {}
+        self._parked: dict[Hashable, dict[asyncio.Future[None], None]] = {}
         self._closed = False
         self._woken: deque[asyncio.Future[None]] = deque()
         """Calls that look again when those before them have."""
+        self.on_wake: Callable[[Collection[Hashable]], None] | None = None
+        """Called with the keys that are woken, if somebody wants to know them."""
         self.count = 0
 
     async def wait(self, key: Hashable, seconds: float) -> None:
@@ -47,26 +49,36 @@ class Waiting:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, woken)
-        parked = self._parked.setdefault(key, set())
-        parked.add(woken)
+        parked = self._parked.setdefault(key, {})
+        parked[woken] = None
         self.count += 1
         try:
             await woken
         finally:
             timer.cancel()
             self.count -= 1
-            parked.discard(woken)
+            parked.pop(woken, None)
             if not parked and self._parked.get(key) is parked:
                 del self._parked[key]
 
     def wake(self, keys: Iterable[Hashable]) -> None:
         """Let every call that waits for one of these keys look again, a few at a time."""
         is_waking = bool(self._woken)
+        if self.on_wake is not None:
+            keys = tuple(keys)
+            self.on_wake(keys)
         for key in keys:
             # They are woken once: those who come after them are another set.
             self._woken.extend(self._parked.pop(key, ()))
         if self._woken and not is_waking:
             self._wake_some(0)
+
+    def wake_one(self, key: Hashable) -> None:
+        """Let one call that waits for this key look again: the one that waits for longest."""
+        for woken in self._parked.get(key, ()):
+            if not woken.done():
+                woken.set_result(None)
+                return
 
     def count_of(self, key: Hashable) -> int:
         """How many calls wait for this key."""

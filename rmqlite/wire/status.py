@@ -31,6 +31,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.MessageTooLarge.code: "INVALID_ARGUMENT",
     errors.DelayUnknown.code: "INVALID_ARGUMENT",
     errors.TimersOff.code: "INVALID_ARGUMENT",
+    errors.HandleInvalid.code: "INVALID_ARGUMENT",
     errors.ConfigInvalid.code: "INVALID_ARGUMENT",
     errors.TopicUnknown.code: "NOT_FOUND",
     errors.TopicExists.code: "ALREADY_EXISTS",

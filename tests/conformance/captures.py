@@ -29,7 +29,7 @@ from tests.support.remoting import records_of
 SENDS = frozenset({10, 310, 320})
 OF_CLIENT = "client->server"
 PULLS = frozenset({11, 361})
-WITH_RECORDS = PULLS | {12, 33}
+WITH_RECORDS = PULLS | {12, 33, 200050}
 OF_QUEUE = PULLS | {14, 15, 29, 30, 31, 32}
 
 

@@ -20,7 +20,10 @@ from tests.support.programs import Program
 
 LEVELS: Final = "1s 1s 1s 1s 1s 2h"
 CLIENTS: Final = {"java": toolchains.java, "go": toolchains.go, "cpp": toolchains.cpp}
-PROGRAMS: Final = CLIENTS | {"java-5": partial(toolchains.java, toolchains.JAVA_5)}
+PROGRAMS: Final = CLIENTS | {
+    "java-5": partial(toolchains.java, toolchains.JAVA_5),
+    "java-pop": partial(toolchains.java, toolchains.POP_TOOLS, toolchains.POP_CLIENT),
+}
 StartProgram = Callable[[str, str], Program]
 
 

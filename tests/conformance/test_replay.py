@@ -78,7 +78,7 @@ def test_a_captured_scenario_gets_the_same_answers(scenario: str, tmp_path: Path
 def test_the_client_of_rocketmq_5_gets_the_same_answers_or_a_reason(
     scenario: str, tmp_path: Path
 ) -> None:
-    """POP is refused in words; all else is as in RocketMQ, but for what is meant."""
+    """All is as in RocketMQ, but for what is meant."""
     only_there = ONLY_5 | ONLY_THERE.get(scenario, frozenset())
     settings = {"timer_max_delay_s": MAX_DELAY_S, **SETTINGS.get(scenario, {})}
     rows = scenarios(ROCKETMQ_5)[scenario]

@@ -15,7 +15,12 @@ from rmqlite import limits
 from rmqlite.message import offset_message_id
 from rmqlite.requests.schedule import RecallHandle
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.limits import GROUPS_MAX, LOCK_QUEUES_MAX, SETTINGS_MAX
+from rmqlite.wire.remoting.limits import (
+    BATCH_ACKS_MAX,
+    GROUPS_MAX,
+    LOCK_QUEUES_MAX,
+    SETTINGS_MAX,
+)
 from rmqlite.wire.remoting.registration import (
     TOPICS_MAX,
     RegisteredTopic,
@@ -158,6 +163,23 @@ def v2(make: Callable[[At], tuple[Ext, bytes]]) -> Callable[[At], tuple[Ext, byt
     return made
 
 
+def assignment(at: At) -> tuple[Ext, bytes]:
+    body = {"topic": WIDE, "consumerGroup": GROUP, "clientId": f"member-{at.serial:05}"}
+    return {}, json.dumps(body).encode()
+
+
+def request_mode(at: At) -> tuple[Ext, bytes]:
+    body = {"topic": at.name, "consumerGroup": READERS, "mode": "PULL"}
+    return {}, json.dumps(body).encode()
+
+
+def batch_ack(at: At) -> tuple[Ext, bytes]:
+    """Four messages in each entry."""
+    entry = {"c": READERS, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 1, "it": 1}
+    body = {"acks": [entry | {"b": "Dw=="}] * at.share(BATCH_ACKS_MAX)}
+    return {}, json.dumps(body).encode()
+
+
 def only(**ext: Any) -> Callable[[At], tuple[Ext, bytes]]:
     return lambda at: (
         {name: each(at) if callable(each) else each for name, each in ext.items()},
@@ -194,6 +216,22 @@ PULL: Final = {
     "suspendTimeoutMillis": 0,
     "subVersion": 0,
     "subscription": "a || b",
+}
+POP: Final = {
+    "consumerGroup": READERS,
+    "topic": TOPIC,
+    "queueId": -1,
+    "maxMsgNums": 32,
+    "invisibleTime": 60_000,
+    "pollTime": 0,
+    "exp": "a || b",
+}
+LEASED: Final = {
+    "consumerGroup": READERS,
+    "topic": TOPIC,
+    "queueId": 0,
+    "offset": 0,
+    "extraInfo": "0 1795575231162 60000 0 0 broker-a 0 0",
 }
 FIND: Final = {
     "topic": TOPIC,
@@ -284,4 +322,13 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     329: only(),
     361: only(**PULL),
     370: only(topic=TOPIC, recallHandle=RecallHandle(TOPIC, BROKER, 0, KEY).text()),
+    400: assignment,
+    401: request_mode,
+    200050: only(**POP),
+    200051: only(**LEASED),
+    200052: only(**POP),
+    200053: only(**LEASED | {"invisibleTime": 60_000}),
+    200054: only(**POP),
+    200055: only(**POP),
+    200151: batch_ack,
 }

@@ -25,10 +25,11 @@ OF_EVERYBODY = frozenset(
 """What any account may call."""
 OF_THE_BROKER = frozenset({"messages.send_drafts"})
 """What it calls itself, for senders that it has checked."""
+LEASES = frozenset(f"leases.{each}" for each in ("receive", "ack", "change", "forward", "release"))
 OF_CONSUMERS = frozenset(
     {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
     | {"groups.offsets", "groups.leave", "groups.lock", "groups.unlock"}
-    | {"groups.members"}
+    | {"groups.members", *LEASES}
 )
 OF_PRODUCERS = frozenset(
     {"messages.send", "messages.send_draft", "messages.schedule_bulk", "topics.route"}
@@ -123,6 +124,7 @@ def test_a_consumer_may_consume_and_look_at_what_it_consumes(
     assert allowed & CHANGING == {"messages.pull", "messages.send_back"} | {
         "groups.commit",
         "groups.heartbeat",
+        *LEASES,
     }
     assert not allowed & {"status", "topics.all", "groups.all", "log.read", "settings.all"}
 

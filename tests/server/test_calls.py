@@ -26,12 +26,12 @@ from rmqlite.errors import (
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.group_commit import GroupCommit, SyncThread
-from rmqlite.server.protocols.native import calls
-from rmqlite.server.protocols.native.calls import Handlers, handlers_of
+from rmqlite.server.protocols.grpc import calls
+from rmqlite.server.protocols.grpc.calls import Context, Handlers, everybody, peer_host
+from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import everybody
-from rmqlite.server.protocols.native.in_flight import InFlight
-from rmqlite.server.protocols.native.table import Context, Method, peer_host
+from rmqlite.server.protocols.native.table import Method
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask

@@ -33,10 +33,10 @@ from rmqlite.records.drafts import Draft
 from rmqlite.requests.dead_letters import DeadLettersQuery
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import PullRequest, SendBackRequest
+from rmqlite.server.protocols.grpc.calls import everybody
+from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import everybody
-from rmqlite.server.protocols.native.in_flight import InFlight
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch

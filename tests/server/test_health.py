@@ -14,15 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.protocols.native.calls import Handlers
-from rmqlite.server.protocols.native.guard import everybody
-from rmqlite.server.protocols.native.health import (
+from rmqlite.server.protocols.grpc.calls import Handlers, everybody
+from rmqlite.server.protocols.grpc.health import (
     REFLECTIONS_MAX,
     REQUEST_BYTES_MAX,
     WATCHES_MAX,
     Health,
 )
-from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.grpc.in_flight import InFlight
 from tests.support.calls import FakeContext, ask, turns_until
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import Overloaded
-from rmqlite.server.protocols.native.in_flight import (
+from rmqlite.server.protocols.grpc.in_flight import (
     ARRIVAL_S_MAX,
     LINE_MAX,
     WAIT_S_MAX,

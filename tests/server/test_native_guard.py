@@ -13,11 +13,12 @@ from rmqlite.errors import AccessDenied, Unavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.gate.limits import Limits
-from rmqlite.server.protocols.native.calls import Handlers, handlers_of
+from rmqlite.server.protocols.grpc.calls import Handlers
+from rmqlite.server.protocols.grpc.health import Health
+from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import Guard
-from rmqlite.server.protocols.native.health import Health
-from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.guard import guard_of
 from rmqlite.server.protocols.native.replays import SKEW_MS_MAX
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
@@ -37,7 +38,7 @@ SEND = rpcs.SEND.encode_request(SendRequest((Message("orders", b"x"),)))
 def guarded(server: Served) -> Handlers:
     server.access.accounts = accounts(ADMIN)
     in_flight = InFlight(1 << 30, 1 << 20)
-    enter = Guard(server.access, None).enter
+    enter = guard_of(server.access, None).enter
     return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
 
 
@@ -100,7 +101,7 @@ def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUn
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(ADMIN)
         health = Health({rpc.service for rpc in rpcs.ALL})
-        handlers = health.handlers(InFlight(1 << 30, 1 << 20), Guard(server.access, None).enter)
+        handlers = health.handlers(InFlight(1 << 30, 1 << 20), guard_of(server.access, None).enter)
         reflect = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         assert (await ask(handlers, "/grpc.health.v1.Health/Check", b"")).code.name == "OK"
         assert (await ask(handlers, reflect, b"")).code.name == "PERMISSION_DENIED"
@@ -113,7 +114,7 @@ def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUn
 def limited(server: Served, **settings: int) -> Handlers:
     """A broker with these limits, whose time stands still."""
     limits = Limits(BrokerConfig().model_copy(update=settings), SetTime())
-    enter = Guard(server.access, limits).enter
+    enter = guard_of(server.access, limits).enter
     in_flight = InFlight(1 << 30, 1 << 20)
     return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
 

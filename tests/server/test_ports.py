@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.server.gate.tls import load_keys
+from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.server.protocols.metrics.server import MetricsServer
-from rmqlite.server.protocols.native.server import NativeServer
 from rmqlite.server.protocols.remoting.server import VIP_BELOW, RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.upkeep import ClockWatch
@@ -77,7 +77,7 @@ def test_every_port_sends_small_answers_at_once(
         clock, store = under_test.clock, under_test.store
         watch = ClockWatch(clock, clock.machine, store.clock_origin)
         keys = load_keys(config)
-        protocols: list[ProtocolServer] = [RemotingServer(config, keys), NativeServer(config, keys)]
+        protocols: list[ProtocolServer] = [RemotingServer(config, keys), GrpcServer(config, keys)]
         protocols += [MetricsServer(config, keys), web_server(config, keys)]
         context = (
             ssl.create_default_context(cafile=folder / "ca.pem") if mode != "disabled" else None

@@ -19,7 +19,14 @@ from rmqlite.access.accounts import PERMS
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import AccessDenied, MessageNotFound, RmqliteError
 from rmqlite.message import REAL_TOPIC, Message, encode_properties, offset_message_id
-from rmqlite.names import BULK_JOBS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import (
+    BULK_JOBS_TOPIC,
+    HALF_TOPIC,
+    LEASES_TOPIC,
+    SCHEDULE_TOPIC,
+    dlq_topic,
+    retry_topic,
+)
 from rmqlite.records.drafts import Draft, derived
 from rmqlite.records.record import destination
 from rmqlite.records.stored import Record, Records
@@ -66,8 +73,8 @@ CURIOUS = account(
     "the-curious", topic_perms={OWN: PERMS["PUB|SUB"]}, group_perms={MINE: PERMS["SUB"]}
 )
 PLACES = (OTHER, retry_topic(THEIRS), dlq_topic(THEIRS), SCHEDULE_TOPIC, HALF_TOPIC, "forged")
-TOUCHABLE = {OWN, retry_topic(MINE), dlq_topic(MINE), BULK_JOBS_TOPIC}
-"""The last one has what the broker notes of the account's own bulk job."""
+TOUCHABLE = {OWN, retry_topic(MINE), dlq_topic(MINE), BULK_JOBS_TOPIC, LEASES_TOPIC}
+"""The last two have what the broker notes of the account's own bulk jobs and leases."""
 REPLIES = (SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2)
 
 

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.protocols.native.calls import Handlers
+from rmqlite.server.protocols.grpc.calls import Handlers
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
 
 Sent = tuple[tuple[str, str], ...]
@@ -19,9 +19,10 @@ Sent = tuple[tuple[str, str], ...]
 class FakeContext:
     """One call."""
 
-    def __init__(self, *requests: bytes, sent: Sent = ()) -> None:
-        """sent: the metadata of the call."""
+    def __init__(self, *requests: bytes, sent: Sent = (), left_s: float | None = None) -> None:
+        """sent: the metadata of the call.  left_s: until its deadline."""
         self._sent = sent
+        self._left_s = left_s
         self._requests: Iterator[bytes] = iter(requests)
         self.answers: list[bytes] = []
         self.code = grpc.StatusCode.OK
@@ -50,6 +51,9 @@ class FakeContext:
     def peer(self) -> str:
         return "ipv4:10.0.0.1:1234"
 
+    def time_remaining(self) -> float | None:
+        return self._left_s
+
     @property
     def error(self) -> RmqliteError:
         """What a client would raise."""
@@ -63,16 +67,27 @@ class _Details:
         self.method = method
 
 
-async def ask(handlers: Handlers, path: str, *requests: bytes, sent: Sent = ()) -> FakeContext:
+async def ask(
+    handlers: Handlers,
+    path: str,
+    *requests: bytes,
+    sent: Sent = (),
+    left_s: float | None = None,
+) -> FakeContext:
     """Make a call; all of what came back."""
+    context = FakeContext(*requests, sent=sent, left_s=left_s)
+    await talk(handlers, path, context)
+    return context
+
+
+async def talk(handlers: Handlers, path: str, context: FakeContext) -> None:
+    """Make a call in this context."""
     details: Any = _Details(path)
     handler: Any = handlers.service(details)
-    context = FakeContext(*requests, sent=sent)
     if handler.response_streaming:
         await handler.stream_stream(None, context)
     else:
         context.answers.append(await handler.stream_unary(None, context))
-    return context
 
 
 async def turns_until(is_so: Callable[[], bool]) -> None:

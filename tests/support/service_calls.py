@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from rmqlite.broker.leases.leased_queue import Lease
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.levels import DEFAULT_LEVELS
@@ -22,6 +23,13 @@ from rmqlite.requests.groups import (
     OffsetsCommit,
     OffsetsQuery,
     Subscription,
+)
+from rmqlite.requests.leases import (
+    AckRequest,
+    DeadRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
 )
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.requests.messages import (
@@ -70,6 +78,9 @@ LETTER = ImportedDeadLetter(0, 7, "", 0, b"RETRY_TOPIC\x01orders", b"x")
 NEW = "not-there-yet"
 HALF_AT = 192
 """Where the half message of a transaction begins."""
+HOLDERS = "holders"
+HELD = Handle(Handle.lease_of(START_MS, 1), False, 0, 0)
+"""Of the first message, which a client of HOLDERS has received."""
 FILTER = PendingFilter(topic="orders")
 SEND = SendRequest((Message("orders", b"x"),))
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -107,6 +118,11 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
         "schedule.change_by_filter",
         (ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2),),
     ),
+    ("leases.receive", (ReceiveRequest(NEW, "orders", "client", invisible_ms=1_000),)),
+    ("leases.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
+    ("leases.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
+    ("leases.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
+    ("leases.release", (HOLDERS, "holder")),
     ("letters.purge", (PurgeRequest(GROUP),)),
     ("redrives.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
     ("redrives.change", (JobChange(JOB, JobAction.PAUSE),)),
@@ -160,6 +176,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.committed_by_topic", (GROUP,)),
     ("groups.committing", ()),
     ("groups.status", (GROUP,)),
+    ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
     ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
@@ -204,6 +221,21 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue("orders", 0): 1}))
     under_test.send(Message("unused", b"x"))
     under_test.broker.topics.delete("unused")
+    table = under_test.broker.leases.table
+    lease = Lease(
+        HELD.lease,
+        bytes(16),
+        group=HOLDERS,
+        topic="orders",
+        client_id="holder",
+        until_ms=START_MS + 86_400_000,
+        is_renewed=False,
+    )
+    under_test.broker.groups.for_use(HOLDERS)
+    queue = table.queue(HOLDERS, Queue("orders", 0))
+    assert queue is not None
+    queue.lease(0, lease)
+    table.begin(lease, ((queue, (0,)),))
     KeyValues(under_test.store).put("space", "known", "value")
     yield under_test
     under_test.store.release()

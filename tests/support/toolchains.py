@@ -26,20 +26,27 @@ SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
 JAVA_4: Final = "4.9.8"
 JAVA_5: Final = "5.5.0"
 """RocketMQ 5's client for its remoting protocol."""
+POP_CLIENT: Final = "5.3.2"
+POP_TOOLS: Final = "5.3.3"
+"""The client whose captured POP is replayed, and the mqadmin next to it that Maven has."""
 WHEEL: Final = "rocketmq-client-python==0.5.0rc2"
 UVLOOP: Final = "uvloop>=0.21,<1"
 FETCH_S_MAX: Final = 600.0
 
 
-def java(version: str = JAVA_4) -> list[str]:
-    """The command of the Java client, without its arguments."""
-    return java_program(SOURCES / "java" / "Scenarios.java", version)
+def java(version: str = JAVA_4, client: str = "") -> list[str]:
+    """The command of the Java client, without its arguments.
+
+    client: its version, if it is not that of mqadmin.
+    """
+    return java_program(SOURCES / "java" / "Scenarios.java", version, client)
 
 
-def java_program(source: Path, version: str = JAVA_4) -> list[str]:
+def java_program(source: Path, version: str = JAVA_4, client: str = "") -> list[str]:
     """The command of a program that uses the Java client, without its arguments."""
     pom = SOURCES / "java" / "pom.xml"
-    paths = classpath(pom, version)
+    paths = classpath(pom, version, client)
+    version = client or version
 
     def build(folder: Path) -> None:
         _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
@@ -49,12 +56,13 @@ def java_program(source: Path, version: str = JAVA_4) -> list[str]:
     return ["java", *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
 
-def classpath(pom: Path, version: str = "") -> str:
+def classpath(pom: Path, version: str = "", client: str = "") -> str:
     """Everything that a pom.xml names, fetched by Maven, as a class path.
 
-    version: RocketMQ's, if not the one in the file.
+    version, client: RocketMQ's and its client's, if not those in the file.
     """
     options = [f"-Drocketmq.version={version}"] if version else []
+    options += [f"-Dclient.version={client}"] if client else []
     for tool in ("mvn", "javac", "java"):
         _needed(tool)
 
@@ -63,7 +71,7 @@ def classpath(pom: Path, version: str = "") -> str:
         goal = [*options, "dependency:build-classpath", output]
         _run(["mvn", "-q", "-B", "-f", str(pom), *goal], folder)
 
-    name = "-".join(filter(None, ["maven", pom.parent.name, version]))
+    name = "-".join(filter(None, ["maven", pom.parent.name, version, client]))
     return (_built(name, [pom], build) / "classpath").read_text()
 
 

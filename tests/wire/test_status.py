@@ -33,6 +33,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.MessageTooLarge("body", 5_000_000, "at most 4194304 bytes"),
     errors.DelayUnknown("4s", "1s 5s"),
     errors.TimersOff("TIMER_DELAY_MS", "5000", "left out"),
+    errors.HandleInvalid("AAAA"),
     errors.ConfigInvalid("a.conf", 3, "listenPort", "x", "a whole number"),
     errors.TopicUnknown("orders"),
     errors.TopicExists("orders"),

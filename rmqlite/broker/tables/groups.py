@@ -47,6 +47,10 @@ _NOT_OURS: Final[Row] = {
 """RocketMQ's other columns of a row, with its defaults; GroupExtras has them in this order."""
 
 
+_ORDERLY: Final = "consumeMessageOrderly"
+_OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY)
+
+
 class _Known(NamedTuple):
     """text: the row as it stands in the file."""
 
@@ -130,7 +134,7 @@ class GroupTable:
             policy = RetryPolicy.parse(change.retry_policy)
         wanted = {
             name: value
-            for name in ("max_reconsume_times", "retry_queues", "can_consume")
+            for name in ("max_reconsume_times", "retry_queues", "can_consume", "orderly")
             if (value := getattr(change, name)) is not None
         }
         info = replace(info, **wanted, retry_policy=policy.text)
@@ -214,10 +218,10 @@ class GroupTable:
             "retryMaxTimes": info.max_reconsume_times,
             "retryQueueNums": info.retry_queues,
             TABLE_KEY: info.retry_policy,
+            _ORDERLY: info.orderly,
         }
-        if not info.retry_policy:
-            del row[TABLE_KEY]
-        return row
+        # RocketMQ 4.9 has no such column.
+        return {key: value for key, value in row.items() if value or key not in _OURS_OR_NEW}
 
     def _row_of(self, group: str) -> Row:
         known = self._known.get(group)
@@ -241,6 +245,7 @@ def _info(row: GroupRow) -> GroupInfo:
         max(1, row.retry_queue_nums),
         row.consume_enable,
         row.rmqlite_retry_policy,
+        row.consume_message_orderly,
     )
 
 

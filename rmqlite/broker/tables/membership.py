@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
@@ -34,6 +34,7 @@ from rmqlite.names import check_topic, retry_topic
 from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Subscription
 from rmqlite.requests.topics import Queue
 
+Q = TypeVar("Q")
 LOCK_MS: Final = 60_000
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
@@ -251,6 +252,10 @@ class Membership:
             for client_id, member in sorted(known.members.items())
         )
 
+    def is_member(self, group: str, client_id: str) -> bool:
+        known = self._groups.get(group)
+        return known is not None and client_id in known.members
+
     def groups_of(self, topic: str) -> frozenset[str]:
         """The groups with a member that subscribes to a topic."""
         return frozenset(self._groups_of.get(topic, ()))
@@ -412,7 +417,7 @@ class Membership:
             changed(name)
 
 
-def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:
+def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
     """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
     size, larger = divmod(len(queues), readers)
     start = 0

@@ -79,15 +79,24 @@ class AdminClient(Asking, Closing):
         retry_queues: int | None = None,
         can_consume: bool | None = None,
         retry_policy: str | None = None,
+        orderly: bool | None = None,
     ) -> GroupInfo:
         """Change a group's settings at once and durably, or create it; None changes nothing.
 
         retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
+        orderly: clients of RocketMQ 5 consume the messages of a message group in order.
         Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
             rpcs.SET_GROUP,
-            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy),
+            GroupChange(
+                group,
+                max_reconsume_times=max_reconsume_times,
+                retry_queues=retry_queues,
+                can_consume=can_consume,
+                retry_policy=retry_policy,
+                orderly=orderly,
+            ),
         )
 
     def broker_status(self) -> BrokerStatus:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.tables.topics import READ
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import ConfigInvalid, InvalidValue
@@ -29,7 +30,13 @@ from rmqlite.server.protocols.remoting.large_bodies import read_large
 from rmqlite.wire.remoting.fields import Nothing
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.requests import name_server as codes
-from rmqlite.wire.remoting.requests.name_server import BrokerAtName, ClusterInfo, RegisteredBroker
+from rmqlite.wire.remoting.requests.name_server import (
+    BrokerAtName,
+    ClusterInfo,
+    RegisteredBroker,
+    Route,
+    RouteQuery,
+)
 
 PAUSE_S: Final = 0.2
 """The pause before the second attempt to connect; each further one is twice as long."""
@@ -37,6 +44,8 @@ PAUSE_S_MAX: Final = 5.0
 GATHER_S: Final = 0.1
 """Changes of topics within this time are registered together."""
 LEAVE_S: Final = 1.0
+ROUTE_S: Final = 1.0
+"""The client that waits for the route gives up after 3 seconds."""
 _MASTER: Final = 0
 _FAILURES: Final = (OSError, NotAnswered, Refused, FieldError, ConfigInvalid, InvalidValue)
 """Of a name server or its connection; the task tries again."""
@@ -72,6 +81,30 @@ class Registering:
 
     def statuses(self) -> tuple[NameServerStatus, ...]:
         return tuple([server.status for server in self._servers])
+
+    async def queues_of(self, topic: str) -> dict[str, int] | None:
+        """How many queues of a topic consumers read at each other broker.
+
+        None if no name server answers.
+        """
+        for server in self._servers:
+            if server.link is None or not server.status.is_registered:
+                continue
+            try:
+                query = RouteQuery(topic, is_strict=True)
+                answer = await server.link.ask(codes.GET_ROUTEINFO_BY_TOPIC, query, seconds=ROUTE_S)
+                route = await read_large(Route, answer.body)
+            except Refused:
+                # No broker has registered the topic yet.
+                return {}
+            except (NotAnswered, FieldError):
+                continue
+            return {
+                each.broker_name: each.read_queue_nums
+                for each in route.queue_datas
+                if each.perm & READ and each.broker_name != self._config.broker_name
+            }
+        return None if self._servers else {}
 
     def changed(self) -> None:
         """The table is another one now."""

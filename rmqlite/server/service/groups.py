@@ -11,7 +11,9 @@ from rmqlite.broker.figures import Progress
 from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
+    Assigned,
     Assignment,
+    AssignmentQuery,
     GroupChange,
     GroupExtras,
     GroupInfo,
@@ -21,6 +23,7 @@ from rmqlite.requests.groups import (
     MemberInfo,
     OffsetsCommit,
     OffsetsQuery,
+    RequestModeChange,
 )
 from rmqlite.requests.topics import Queue
 from rmqlite.server.service.access import (
@@ -57,6 +60,10 @@ def _progress_rights(group: str, topic: str = "") -> list[Need]:
     return [group_right(Right.VIEW, group), *topics]
 
 
+def _assignment_rights(query: AssignmentQuery) -> list[Need]:
+    return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
+
+
 _of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
 
 
@@ -70,6 +77,11 @@ class GroupCalls(Part):
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
         return self._broker.groups.all()
+
+    @of_group(Right.SUB)
+    async def info(self, group: str) -> GroupInfo:
+        """A group's settings.  Raises GroupUnknown."""
+        return self._broker.groups.existing(group)
 
     @of_group(Right.VIEW)
     async def status(self, group: str) -> GroupStatus:
@@ -87,6 +99,7 @@ class GroupCalls(Part):
     async def delete(self, group: str, *, with_offsets: bool = False) -> None:
         """Delete a group's settings, and its offsets when that is on disk."""
         self._broker.groups.delete(group)
+        self._broker.request_modes.forget_group(group)
         await self._saved()
         if with_offsets:
             self._broker.offsets.forget_group(group)
@@ -185,6 +198,17 @@ class GroupCalls(Part):
             self._broker.membership.leave(request.group, request.client_id)
             raise
         return self._broker.heartbeat(request)
+
+    @admin
+    async def change_mode(self, change: RequestModeChange) -> None:
+        """How the members of a group get a topic's messages, from their next rebalancing on."""
+        self._broker.request_modes.change(change)
+        await self._saved()
+
+    @needs(_assignment_rights)
+    async def assigned(self, query: AssignmentQuery) -> Assigned | None:
+        """What a member reads of a topic, and how; None: there is no such topic or member."""
+        return self._broker.request_modes.assigned(query)
 
     @needs(_member_rights)
     async def check(self, request: HeartbeatRequest) -> None:

@@ -8,7 +8,7 @@ class is made, so a new method cannot forget them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -31,11 +31,17 @@ from rmqlite.server.waiting import Waiting
 A = TypeVar("A")
 
 
+async def _none(_topic: str) -> Mapping[str, int]:
+    """Without other brokers."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
     """What the service works with.  pulls, heartbeats: the calls that wait.
 
-    name_servers: the state of each name server at which the broker registers.
+    name_servers: the state of each name server at which the broker registers.  other_queues: how
+    many queues of a topic other brokers have, by their names; None if no name server answers.
     """
 
     config: BrokerConfig
@@ -48,6 +54,7 @@ class ServiceParts:
     limits: Limits | None
     watched: Sequence[WatchedFiles[Any]] = ()
     name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
+    other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

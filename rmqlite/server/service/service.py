@@ -19,6 +19,7 @@ from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.service.access import admin, anyone, view
 from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
 from rmqlite.server.service.groups import GroupCalls
+from rmqlite.server.service.leases import LeaseCalls
 from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionCalls
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
@@ -37,11 +38,13 @@ class Service(Part):
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = parts.watched
         self.name_servers = parts.name_servers
+        self.other_queues = parts.other_queues
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
+        self.leases = LeaseCalls(parts)
         self.schedule = ScheduleCalls(parts)
         self.letters = LetterCalls(parts)
         self.redrives = RedriveCalls(parts)

@@ -74,6 +74,7 @@ async def change(visit: Visit) -> Response:
         max_reconsume_times=fields.number("max") if fields.text("max") else None,
         can_consume=fields.is_on("can_consume"),
         retry_policy=fields.text("policy"),
+        orderly=fields.is_on("orderly"),
     )
     await visit.service.groups.change(wanted)
     return await _group(visit, wanted.group, is_changed=True)

@@ -29,6 +29,7 @@ from rmqlite.table_shapes import (
     ProgressTable,
     PurgeMarkersTable,
     RedriveJobsTable,
+    RequestModesTable,
     TopicsTable,
 )
 
@@ -43,6 +44,7 @@ _SHAPES: Final[dict[str, tuple[str, type[Any]]]] = {
     "bulkJobs.json": ("bulk jobs", BulkJobsTable),
     "redriveJobs.json": ("redrive jobs", RedriveJobsTable),
     "kvConfig.json": ("the name server's values", KeyValuesTable),
+    "messageRequestMode.json": ("request modes", RequestModesTable),
     DELETED_TABLE: ("deleted topics", DeletedTopicsTable),
     CLOCK_TABLE: ("the clock", ClockTable),
     DELAY_OFFSET_TABLE: ("delay offsets", DelayOffsetsTable),

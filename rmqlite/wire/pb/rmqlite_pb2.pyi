@@ -557,18 +557,20 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
     CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
     RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
+    ORDERLY_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
     can_consume: bool
     retry_policy: str
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ...) -> None: ...
+    orderly: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ()
@@ -1191,18 +1193,20 @@ class GetLifeResponse(_message.Message):
     def __init__(self, message_id: _Optional[str] = ..., hops: _Optional[_Iterable[_Union[Hop, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
 
 class SetGroupRequest(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
     CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
     RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
+    ORDERLY_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
     can_consume: bool
     retry_policy: str
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ...) -> None: ...
+    orderly: bool
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ...) -> None: ...
 
 class SetGroupResponse(_message.Message):
     __slots__ = ("group",)

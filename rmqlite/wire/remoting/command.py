@@ -57,8 +57,9 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
-    UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
-    DELETE_ACL_CONFIG_FAILED = 210
+    POLLING_FULL = 209
+    POLLING_TIMEOUT = 210
+    """RocketMQ 5's, for a pop; 4.9's ACL has the same numbers for changes of its rules."""
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215
     ILLEGAL_OPERATION = 604

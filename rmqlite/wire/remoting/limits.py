@@ -31,6 +31,12 @@ TAGS_MAX: Final = 2_048
 """Tags of one subscription."""
 LOCK_QUEUES_MAX: Final = 8_192
 """Queues that a client locks, or whose offsets it sends, in one call."""
+BATCH_ACKS_MAX: Final = 1_024
+"""Entries of one batch of acks; each is about some messages of one queue."""
+BATCH_ACK_BYTES_MAX: Final = 1_024
+"""The length in base64 of the bits of an entry: 6,144 offsets."""
+BATCH_ACK_MESSAGES_MAX: Final = 4_096
+"""Messages of all entries of a batch of acks."""
 ENTRIES_MAX: Final = 1_000_000
 """Items of a list that only servers send; a client of this protocol reads them."""
 BATCH_MESSAGES_MAX: Final = 65_536

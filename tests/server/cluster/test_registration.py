@@ -27,6 +27,8 @@ from rmqlite.server.service.access import Access
 from rmqlite.wire.remoting.command import is_signed
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.wire.remoting.requests.name_server import QueueData, Route
+from rmqlite.wire.remoting.shapes import write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
 from tests.support.fake_name_server import FakeNameServer, fake_name_server
@@ -42,6 +44,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "PAUSE_S", 0.01)
     monkeypatch.setattr(registration, "GATHER_S", 0.05)
     monkeypatch.setattr(registration, "LEAVE_S", 0.2)
+    monkeypatch.setattr(registration, "ROUTE_S", 0.2)
 
 
 Scenario = Callable[[Registering, BrokerUnderTest, FakeNameServer, FakeNameServer], Awaitable[None]]
@@ -388,3 +391,29 @@ def test_the_own_address_is_that_to_the_name_server(under_test: BrokerUnderTest)
     nowhere = plain.with_values({"name_servers": "no-such-host.invalid:9876"})
     with pytest.raises(ConfigInvalid, match="namesrvAddr"):
         with_own_address(nowhere)
+
+
+def test_the_queues_of_other_brokers_are_those_of_the_route(under_test: BrokerUnderTest) -> None:
+    """Of the first name server that answers; without any, nobody knows."""
+    rows = (
+        QueueData("broker-a", 4, 4, 6),
+        QueueData("broker-b", 8, 4, 6),
+        QueueData("no-reading", 2, 2, 2),
+    )
+
+    async def scenario(
+        kept: Registering, _broker: BrokerUnderTest, first: FakeNameServer, second: FakeNameServer
+    ) -> None:
+        route = codes.GET_ROUTEINFO_BY_TOPIC.code
+        second.answers[route] = lambda asked: encode(
+            asked.answer(0, body=write_body(Route((), rows, {}), is_strict=True))
+        )
+        first.answers[route] = lambda _: None
+        await first.until(lambda: all(each.is_registered for each in kept.statuses()))
+        assert await kept.queues_of("orders") == {"broker-b": 8}
+        second.answers[route] = lambda asked: encode(asked.answer(0, body=b"?"))
+        assert await kept.queues_of("orders") is None
+        second.answers[route] = lambda asked: encode(asked.answer(17))
+        assert await kept.queues_of("orders") == {}
+
+    run(under_test, scenario)

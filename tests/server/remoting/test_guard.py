@@ -9,11 +9,21 @@ from pydantic import SecretStr
 
 from rmqlite.access.accounts import PERMS, Account, Role
 from rmqlite.access.addresses import parse_addresses
+from rmqlite.requests.groups import RequestMode
 from rmqlite.server.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.command import ACCESS_KEY, ONE_WAY_FLAG, SIGNATURE, Command, signature
+from rmqlite.wire.remoting.requests import pop
 from rmqlite.wire.remoting.requests.broker import GET_BROKER_CONFIG
 from rmqlite.wire.remoting.requests.name_server import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rmqlite.wire.remoting.requests.pop import (
+    ACK_MESSAGE,
+    PEEK_MESSAGE,
+    POP_MESSAGE,
+    SET_MESSAGE_REQUEST_MODE,
+    RequestModeChange,
+)
+from rmqlite.wire.remoting.requests.request import Request
 from rmqlite.wire.remoting.requests.sends import (
     RECALL_MESSAGE,
     SEND_BATCH_MESSAGE,
@@ -250,3 +260,28 @@ def test_no_code_is_in_two_tables() -> None:
     """Every code that stands in none needs an admin."""
     assert not _OPEN & _OF_CLIENTS
     assert not _LOOKING & (_OPEN | _OF_CLIENTS)
+
+
+def test_a_pop_needs_the_right_to_read_and_a_mode_an_admin(under_test: BrokerUnderTest) -> None:
+    """The service knows the topic and the group, also those of a retry's ack."""
+    asked: dict[Request[Any, Any], object] = {
+        POP_MESSAGE: pop.PopMessage("readers", TOPIC, -1, 1, 60_000, 0),
+        PEEK_MESSAGE: pop.PeekMessage("readers", TOPIC, -1, 1),
+        ACK_MESSAGE: pop.AckMessage(
+            "readers", f"%RETRY%readers_{TOPIC}", 0, "0 1 1 0 1 broker-a 0 0", 0
+        ),
+    }
+    mode = RequestModeChange(TOPIC, "readers", RequestMode.POP)
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        for who, denied in ((READER, False), (SENDER, True)):
+            async with protocol.client(signs_as=(who.access_key, SECRET)) as client:
+                for row, fields in asked.items():
+                    answer = await client.ask(row, fields)
+                    assert answer.remark.startswith("access denied") == denied, answer
+                answer = await client.ask(SET_MESSAGE_REQUEST_MODE, None, mode)
+                assert "Need admin permission" in answer.remark
+        async with protocol.client(signs_as=(ADMIN.access_key, SECRET)) as client:
+            assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, mode)).code == 0
+
+    guarded(under_test, scenario)

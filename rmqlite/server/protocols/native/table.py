@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any, TypeAlias
-
-import grpc.aio
+from functools import partial
+from typing import Any
 
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.message import pack_host
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
+from rmqlite.server.protocols.grpc.calls import Context, peer_host
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import done_in_turns
@@ -23,7 +21,6 @@ from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.rpcs import Rpc
 
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
@@ -83,16 +80,6 @@ def methods_of(service: Service) -> Methods:
         rpcs.READ_QUEUE: _of(log.read_queue),
         rpcs.GET_BROKER_STATUS: _of_nothing(service.status),
     }
-
-
-@lru_cache(maxsize=4096)
-def peer_host(peer: str) -> bytes:
-    """The packed address of a gRPC peer, "ipv4:127.0.0.1:5000"; 0.0.0.0:0 for other kinds."""
-    _, _, address = peer.partition(":")
-    try:
-        return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
-    except InvalidValue:
-        return bytes(8)
 
 
 async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:

@@ -79,9 +79,9 @@ def handlers_of(*parts: object) -> dict[int, Handler]:
     }
 
 
-KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
+KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42, 400, 200051, 200151})
 """What keeps a consumer in its group, and does not fall under the limit of other requests: its
-offsets, heartbeats and locks, the list of its group's members.  A client that is refused its
+offsets, acks, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
 
 BEGUN_AT_ONCE: Final = 2

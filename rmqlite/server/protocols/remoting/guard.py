@@ -22,7 +22,8 @@ PROTOCOL: Final = "remoting"
 _OPEN: Final = frozenset({105})
 _OF_CLIENTS: Final = frozenset(
     {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
-    | {310, 320, 324, 325, 361, 370}
+    | {310, 320, 324, 325, 361, 370, 400}
+    | {200050, 200051, 200052, 200053, 200054, 200055, 200151}
 )
 """What producers and consumers ask for: the service knows the topic and the group."""
 _OF_BROKERS: Final = frozenset({103, 104, 106, 322})

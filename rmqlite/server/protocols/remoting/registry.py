@@ -224,6 +224,15 @@ class Registry:
         self.expire()
         return self._named.values()
 
+    def queues_of(self, topic: str) -> dict[str, int]:
+        """How many queues of a topic consumers read at each registered broker."""
+        found = {named.name: named.topic(topic) for named in self.named()}
+        return {
+            name: row.read_queues
+            for name, row in found.items()
+            if row is not None and row.perm & READ
+        }
+
     def rows(self) -> tuple[RegisteredBroker, ...]:
         """All addresses, for people."""
         return tuple(

@@ -23,6 +23,7 @@ from rmqlite.server.protocols.remoting.requests.clients import Clients
 from rmqlite.server.protocols.remoting.requests.groups import Groups, Offsets
 from rmqlite.server.protocols.remoting.requests.messages import Messages, Transactions
 from rmqlite.server.protocols.remoting.requests.name_server import KeyValues, NameServer
+from rmqlite.server.protocols.remoting.requests.pop import Modes, Pops
 from rmqlite.server.protocols.remoting.requests.queues import Queues
 from rmqlite.server.protocols.remoting.requests.registering import Registering
 from rmqlite.server.protocols.remoting.requests.relays import ConnectionLists, Relays
@@ -87,6 +88,8 @@ class RemotingServer:
         handlers = handlers_of(
             clients,
             messages,
+            Modes(name, service, registry),
+            Pops(config, service, clients),
             Queues(service),
             Recalls(service),
             Transactions(service, clients),

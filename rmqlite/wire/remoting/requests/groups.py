@@ -69,6 +69,8 @@ class SubscriptionGroup:
     broker_id: I64 = 0
     which_broker_when_consume_slowly: I64 = 1
     notify_consumer_ids_changed_enable: bool = True
+    consume_message_orderly: bool | None = None
+    """Of RocketMQ 5."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rmqlite.wire.remoting.requests import (
     groups,
     messages,
     name_server,
+    pop,
     queues,
     sends,
     topics,
@@ -23,7 +24,7 @@ from rmqlite.wire.remoting.requests.request import Refused, Request
 
 _NAMED: Final[Mapping[int, tuple[str, Request[Any, Any]]]] = {
     row.code: (name, row)
-    for noun in (sends, messages, queues, groups, clients, topics, broker, name_server)
+    for noun in (sends, messages, pop, queues, groups, clients, topics, broker, name_server)
     for name, row in vars(noun).items()
     if isinstance(row, Request)
 }
@@ -36,7 +37,6 @@ NAMES: Final[Mapping[int, str]] = {code: _NAMED[code][0] for code in ANSWERED}
 """RocketMQ's names of the requests that are answered."""
 
 _ACCESS: Final = "access rules are no part of this protocol here"
-_POP: Final = "POP consumers are not served; use a push or a pull consumer"
 _UNUSED: Final = "no client and no command of mqadmin sends it"
 
 REFUSED: Final[Mapping[int, Refused]] = {
@@ -65,14 +65,5 @@ REFUSED: Final[Mapping[int, Refused]] = {
         (312, "GET_HAS_UNIT_SUB_TOPIC_LIST", "units are not kept"),
         (313, "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", "units are not kept"),
         (323, "RESUME_CHECK_HALF_MESSAGE", "only RocketMQ's web console sends it"),
-        (400, "QUERY_ASSIGNMENT", "each client shares out the queues of its group itself"),
-        (401, "SET_MESSAGE_REQUEST_MODE", _POP),
-        (200050, "POP_MESSAGE", _POP),
-        (200051, "ACK_MESSAGE", _POP),
-        (200052, "PEEK_MESSAGE", _POP),
-        (200053, "CHANGE_MESSAGE_INVISIBLETIME", _POP),
-        (200054, "NOTIFICATION", _POP),
-        (200055, "POLLING_INFO", _POP),
-        (200151, "BATCH_ACK_MESSAGE", _POP),
     )
 }

@@ -1,9 +1,12 @@
 import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Array;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -14,8 +17,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
-import org.apache.rocketmq.acl.common.AclClientRPCHook;
-import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -49,12 +50,13 @@ public class Scenarios {
   private static RPCHook hook;
   private static final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
   private static final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
+  private static final Map<String, CountDownLatch> gates = new ConcurrentHashMap<>();
 
   public static void main(String[] arguments) throws Exception {
     names = arguments[0];
     String key = System.getenv("ACCESS_KEY");
     if (key != null) {
-      hook = new AclClientRPCHook(new SessionCredentials(key, System.getenv("SECRET_KEY")));
+      hook = signing(key, System.getenv("SECRET_KEY"));
     }
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -71,6 +73,14 @@ public class Scenarios {
     System.exit(0);
   }
 
+  /** The client of 5.3.2 has these classes in a jar that nothing else needs. */
+  private static RPCHook signing(String key, String secret) throws ReflectiveOperationException {
+    Class<?> credentials = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+    Object mine = credentials.getConstructor(String.class, String.class).newInstance(key, secret);
+    Class<?> signer = Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook");
+    return (RPCHook) signer.getConstructor(credentials).newInstance(mine);
+  }
+
   private static void run(JSONObject asked) throws Exception {
     switch (asked.getString("do")) {
       case "send": send(asked); break;
@@ -78,6 +88,7 @@ public class Scenarios {
       case "stream": new Thread(() -> stream(asked)).start(); break;
       case "push": push(asked); break;
       case "stop": consumers.remove(asked.getString("name")).shutdown(); break;
+      case "let": gate(asked.getString("key")).countDown(); break;
       case "pull": pull(asked); break;
       case "lite": lite(asked); break;
       case "transact": transact(asked); break;
@@ -260,6 +271,9 @@ public class Scenarios {
     if (asked.containsKey("max")) {
       consumer.setMaxReconsumeTimes(asked.getIntValue("max"));
     }
+    if (asked.containsKey("pop")) {
+      pop(consumer, asked.getJSONArray("pop"), asked.getLongValue("invisible"));
+    }
     for (String topic : asked.getJSONArray("topics").toJavaList(String.class)) {
       if (asked.containsKey("sql")) {
         consumer.subscribe(topic, MessageSelector.bySql(asked.getString("sql")));
@@ -284,6 +298,7 @@ public class Scenarios {
         for (MessageExt message : messages) {
           got(name, message);
           isFine &= message.getReconsumeTimes() >= times(fails, message);
+          hold(asked, message);
         }
         context.setDelayLevelWhenNextConsume(asked.getIntValue("level"));
         return isFine ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
@@ -294,8 +309,39 @@ public class Scenarios {
     consumer.start();
   }
 
+  /** Lets the broker say how queues are read, as only RocketMQ 5 can; delays: seconds, of retries. */
+  private static void pop(DefaultMQPushConsumer consumer, JSONArray delays, long invisible)
+      throws ReflectiveOperationException {
+    Class<?> shape = DefaultMQPushConsumer.class;
+    shape.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+    shape.getMethod("setPopInvisibleTime", long.class).invoke(consumer, invisible);
+    // They have no setter, and begin with 10 seconds.
+    Object inner = shape.getMethod("getDefaultMQPushConsumerImpl").invoke(consumer);
+    Field table = inner.getClass().getDeclaredField("popDelayLevel");
+    table.setAccessible(true);
+    for (int at = 0; at < delays.size(); at++) {
+      Array.setInt(table.get(inner), at, delays.getIntValue(at));
+    }
+  }
+
   private static int times(JSONObject fails, MessageExt message) {
     return fails == null ? 0 : fails.getIntValue(message.getKeys());
+  }
+
+  /** Works on the first delivery of a message until it is let go. */
+  private static void hold(JSONObject asked, MessageExt message) {
+    JSONArray held = asked.getJSONArray("holds");
+    if (held != null && held.contains(message.getKeys()) && message.getReconsumeTimes() == 0) {
+      try {
+        gate(message.getKeys()).await();
+      } catch (InterruptedException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+  }
+
+  private static CountDownLatch gate(String key) {
+    return gates.computeIfAbsent(key, name -> new CountDownLatch(1));
   }
 
   private static void got(String name, MessageExt message) {

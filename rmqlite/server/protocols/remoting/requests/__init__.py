@@ -2,6 +2,7 @@
 
 sends        everything that arrives together is stored by one append; recalls, replies
 messages     pulled, failed, looked for; the ends of transactions
+pop          messages that are leased, and how a group gets its messages
 queues       offsets and locks
 clients      who is connected: heartbeats, members, producers
 relays       lists of clients, and requests that the broker passes on to a client

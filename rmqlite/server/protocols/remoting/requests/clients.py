@@ -118,6 +118,12 @@ class Clients:
             return Subscription(topic)
         return None
 
+    def client_id(self, connection: Connection, group: str) -> str:
+        """The id of a group's member on this connection; its address if there is none."""
+        registered = self._consumers_of.get(connection, ())
+        mine = (client_id for name, client_id in registered if name == group)
+        return next(mine, connection.address)
+
     # ---- requests
 
     @answers(codes.HEART_BEAT)
@@ -142,9 +148,11 @@ class Clients:
 
     @answers(codes.UNREGISTER_CLIENT)
     async def unregister(self, call: Call[UnregisterClient]) -> Command:
-        asked = call.asked()
-        self._drop_producer(call.connection, asked.producer_group, asked.client_id)
-        self._drop_consumer(call.connection, asked.consumer_group, asked.client_id)
+        asked, connection = call.asked(), call.connection
+        self._drop_producer(connection, asked.producer_group, asked.client_id)
+        if self._drop_consumer(connection, asked.consumer_group, asked.client_id):
+            # What it has popped and not acknowledged, others get now.
+            await self._service.leases.release(asked.consumer_group, asked.client_id)
         return call.done()
 
     @answers(codes.GET_CONSUMER_LIST_BY_GROUP)
@@ -253,13 +261,15 @@ class Clients:
         self._consumers_of.setdefault(consumer.connection, set()).add((group, client_id))
         self._consumers.setdefault(group, {})[client_id] = consumer
 
-    def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> None:
-        """The member leaves, unless it has come back on another connection."""
+    def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> bool:
+        """The member leaves, unless it has come back on another connection.  Has it left?"""
         _discard(self._consumers_of, connection, (group, client_id))
         consumer = self.consumers(group).get(client_id)
-        if consumer is not None and consumer.connection is connection:
-            self._forget(connection, group, client_id)
-            self._service.groups.left(LeaveRequest(group, client_id))
+        if consumer is None or consumer.connection is not connection:
+            return False
+        self._forget(connection, group, client_id)
+        self._service.groups.left(LeaveRequest(group, client_id))
+        return True
 
     def _forget(self, connection: Connection, group: str, client_id: str) -> None:
         _discard(self._consumers_of, connection, (group, client_id))

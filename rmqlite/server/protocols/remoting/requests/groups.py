@@ -58,6 +58,7 @@ class Groups:
                 asked.retry_max_times,
                 asked.retry_queue_nums,
                 asked.consume_enable,
+                orderly=asked.consume_message_orderly,
             ),
             GroupExtras(
                 asked.broker_id,
@@ -99,6 +100,7 @@ def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
         extras.broker_id,
         extras.broker_id_when_slow,
         extras.notifies_members,
+        info.orderly or None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The gRPC port: rmqlite.v1, and gRPC's own health and reflection."""
+"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, and gRPC's own health and reflection."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from rmqlite.config import BrokerConfig
 from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.message import host_text
 from rmqlite.server.gate.tls import Keys, Pem
+from rmqlite.server.protocols.grpc.health import Health
+from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import Guard
-from rmqlite.server.protocols.native.health import Health
-from rmqlite.server.protocols.native.in_flight import InFlight
+from rmqlite.server.protocols.native.guard import guard_of
 from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.rocketmq_v2.table import Protocol
 from rmqlite.server.protocols.server import Running, taking
 from rmqlite.wire import rpcs
+from rmqlite.wire.rocketmq_v2.rpcs import SERVICE
 
 
-class NativeServer:
-    """The port for rmqlite's own clients."""
+class GrpcServer:
+    """The port of gRPC."""
 
     def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
         self._config = config
         self._keys = keys
-        self._health = Health({rpc.service for rpc in rpcs.ALL})
+        self._health = Health({*(rpc.service for rpc in rpcs.ALL), SERVICE})
         self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
         self._server: grpc.aio.Server | None = None
-        self._loop: asyncio.Task[None] | None = None
+        self._rocketmq: Protocol | None = None
+        self._loops: list[asyncio.Task[None]] = []
         self.port = 0
         """The port that bind() took; the system chooses it if grpcPort is 0."""
 
@@ -46,14 +49,19 @@ class NativeServer:
         assert self._server is not None
         service = running.service
         methods, conversion = methods_of(service), Conversion(self._config)
-        enter = Guard(service.access, service.limits).enter
+        self._rocketmq = Protocol(self._config, service, self.port)
+        enter = guard_of(service.access, service.limits).enter
         self._server.add_generic_rpc_handlers(
             (
                 handlers_of(methods, self._in_flight, conversion, enter),
+                self._rocketmq.handlers(self._in_flight),
                 self._health.handlers(self._in_flight, enter),
             )
         )
-        self._loop = running.tasks.create_task(self._in_flight.run(), name="requests")
+        self._loops = [
+            running.tasks.create_task(self._in_flight.run(), name="requests"),
+            self._rocketmq.run(running.tasks),
+        ]
         await self._server.start()
 
     def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
@@ -68,10 +76,12 @@ class NativeServer:
 
     async def drain(self) -> None:
         assert self._server is not None
-        assert self._loop is not None
+        assert self._rocketmq is not None
         self._health.drain()
+        self._rocketmq.telemetry.close()
         await self._server.stop(self._config.drain_ms_max / 1000)
-        self._loop.cancel()
+        for loop in self._loops:
+            loop.cancel()
 
     async def close(self) -> None:
         if self._server is not None:

@@ -20,10 +20,16 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.protocols.native.calls import Handlers, Read, many_answers, one_answer
-from rmqlite.server.protocols.native.guard import Enter, everybody
-from rmqlite.server.protocols.native.in_flight import InFlight
-from rmqlite.server.protocols.native.table import Context
+from rmqlite.server.protocols.grpc.calls import (
+    Context,
+    Enter,
+    Handlers,
+    Read,
+    everybody,
+    many_answers,
+    one_answer,
+)
+from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.visible import shortened
 from rmqlite.wire.codec import parsed
 

@@ -1,0 +1,117 @@
+"""The end of leases: in time, by a client's word, or because the client is gone.
+
+Of an ordinary group a message that has failed becomes a retry or a dead letter, like one that a
+consumer sends back.  Of a group that consumes in order it is visible again in its place, until it
+has failed too often.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from rmqlite.broker.failing import Failed, Failing
+from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms
+from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue
+from rmqlite.broker.parts import BrokerParts
+from rmqlite.errors import Refused
+from rmqlite.requests.messages import SendBackRequest
+
+RENEWED_MS_MAX: Final = 3 * 3_600_000
+"""For so long a lease is renewed: a listener that takes longer is stuck."""
+EXPIRED_AT_ONCE: Final = 32
+"""How many messages a step of expire() makes retries of, in 5 ms."""
+
+log = logging.getLogger(__name__)
+
+
+class Ending:
+    """Ends the leases of a table."""
+
+    def __init__(self, parts: BrokerParts, failing: Failing, table: LeaseTable) -> None:
+        self._parts = parts
+        self._failing = failing
+        self._table = table
+
+    def expire(self) -> int | None:
+        """Do a step of what is due: renew leases, or end them.  When the next step is due.
+
+        Raises StoreUnavailable: then the leases stay.
+        """
+        table = self._table
+        table.write_again()
+        now_ms, ended = self._parts.clock.now_ms(), 0
+        while (lease := table.first_to_end()) is not None and lease.until_ms <= now_ms:
+            if ended >= EXPIRED_AT_ONCE:
+                return now_ms
+            if not lease.left:
+                table.drop_if_empty(lease)
+            elif self._is_renewable(lease, now_ms):
+                table.renew(lease, now_ms + RENEWED_MS)
+                ended += 1
+            else:
+                ended += self._end(lease)
+        return lease.until_ms if lease else None
+
+    def _is_renewable(self, lease: Lease, now_ms: int) -> bool:
+        is_member = self._parts.membership.is_member(lease.group, lease.client_id)
+        return lease.is_renewed and is_member and now_ms - begun_ms(lease) < RENEWED_MS_MAX
+
+    def _end(self, lease: Lease) -> int:
+        """End the lease of messages of one queue; how many they are."""
+        queue, offsets = lease.held()[0]
+        try:
+            if lease.counts:
+                self.fail(lease.group, queue, offsets, delay_ms=0)
+                return len(offsets)
+        except Refused as error:
+            # For example, the group was deleted, and is not made on demand.
+            log.warning("messages that failed wait in place group=%s error=%s", lease.group, error)
+        self._table.give_back(lease, [(queue, offsets)], counts=False)
+        return len(offsets)
+
+    def fail(
+        self,
+        group: str,
+        queue: LeasedQueue,
+        offsets: Sequence[int],
+        *,
+        delay_ms: int = 0,
+        is_dead: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Messages have failed: each is a retry, a dead letter, or visible again in its place.
+
+        Raises what Failing.record() raises, and StoreUnavailable: then they stay leased.
+        """
+        in_order = self.is_in_order(group)
+        done: list[int] = []
+        visible: list[int] = []
+        failed: list[Failed] = []
+        for offset, record in self._table.records(queue, offsets):
+            if record is None:
+                done.append(offset)
+                continue
+            request = SendBackRequest(
+                group, record.head.physical_offset, delay_level=-1 if is_dead else 0, reason=reason
+            )
+            what = self._failing.record(
+                record,
+                request,
+                delay_ms=delay_ms,
+                failed_in_place=queue.failed_in_place.get(offset, 0),
+            )
+            if in_order and not what.failure.is_dead:
+                visible.append(offset)
+            else:
+                done.append(offset)
+                failed.append(what)
+        if done:
+            self._table.finish(group, [(queue, done)], failed)
+        for offset in visible:
+            self._table.give_back(queue.leased[offset], [(queue, [offset])], counts=True)
+
+    def is_in_order(self, group: str) -> bool:
+        info = self._parts.groups.get(group)
+        return info is not None and info.orderly

@@ -1,0 +1,245 @@
+"""Leases: which client has which messages of a queue, until when.
+
+A client receives messages of a topic, whichever queue they are in, and acknowledges each.  Until
+then no other client of its group gets them.  When a lease ends, its messages have failed: of an
+ordinary group each becomes a retry or a dead letter, like one that a consumer sends back, so that
+it waits on disk; of a group that consumes in order it is visible again in its place.
+
+A lease of a push consumer is renewed while the client is a member of its group.  What is leased and
+done is in the log (journal.py).  All below done is the group's committed offset, so that consumers
+of other protocols go on from there; an offset that somebody else commits counts here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rmqlite.broker.failing import Failing
+from rmqlite.broker.leases.deliveries import Delivery, Received
+from rmqlite.broker.leases.ending import Ending
+from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, handle_of
+from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
+from rmqlite.broker.leases.peeking import peek_at
+from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
+from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.retry import times_failed
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.topics import check_queue
+from rmqlite.config import KEYS
+from rmqlite.errors import HandleInvalid, InvalidValue, Overloaded
+from rmqlite.limits import CLIENT_ID_BYTES_MAX, check_length
+from rmqlite.names import retry_topic
+from rmqlite.records.stored import Record
+from rmqlite.requests.leases import (
+    INVISIBLE_MS_MAX,
+    RECEIVE_MESSAGES_MAX,
+    AckRequest,
+    DeadRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
+)
+from rmqlite.requests.topics import Queue, TopicInfo
+
+ATTEMPT_ID_BYTES_MAX: Final = 64
+QUEUES_AT_ONCE: Final = 100
+"""How many queues a step of a receive looks at."""
+
+
+class Leases:
+    """What clients ask about leases."""
+
+    def __init__(self, parts: BrokerParts, failing: Failing) -> None:
+        """Raises StoreDamaged for a table that cannot be read."""
+        self._parts = parts
+        self._turn = 0
+        self.table = LeaseTable(parts, failing)
+        self.ending = Ending(parts, failing, self.table)
+
+    # ---- receiving
+
+    def receive(self, request: ReceiveRequest) -> Steps[Received]:
+        """Lease messages to a client, in steps; there may be none.
+
+        Raises GroupUnknown, TopicUnknown, QueueUnknown, PermissionMissing, InvalidValue,
+        Overloaded, StoreDamaged.
+        """
+        group, topic = self._parts.readable(request.group, request.topic)
+        self._check(request, topic)
+        if (known := self._attempt_of(request)) is not None:
+            return self._again(known)
+        lease = self.table.new(
+            request.group,
+            request.topic,
+            request.client_id,
+            request.invisible_ms or RENEWED_MS,
+            is_renewed=request.auto_renew,
+            attempt_id=request.attempt_id,
+        )
+        asked = Asked(request, lease, group.orderly)
+        try:
+            for number, queue in enumerate(self._queues_for(request, topic), 1):
+                yield from take_from(self._parts, queue, asked)
+                if asked.room <= 0:
+                    break
+                if number % QUEUES_AT_ONCE == 0:
+                    yield
+        except BaseException:
+            # Also if the caller is gone, and nobody takes the next step.
+            self.table.let_go(lease, _places(asked.taken))
+            raise
+        if asked.taken:
+            self.table.begin(lease, _places(asked.taken))
+        deliveries = [_delivery(each, lease) for each in asked.taken]
+        has_more = asked.room <= 0 or asked.passed_over
+        return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
+
+    def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
+        """Messages that a receive would find now, in steps.  Raises what receive() raises."""
+        group, topic = self._parts.readable(request.group, request.topic)
+        self._check(request, topic)
+        lease = self.table.new(request.group, request.topic, "", 0, is_renewed=False)
+        asked = Asked(request, lease, group.orderly)
+        found: list[Record] = []
+        for queue in self._queues_for(request, topic):
+            found += yield from peek_at(self._parts, self.table, queue, asked)
+            yield
+            size = sum([record.head.size for record in found])
+            if len(found) >= request.max_messages or size >= BYTES_MAX:
+                break
+        return tuple(found[: request.max_messages])
+
+    def _check(self, request: ReceiveRequest, topic: TopicInfo) -> None:
+        check_length("client_id", request.client_id, CLIENT_ID_BYTES_MAX)
+        check_length("attempt_id", request.attempt_id, ATTEMPT_ID_BYTES_MAX)
+        if not 1 <= request.max_messages <= RECEIVE_MESSAGES_MAX:
+            rule = f"1 to {RECEIVE_MESSAGES_MAX}"
+            raise InvalidValue("max_messages", request.max_messages, rule)
+        least = 0 if request.auto_renew else 1
+        _check_invisible(request.invisible_ms, least)
+        if request.queue_id >= 0:
+            check_queue(topic, request.queue_id, topic.read_queues)
+        config = self._parts.config
+        if self.table.total.messages + request.max_messages > config.leased_messages_max:
+            raise Overloaded(KEYS["leased_messages_max"], config.leased_messages_max)
+
+    def _attempt_of(self, request: ReceiveRequest) -> Lease | None:
+        """The lease of a receive whose answer the client has not got, if all of it is left."""
+        lease = self.table.of_attempt(request.group, request.attempt_id)
+        if not request.attempt_id or lease is None or not self.table.is_current(lease):
+            return None
+        is_same = (lease.topic, lease.client_id) == (request.topic, request.client_id)
+        return lease if is_same else None
+
+    def _again(self, lease: Lease) -> Received:
+        found = [
+            _delivery(Taken(queue, record, self._attempt(queue, record)), lease)
+            for queue, offsets in lease.held()
+            for _, record in self.table.records(queue, offsets)
+            if record is not None
+        ]
+        return Received(tuple(found), self._parts.clock.now_ms(), _left_ms(lease))
+
+    def _queues_for(self, request: ReceiveRequest, topic: TopicInfo) -> Iterator[LeasedQueue]:
+        """The queues to look at, another one first each time."""
+        own: Sequence[int] = range(topic.read_queues)
+        if request.queue_id >= 0:
+            own = (request.queue_id,)
+        retries = retry_topic(request.group)
+        queues = [Queue(request.topic, each) for each in own]
+        queues += [Queue(retries, each) for each in range(self._parts.topics.read_queues(retries))]
+        self._turn += 1
+        for number in range(len(queues)):
+            queue = queues[(self._turn + number) % len(queues)]
+            known = self.table.queue(request.group, queue)
+            if known is not None:
+                yield known
+
+    # ---- the client's word
+
+    def ack(self, request: AckRequest) -> tuple[bool, ...]:
+        """Messages are done; False for each handle that is not valid.  Raises StoreUnavailable."""
+        found = [self.table.find(request.group, request.topic, each) for each in request.handles]
+        done: dict[LeasedQueue, list[int]] = {}
+        for queue, handle in zip(found, request.handles, strict=True):
+            if queue is not None:
+                done.setdefault(queue, []).append(handle.queue_offset)
+        if done:
+            self.table.finish(request.group, [*done.items()])
+        return tuple([queue is not None for queue in found])
+
+    def change(self, request: InvisibleChange) -> Handle:
+        """A message is visible again at another time; its new handle.
+
+        A push consumer says so of a message that it has failed: that one waits on disk, and the
+        handle ends.  Raises HandleInvalid, InvalidValue, StoreUnavailable.
+        """
+        _check_invisible(request.invisible_ms, 0)
+        queue, lease = self._found(request.group, request.topic, request.handle)
+        offset = request.handle.queue_offset
+        in_order = self.ending.is_in_order(request.group)
+        if request.counts and not in_order and (lease.is_renewed or not request.invisible_ms):
+            self.ending.fail(request.group, queue, [offset], delay_ms=request.invisible_ms)
+            return request.handle
+        if not request.invisible_ms:
+            self.table.give_back(lease, [(queue, [offset])], counts=request.counts)
+            return request.handle
+        changed = self.table.new(
+            lease.group,
+            lease.topic,
+            lease.client_id,
+            request.invisible_ms,
+            is_renewed=False,
+            counts=request.counts,
+        )
+        message_group = queue.message_group(offset)
+        queue.lease(offset, changed, message_group)
+        self.table.begin(changed, ((queue, (offset,)),))
+        self.table.drop_if_empty(lease)
+        return handle_of(changed, queue, offset)
+
+    def forward(self, request: DeadRequest) -> None:
+        """A message is a dead letter now.  Raises HandleInvalid, StoreUnavailable."""
+        queue, _ = self._found(request.group, request.topic, request.handle)
+        offset = request.handle.queue_offset
+        self.ending.fail(request.group, queue, [offset], is_dead=True, reason=request.reason)
+
+    def release(self, group: str, client_id: str) -> Steps[None]:
+        """What a client has leased is visible again, and has not failed; in steps."""
+        for lease in self.table.of_client(group, client_id):
+            if places := lease.held():
+                self.table.give_back(lease, places, counts=False)
+                yield
+
+    def _found(self, group: str, topic: str, handle: Handle) -> tuple[LeasedQueue, Lease]:
+        """Raises HandleInvalid."""
+        queue = self.table.find(group, topic, handle)
+        if queue is None:
+            raise HandleInvalid(handle.text if handle.proof else handle.queue_offset)
+        return queue, queue.leased[handle.queue_offset]
+
+    def _attempt(self, queue: LeasedQueue, record: Record) -> int:
+        asked = queue.failed_in_place.get(record.head.queue_offset, 0)
+        return times_failed(record.head, queue.group) + asked + 1
+
+
+def _check_invisible(invisible_ms: int, least: int) -> None:
+    if not least <= invisible_ms <= INVISIBLE_MS_MAX:
+        raise InvalidValue("invisible_ms", invisible_ms, f"{least} to {INVISIBLE_MS_MAX}")
+
+
+def _places(taken: Sequence[Taken]) -> Places:
+    places: dict[LeasedQueue, list[int]] = {}
+    for each in taken:
+        places.setdefault(each.queue, []).append(each.record.head.queue_offset)
+    return tuple([(queue, tuple(offsets)) for queue, offsets in places.items()])
+
+
+def _delivery(taken: Taken, lease: Lease) -> Delivery:
+    handle = handle_of(lease, taken.queue, taken.record.head.queue_offset)
+    return Delivery(taken.record, lease.topic, handle, taken.attempt)
+
+
+def _left_ms(lease: Lease) -> int:
+    return lease.until_ms - begun_ms(lease)

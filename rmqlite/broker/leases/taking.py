@@ -1,0 +1,185 @@
+"""Finds the messages of a queue that a client may have now.
+
+First come those that are visible again, then those that nobody has seen yet.  Of a group that
+consumes in order a message has to wait while an older one of its message group is leased or waits
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue
+from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.pulling import pull
+from rmqlite.broker.retry import times_failed
+from rmqlite.broker.steps import Steps
+from rmqlite.message import MESSAGE_GROUP
+from rmqlite.names import is_retry
+from rmqlite.records.stored import Record
+from rmqlite.requests.leases import ReceiveRequest
+from rmqlite.requests.messages import PullRequest, PullStatus
+
+BYTES_MAX: Final = 1 << 20
+"""The most bytes of messages in one receive; a single message may be longer."""
+WAITING_MAX: Final = 1_000
+"""How many messages of a queue may be seen and wait for an older one of their message group, and at
+how many that are visible again one receive looks."""
+
+
+class Taken(NamedTuple):
+    """A message that the client gets."""
+
+    queue: LeasedQueue
+    record: Record
+    attempt: int
+
+
+@dataclass(slots=True)
+class Asked:
+    """A receive, and what it has found so far."""
+
+    request: ReceiveRequest
+    lease: Lease
+    in_order: bool
+    taken: list[Taken] = field(default_factory=list)
+    size: int = 0
+    passed_over: bool = False
+    """Was a queue left out, because another receive reads it?"""
+    _message_groups: set[tuple[LeasedQueue, str]] = field(default_factory=set)
+    """Those whose next messages the client has got here; it may get more of them."""
+
+    @property
+    def room(self) -> int:
+        """How many more messages the client may get."""
+        if self.size >= BYTES_MAX:
+            return 0
+        return self.request.max_messages - len(self.taken)
+
+    def take(self, queue: LeasedQueue, record: Record, message_group: str) -> None:
+        head = record.head
+        failed = queue.failed_in_place.get(head.queue_offset, 0)
+        attempt = times_failed(head, self.request.group) + failed + 1
+        # At once: another receive may run before the next step of this one.
+        queue.lease(head.queue_offset, self.lease, message_group)
+        self._message_groups.add((queue, message_group))
+        self.taken.append(Taken(queue, record, attempt))
+        self.size += head.size
+
+    def must_wait(self, queue: LeasedQueue, message_group: str, waiting: Collection[str]) -> bool:
+        """Is an older message of a message group leased, or does it wait itself?"""
+        if not message_group:
+            return False
+        if message_group in waiting:
+            return True
+        is_own = (queue, message_group) in self._message_groups
+        return queue.is_group_leased(message_group) and not is_own
+
+
+def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
+    """Find messages of a queue, in steps.  Raises what pull() raises."""
+    _take_visible(parts, queue, asked)
+    # While one receive reads on, others must not read the same messages.
+    if queue.is_being_read:
+        asked.passed_over = True
+        return
+    queue.is_being_read = True
+    try:
+        yield from _take_new(parts, queue, asked)
+    finally:
+        queue.is_being_read = False
+
+
+def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
+    stored = parts.store.queue(queue.queue.topic, queue.queue.queue_id)
+    if not queue.visible or stored is None:
+        return
+    waiting: set[str] = set()
+    offsets: list[int] = []
+    for offset in queue.visible.islice(0, WAITING_MAX):
+        topic, message_group = queue.visible[offset]
+        if topic != asked.request.topic:
+            continue
+        if len(offsets) >= asked.room:
+            break
+        if asked.must_wait(queue, message_group, waiting):
+            waiting.add(message_group)
+        else:
+            offsets.append(offset)
+    entries = [stored.read(offset, 1)[0] for offset in offsets]
+    for offset, record in zip(offsets, parts.store.read_records(entries), strict=True):
+        if asked.room <= 0:
+            break
+        if record is None:
+            # Retention has taken it meanwhile.
+            queue.finish([offset])
+        else:
+            asked.take(queue, record, queue.visible[offset].message_group)
+
+
+def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
+    request, topic = asked.request, asked.request.topic
+    while asked.room > 0 and not (asked.in_order and len(queue.visible) >= WAITING_MAX):
+        begin = queue.cursor(topic)
+        pulled = yield from pull(
+            parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
+        )
+        if pulled.status is PullStatus.OFFSET_MOVED:
+            if pulled.next_offset <= begin:
+                return
+            queue.skip_to(pulled.next_offset)
+            continue
+        if pulled.status is PullStatus.NO_NEW_MESSAGE and pulled.next_offset == begin:
+            return
+        found = {record.head.queue_offset: record for record in pulled.records}
+        if not queue.is_retry:
+            unwanted = [n for n in range(begin, pulled.next_offset) if n not in found]
+            queue.finish([each for each in unwanted if not queue.has_seen(each)])
+        queue.cursors[topic] = pulled.next_offset
+        _sort(queue, asked, found.values())
+        yield
+
+
+def _sort(queue: LeasedQueue, asked: Asked, found: Iterable[Record]) -> None:
+    """Give new messages to the client; those that must wait for an older one are visible now."""
+    topic = asked.request.topic
+    waiting = {each.message_group for each in queue.visible.values()} if asked.in_order else set()
+    for record in found:
+        offset = record.head.queue_offset
+        if queue.has_seen(offset) or (queue.is_retry and not is_of(record, topic)):
+            continue
+        message_group = message_group_of(record) if asked.in_order else ""
+        if asked.must_wait(queue, message_group, waiting):
+            queue.see(offset, topic, message_group)
+        else:
+            asked.take(queue, record, message_group)
+
+
+def pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Asked) -> PullRequest:
+    """What a retry topic holds has passed the filter before."""
+    topic, queue_id = queue.queue.topic, queue.queue.queue_id
+    is_filtered = not queue.is_retry
+    return PullRequest(
+        request.group,
+        topic,
+        queue_id,
+        begin,
+        request.expression if is_filtered else "*",
+        max_messages=asked.room,
+        max_bytes=BYTES_MAX - asked.size,
+        sql=request.sql if is_filtered else "",
+    )
+
+
+def is_of(record: Record, topic: str) -> bool:
+    """Is a retry one of this topic?  One that names no topic is of any."""
+    origin = origin_of(record.head)
+    return origin in (topic, "") or is_retry(origin)
+
+
+def message_group_of(record: Record) -> str:
+    """Messages without a group are in order, too."""
+    return record.properties.text(MESSAGE_GROUP) or "\x00"

@@ -1,0 +1,100 @@
+"""A request of apache.rocketmq.v2 as a message to its method, and the outcome as a status.
+
+Each call ends well for gRPC: a refusal is a status in its answer, because that is where clients
+look.  A bug of ours is logged with its stack, and the caller gets one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import RmqliteError
+from rmqlite.server.protocols.grpc.calls import (
+    Context,
+    Enter,
+    Handler,
+    Read,
+    Refuse,
+    failed,
+    many_answers,
+    one_answer,
+)
+from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
+from rmqlite.server.turns import let_others
+from rmqlite.wire.rocketmq_v2.codes import Code, Refusal, refusal_of
+from rmqlite.wire.rocketmq_v2.limits import RequestLimits
+from rmqlite.wire.rocketmq_v2.rpcs import Rpc
+
+One = Callable[[Any, Asker], Awaitable[Any]]
+"""Turns a request into its answer.  Raises RmqliteError, Refusal."""
+Many = Callable[[Any, Asker], AsyncIterator[Any]]
+"""Turns a request into its answers."""
+SHORT_BYTES_MAX: Final = 16 << 10
+"""Up to this length, beside bodies, a request is checked and decoded in 1 ms."""
+
+
+class Decoding:
+    """Checks the limits of requests, then decodes them."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._limits = RequestLimits(config)
+
+    async def read(self, rpc: Rpc[Any, Any], data: bytes) -> Any:
+        """Raises RmqliteError, Refusal."""
+        if self._limits.check(rpc, data) <= SHORT_BYTES_MAX:
+            return rpc.decode(data)
+        await let_others()
+        request = rpc.decode(data)
+        await let_others()
+        return request
+
+
+def one_handler(
+    rpc: Rpc[Any, Any], method: One, decoding: Decoding, in_flight: InFlight, enter: Enter
+) -> Handler:
+    """The handler of a call with one answer."""
+
+    async def answer(data: bytes, context: Context) -> bytes:
+        asker, reading = asker_of(context), decoding.read(rpc, data)
+        del data
+        return rpc.encode(await method(await reading, asker))
+
+    return one_answer(rpc.path, answer, in_flight, enter, refusing(rpc))
+
+
+def many_handler(
+    rpc: Rpc[Any, Any], method: Many, decoding: Decoding, in_flight: InFlight, enter: Enter
+) -> Handler:
+    """The handler of a call with one request and many answers."""
+
+    async def talk(read: Read, context: Context) -> None:
+        asker = asker_of(context)
+        request = await decoding.read(rpc, await read() or b"")
+        async for answer in method(request, asker):
+            await context.write(rpc.encode(answer))
+
+    return many_answers(rpc.path, talk, in_flight, enter, refusing(rpc))
+
+
+def refusing(rpc: Rpc[Any, Any]) -> Refuse:
+    """Shows errors as answers of a call."""
+
+    def refuse(path: str, error: Exception, _: Context) -> Sequence[bytes]:
+        return (rpc.encode(rpc.answer(status=refused(path, error).status)),)
+
+    return refuse
+
+
+def no_lite_topics() -> Refusal:
+    """The refusal of whatever asks for lite topics."""
+    return Refusal(Code.UNSUPPORTED, "lite topics are not supported: use a topic for each of them")
+
+
+def refused(path: str, error: Exception) -> Refusal:
+    """How a call ends that has failed; a bug is logged."""
+    if isinstance(error, Refusal):
+        return error
+    return refusal_of(error if isinstance(error, RmqliteError) else failed(path, error))

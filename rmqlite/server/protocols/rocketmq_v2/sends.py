@@ -1,0 +1,126 @@
+"""Messages that come in, each stored once however often it is sent; and recalls of timers.
+
+Each message of a send has an outcome of its own, and the send has that of all of them if they are
+the same: some clients look at one, some at the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from rmqlite.broker.sends.calls import check_messages
+from rmqlite.config import BrokerConfig
+from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
+from rmqlite.requests.topics import RouteRequest
+from rmqlite.server.protocols.rocketmq_v2.calls import refused
+from rmqlite.server.protocols.rocketmq_v2.clients import Clients
+from rmqlite.server.protocols.rocketmq_v2.guard import Asker
+from rmqlite.server.protocols.rocketmq_v2.sent_window import SentWindow, key_of
+from rmqlite.server.protocols.rocketmq_v2.storing import Storing
+from rmqlite.server.service.service import Service
+from rmqlite.wire.rocketmq_v2 import rules
+from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, status
+from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of
+from rmqlite.wire.rocketmq_v2.rpcs import SEND_MESSAGE, definition, service
+from rmqlite.wire.rocketmq_v2.transactions import transaction_id
+
+AT_ONCE_MAX: Final = 32
+"""So many messages of one call are stored together, in 5 ms; clients send one."""
+_NOT_RECALLED: Final = {
+    ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
+    " another instant, or has been deleted since",
+    ChangeOutcome.ALREADY_DELIVERED: "is delivered already",
+    ChangeOutcome.ALREADY_CANCELLED: "is cancelled already",
+    ChangeOutcome.UNDELIVERABLE: "could not be delivered: it is a dead letter of the schedule",
+}
+
+
+class Sends:
+    """Requests of producers."""
+
+    def __init__(self, config: BrokerConfig, own: Service, clients: Clients) -> None:
+        self._config = config
+        self._service = own
+        self._clients = clients
+        self._allowed = SendRules(config.max_message_bytes, 1_000 * config.timer_max_delay_s)
+        self._storing = Storing(own.messages)
+        self._window = SentWindow()
+
+    async def send(
+        self, request: service.SendMessageRequest, asker: Asker
+    ) -> service.SendMessageResponse:
+        """Store messages of one topic, each by itself."""
+        self._clients.begun(asker.key)
+        topic = rules.topic_of_messages(request.messages)
+        most = self._config.send_messages_max
+        check_messages("messages", len(request.messages), most, "maxSendMessages")
+        queues = 1
+        if any(each.system_properties.message_group for each in request.messages):
+            route = await self._service.topics.route(RouteRequest(topic, create=True))
+            queues = route.topic.write_queues
+        entries: list[service.SendResultEntry] = []
+        for begin in range(0, len(request.messages), AT_ONCE_MAX):
+            some = request.messages[begin : begin + AT_ONCE_MAX]
+            entries += await asyncio.gather(
+                *[self._entry(each, topic, queues, asker) for each in some]
+            )
+        codes = {entry.status.code for entry in entries}
+        outcome = entries[0].status if len(codes) == 1 else status(Code.MULTIPLE_RESULTS)
+        return service.SendMessageResponse(status=outcome, entries=entries)
+
+    async def recall(
+        self, request: service.RecallMessageRequest, _: Asker
+    ) -> service.RecallMessageResponse:
+        """Cancel a message that waits for its time; the answer says what has become of it."""
+        topic = rules.topic_of(request.topic)
+        changed = await self._service.schedule.recall(topic, request.recall_handle)
+        if changed.outcome is not ChangeOutcome.DONE:
+            # Not MESSAGE_NOT_FOUND: some clients take that for success.
+            why = f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"
+            raise Refusal(Code.NOT_FOUND, why)
+        return service.RecallMessageResponse(status=OK, message_id=changed.message_id)
+
+    async def _entry(
+        self, message: definition.Message, topic: str, write_queues: int, asker: Asker
+    ) -> service.SendResultEntry:
+        """The outcome of one message."""
+        message_id = message.system_properties.message_id
+        try:
+            # Before its result is looked up: a blank id names nothing.
+            rules.check_message_id(message_id)
+            key = key_of(asker.key, topic, message_id)
+            data = await self._window.once(
+                key, partial(self._stored, message, topic, write_queues, asker)
+            )
+        except Exception as error:
+            shown = refused(SEND_MESSAGE.path, error).status
+            return service.SendResultEntry(status=shown, message_id=message_id)
+        return service.SendResultEntry.FromString(data)
+
+    async def _stored(
+        self, message: definition.Message, topic: str, write_queues: int, asker: Asker
+    ) -> bytes:
+        """Store a message; the entry of the answer."""
+        draft = draft_of(
+            message,
+            topic,
+            self._allowed,
+            write_queues=write_queues,
+            born_host=asker.host,
+            now_ms=self._service.clock.now_ms(),
+        )
+        stored = await self._storing.store(draft)
+        system = message.system_properties
+        entry = service.SendResultEntry(
+            status=OK, message_id=system.message_id, offset=stored.queue_offset
+        )
+        if system.message_type == definition.TRANSACTION:
+            (physical_offset,) = stored.physical_offsets
+            entry.transaction_id = transaction_id(stored.queue_offset, physical_offset)
+        if stored.timer_out_ms:
+            entry.recall_handle = RecallHandle(
+                topic, self._config.broker_name, stored.timer_out_ms, system.message_id
+            ).text()
+        return entry.SerializeToString()

@@ -1,0 +1,253 @@
+"""What clients say about themselves, and what the broker answers and asks them meanwhile.
+
+Each client keeps one call open.  It writes its settings there, again and again; each time the
+broker answers what the client is to do.  What cannot be answered is answered with a status, and
+the call stays: a client that loses it comes back a second later with the same settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import Overloaded
+from rmqlite.levels import parse_levels
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.retry_policy import RetryPolicy
+from rmqlite.server.protocols.grpc.calls import Context, Read
+from rmqlite.server.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
+from rmqlite.server.protocols.rocketmq_v2.clients import CLIENTS_MAX, Clients
+from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
+from rmqlite.server.protocols.rocketmq_v2.streams import Stream
+from rmqlite.server.service.access import BROKER, CALLER
+from rmqlite.server.service.service import Service
+from rmqlite.server.turns import let_others
+from rmqlite.wire.rocketmq_v2 import rules
+from rmqlite.wire.rocketmq_v2.codes import OK, Code, broken
+from rmqlite.wire.rocketmq_v2.rpcs import TELEMETRY, definition, service
+from rmqlite.wire.rocketmq_v2.settings import (
+    GroupRules,
+    consumer_settings,
+    is_consumer,
+    producer_settings,
+    waits_of,
+)
+
+AGAIN_S: Final = 1.0
+AGAIN_MAX: Final = 30
+"""How often, and how many times, Node gets its settings again until it makes another call.  It
+looks at them only once it knows the routes of all its topics, and then waits for them for ever:
+those that came before are lost."""
+_KINDS: Final = frozenset(
+    {
+        definition.PRODUCER,
+        definition.PUSH_CONSUMER,
+        definition.SIMPLE_CONSUMER,
+        definition.PULL_CONSUMER,
+    }
+)
+NAMES_STEP: Final = 200
+"""A step with so many topics takes a millisecond."""
+LOOK_S: Final = 5.0
+"""How often clients are looked for that are gone without a word."""
+
+
+class Telemetry:
+    """The Telemetry calls of all clients, and their heartbeats and goodbyes."""
+
+    def __init__(
+        self, config: BrokerConfig, own: Service, clients: Clients, decoding: Decoding
+    ) -> None:
+        self._config = config
+        self._service = own
+        self._clients = clients
+        self._decoding = decoding
+        self._calls = 0
+        self._is_closed = False
+
+    async def run(self) -> None:
+        """Let those go who are gone without a word, until cancelled."""
+        CALLER.set(BROKER)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Who is gone is no member any more, so that its leases are no longer renewed.
+
+        They end in their time, and their messages have failed: one of them may be the reason.
+        """
+        for client in self._clients.gone():
+            if client.group:
+                await self._service.groups.leave(LeaveRequest(client.group, client.key.client_id))
+
+    def close(self) -> None:
+        """End all Telemetry calls; new ones end at once."""
+        self._is_closed = True
+        self._clients.close()
+
+    # ---- the call
+
+    async def talk(self, read: Read, context: Context) -> None:
+        """Answer settings until the client ends the call, or the broker closes."""
+        asker, stream = asker_of(context), Stream()
+        with self._one_more():
+            if self._is_closed:
+                return
+            client = self._clients.seen(asker.key)
+            before, client.stream = client.stream, stream
+            if before is not None:
+                before.close()
+            try:
+                await _first_of(self._listen(read, asker, stream), stream.write_to(context))
+            finally:
+                stream.close()
+                if client.stream is stream:
+                    client.stream = None
+
+    async def _listen(self, read: Read, asker: Asker, stream: Stream) -> None:
+        """Answer each frame of settings; what else a client may write needs no answer."""
+        while (data := await read()) is not None:
+            try:
+                command = await self._decoding.read(TELEMETRY, data)
+                if command.WhichOneof("command") == "settings":
+                    frame = await self._settings(command.settings, asker)
+                    stream.put(frame)
+                    if command.settings.user_agent.language == definition.NODE_JS:
+                        self._put_again(asker, stream, frame, AGAIN_MAX)
+            except Exception as error:
+                answer = service.TelemetryCommand(status=refused(TELEMETRY.path, error).status)
+                stream.put(answer.SerializeToString())
+        # The client has ended the call; what waits for it is still written.
+        stream.close()
+
+    def _put_again(self, asker: Asker, stream: Stream, frame: bytes, left: int) -> None:
+        client = self._clients.get(asker.key)
+        if client is None or client.stream is not stream or client.has_begun or not left:
+            return
+
+        def again() -> None:
+            if client.stream is stream and not client.has_begun:
+                stream.put(frame)
+                self._put_again(asker, stream, frame, left - 1)
+
+        asyncio.get_running_loop().call_later(AGAIN_S, again)
+
+    async def _settings(self, settings: definition.Settings, asker: Asker) -> bytes:
+        """Remember what a client is; the frame that says what it is to do."""
+        kind = _kind_of(settings.client_type)
+        if is_consumer(settings):
+            merged = await self._consumer(settings, kind, asker)
+        else:
+            merged = await self._producer(settings, kind, asker)
+        return service.TelemetryCommand(status=OK, settings=merged).SerializeToString()
+
+    async def _producer(
+        self, settings: definition.Settings, kind: int, asker: Asker
+    ) -> definition.Settings:
+        topics = [rules.topic_of(each) for each in settings.publishing.topics]
+        for topic in topics:
+            # It may be asked about the messages of these topics, and then gets them.
+            self._service.messages.check_sender(CALLER.get(), topic)
+        await self._pause(topics)
+        self._clients.describe(self._clients.seen(asker.key), kind=kind, topics=topics)
+        await self._pause(topics)
+        return producer_settings(settings, body_bytes_max=self._config.max_message_bytes)
+
+    async def _consumer(
+        self, settings: definition.Settings, kind: int, asker: Asker
+    ) -> definition.Settings:
+        group = rules.group_of(settings.subscription.group)
+        entries = settings.subscription.subscriptions
+        subscriptions = [
+            Subscription(rules.topic_of(each.topic), *rules.filter_of(each.expression))
+            for each in entries
+        ]
+        await self._pause(subscriptions)
+        await self._join(group, asker, tuple(subscriptions))
+        await self._pause(subscriptions)
+        self._clients.describe(
+            self._clients.seen(asker.key), kind=kind, group=group, subscriptions=subscriptions
+        )
+        info = await self._service.groups.info(group)
+        levels = await self._service.schedule.levels()
+        table = parse_levels(levels.message_delay_level)
+        waits_ms = waits_of(RetryPolicy.parse(info.retry_policy), table, info.max_reconsume_times)
+        group_rules = GroupRules(waits_ms, info.max_reconsume_times + 1, info.orderly)
+        return consumer_settings(settings, group_rules)
+
+    @staticmethod
+    async def _pause(names: Sequence[object]) -> None:
+        """Let other calls have their turns between two steps with many topics."""
+        if len(names) > NAMES_STEP:
+            await let_others()
+
+    # ---- heartbeats and goodbyes
+
+    async def heartbeat(
+        self, request: service.HeartbeatRequest, asker: Asker
+    ) -> service.HeartbeatResponse:
+        """The client is alive, and with it what it has received."""
+        client = self._clients.seen(asker.key)
+        client.has_begun = True
+        kind = _kind_of(request.client_type or client.kind)
+        if kind != definition.PRODUCER:
+            group = rules.group_of(request.group)
+            subscriptions = client.subscriptions if client.group == group else ()
+            await self._join(group, asker, subscriptions)
+        return service.HeartbeatResponse(status=OK)
+
+    async def goodbye(
+        self, request: service.NotifyClientTerminationRequest, asker: Asker
+    ) -> service.NotifyClientTerminationResponse:
+        """The client ends: others get at once what it has received and not acknowledged."""
+        client = self._clients.get(asker.key)
+        if client is not None:
+            self._clients.remove(client)
+        if request.group.name:
+            group = rules.group_of(request.group)
+            await self._service.groups.leave(LeaveRequest(group, asker.client_id))
+            await self._service.leases.release(group, asker.client_id)
+        return service.NotifyClientTerminationResponse(status=OK)
+
+    async def _join(
+        self, group: str, asker: Asker, subscriptions: tuple[Subscription, ...]
+    ) -> None:
+        request = HeartbeatRequest(group, asker.client_id, subscriptions)
+        await self._service.groups.heartbeat(request)
+
+    @contextmanager
+    def _one_more(self) -> Iterator[None]:
+        """Count a call.  Raises Overloaded."""
+        if self._calls >= CLIENTS_MAX:
+            raise Overloaded("CLIENTS_MAX", CLIENTS_MAX)
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+
+def _kind_of(number: int) -> int:
+    """A client type that is served.  Raises Refusal."""
+    if number in (definition.LITE_PUSH_CONSUMER, definition.LITE_SIMPLE_CONSUMER):
+        raise no_lite_topics()
+    if number not in _KINDS:
+        rule = "PRODUCER, PUSH_CONSUMER, SIMPLE_CONSUMER or PULL_CONSUMER"
+        raise broken(Code.UNRECOGNIZED_CLIENT_TYPE, "client_type", number, rule)
+    return number
+
+
+async def _first_of(*waits: Awaitable[None]) -> None:
+    """Return, or raise, when the first of these ends; the others end with it."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

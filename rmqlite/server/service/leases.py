@@ -1,0 +1,171 @@
+"""Leases: messages received one by one, acknowledged, held, failed.
+
+A receive that finds nothing waits.  Of those that wait for messages of one group and topic, only
+one is woken at a time: if it leaves messages behind, it wakes the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Hashable
+from typing import Final, NamedTuple
+
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
+from rmqlite.broker.leases.deliveries import Received
+from rmqlite.clock import elapsed_s
+from rmqlite.names import retry_topic
+from rmqlite.records.stored import Record
+from rmqlite.requests.leases import (
+    AckRequest,
+    DeadRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
+)
+from rmqlite.server.service.access import CALLER, group_right, needs, of_group, topic_right
+from rmqlite.server.service.part import Part, ServiceParts
+from rmqlite.server.turns import done_in_turns
+
+EVERY_QUEUE: Final = -1
+
+
+class _Key(NamedTuple):
+    """What a call waits for; queue_id: EVERY_QUEUE, or one of the topic's."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+def _rights(
+    request: ReceiveRequest | AckRequest | InvisibleChange | DeadRequest, *_: object
+) -> list[Need]:
+    return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
+class LeaseCalls(Part):
+    """Calls of consumers that are given messages one by one."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._leases = parts.broker.leases
+        self._waiting: dict[str, Counter[_Key]] = {}
+        """How many calls wait for messages that lie in a topic, which may be a retry topic."""
+        self._leases.table.on_visible = self._visible
+
+    @needs(_rights)
+    async def receive(self, request: ReceiveRequest) -> Received:
+        """Lease messages; if there are none, wait for the next one.
+
+        Cancel the call when the client is gone: then nothing is leased to it.
+        """
+        until_s = self._until_s(request)
+        while True:
+            received = await done_in_turns(self._leases.receive(request))
+            if received.has_more:
+                self._pulls.wake_one(_key(request))
+            if received.messages or not await self._waited(request, until_s):
+                return received
+
+    @needs(_rights)
+    async def peek(self, request: ReceiveRequest) -> tuple[Record, ...]:
+        """Messages that receive() would lease, if there are any in time; they stay visible."""
+        until_s = self._until_s(request)
+        while True:
+            found = await done_in_turns(self._leases.peek(request))
+            if found:
+                # It may have been woken in place of a call that leases them.
+                self._pulls.wake_one(_key(request))
+            if found or not await self._waited(request, until_s):
+                return found
+
+    @needs(_rights)
+    async def ack(self, request: AckRequest) -> tuple[bool, ...]:
+        """Messages are done; False for each handle that is not valid.  On disk when it returns."""
+        found = self._leases.ack(request)
+        if any(found):
+            await self._durable()
+        return found
+
+    @needs(_rights)
+    async def change(self, request: InvisibleChange) -> Handle:
+        """A message is visible again at another time; its new handle.  Raises HandleInvalid."""
+        handle = self._leases.change(request)
+        await self._durable()
+        return handle
+
+    @needs(_rights)
+    async def forward(self, request: DeadRequest) -> None:
+        """A message is a dead letter now.  Raises HandleInvalid."""
+        self._leases.forward(request)
+        await self._durable()
+
+    @of_group(Right.SUB)
+    async def release(self, group: str, client_id: str) -> None:
+        """What a client has leased is visible again at once, and has not failed."""
+        await done_in_turns(self._leases.release(group, client_id))
+
+    # ---- inside
+
+    def _until_s(self, request: ReceiveRequest) -> float:
+        """When a call ends that finds nothing.  Raises BrokerClosing, InvalidValue."""
+        self._check_open()
+        self._check_wait(request.wait_ms)
+        return elapsed_s() + request.wait_ms / 1000
+
+    async def _waited(self, request: ReceiveRequest, until_s: float) -> bool:
+        """Wait until there may be a message; False if the time is over."""
+        left_s = until_s - elapsed_s()
+        if left_s <= 0 or self._pulls.is_closed:
+            return False
+        await self._wait(_key(request), left_s)
+        self._access.check_again(_rights(request), "LeaseCalls.receive")
+        return True
+
+    async def _wait(self, key: _Key, seconds: float) -> None:
+        """Wait for a message.  Raises Overloaded."""
+        topics = key.topic, retry_topic(key.group)
+        for name in topics:
+            self._waiting.setdefault(name, Counter())[key] += 1
+        self._pulls.on_wake = self._appended
+        try:
+            caller = CALLER.get()
+            if self._limits is None or caller is None:
+                await self._pulls.wait(key, seconds)
+            else:
+                with self._limits.parked(caller.access_key):
+                    await self._pulls.wait(key, seconds)
+        except asyncio.CancelledError:
+            # It may have been woken: then the next one has to look.
+            self._pulls.wake_one(key)
+            raise
+        finally:
+            for name in topics:
+                self._waiting[name] -= Counter([key])
+                if not self._waiting[name]:
+                    del self._waiting[name]
+            if not self._waiting:
+                self._pulls.on_wake = None
+
+    def _visible(self, group: str, topic: str) -> None:
+        for key in self._waiting.get(topic, ()):
+            if key.group == group:
+                self._pulls.wake_one(key)
+
+    def _appended(self, keys: Collection[Hashable]) -> None:
+        """Queues have new messages: one call of each group looks, and one for each queue."""
+        woken = {
+            key
+            for queue in keys
+            if isinstance(queue, tuple)
+            for key in self._waiting.get(queue[0], ())
+            if key.topic != queue[0] or key.queue_id in (EVERY_QUEUE, queue[1])
+        }
+        for key in woken:
+            self._pulls.wake_one(key)
+
+
+def _key(request: ReceiveRequest) -> _Key:
+    return _Key(request.group, request.topic, max(request.queue_id, EVERY_QUEUE))

@@ -1,0 +1,1 @@
+"""Generated from proto/; see tests/generate_pb.py."""

@@ -1,0 +1,260 @@
+"""One broker, three protocols: what one sends, any other consumes, fails, recalls or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rmqlite.message import Message, encode_properties, offset_message_id
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.messages import (
+    PullRequest,
+    PullResult,
+    SendBackRequest,
+    SendBackResult,
+    SendRequest,
+)
+from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.requests.topics import TopicInfo
+from rmqlite.server.protocols.grpc.calls import everybody
+from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.native.calls import handlers_of
+from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.wire import rpcs as native_rpcs
+from rmqlite.wire.remoting.requests.messages import (
+    END_TRANSACTION,
+    PULL_MESSAGE,
+    EndTransaction,
+    PullMessage,
+)
+from rmqlite.wire.remoting.requests.sends import (
+    RECALL_MESSAGE,
+    SEND_MESSAGE_V2,
+    Recall,
+    SendMessage,
+)
+from rmqlite.wire.rocketmq_v2 import rpcs
+from rmqlite.wire.rocketmq_v2.codes import Code
+from rmqlite.wire.rocketmq_v2.rpcs import definition, service
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import ask
+from tests.support.clock import START_MS
+from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
+from tests.support.rocketmq_v2_client import (
+    GROUP,
+    INVISIBLE_S,
+    TOPIC,
+    V2,
+    change,
+    code_of,
+    delayed,
+    half,
+    message,
+    message_id,
+    named,
+    ordered,
+    served_v2,
+)
+
+
+class Native:
+    """A client of rmqlite.v1 on the same broker."""
+
+    def __init__(self, v2: V2) -> None:
+        methods = methods_of(v2.server.service)
+        conversion = Conversion(v2.server.config)
+        self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
+
+    async def ask(self, rpc: Any, request: Any) -> Any:
+        context = await ask(self._handlers, rpc.path, rpc.encode_request(request))
+        assert context.code.name == "OK", context.details
+        return rpc.decode_response(context.answers[0])
+
+    async def pulled(self, topic: str, queue_id: int = 0) -> PullResult:
+        found: PullResult = await self.ask(
+            native_rpcs.PULL, PullRequest("readers", topic, queue_id, 0)
+        )
+        return found
+
+
+def with_remoting(
+    under_test: BrokerUnderTest, scenario: Callable[[V2, LoopClient], Awaitable[Any]]
+) -> None:
+    """Both protocols of RocketMQ on one broker."""
+
+    async def inside(protocol: ProtocolUnderTest) -> None:
+        v2 = V2(under_test, protocol.server)
+        async with protocol.client() as client:
+            await scenario(v2, client)
+        await v2.end()
+
+    served_protocol(under_test, inside)
+
+
+def of_one_queue(under_test: BrokerUnderTest) -> None:
+    under_test.broker.topics.create(TopicInfo(TOPIC, 1, 1))
+
+
+async def pulled(client: LoopClient, topic: str = TOPIC) -> list[Any]:
+    asked = PullMessage("readers", topic, 0, 0, 32, 4, 0, 0, 0, "*")
+    return records_of((await client.ask(PULL_MESSAGE, asked)).body)
+
+
+def test_a_message_of_this_protocol_is_pulled_by_the_others(under_test: BrokerUnderTest) -> None:
+    """With its id, tag, keys, properties and message group under RocketMQ's own names."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        sent = ordered("a", "customer-7", tag="paid", keys=["k1", "k2"])
+        sent.user_properties["colour"] = "red"
+        await v2.sent(sent)
+        (by_remoting,) = await pulled(client)
+        (by_native,) = (await Native(v2).pulled(TOPIC)).messages
+        for found in (by_remoting, by_native):
+            assert (found.body, found.tags, found.keys) == (b"a", "paid", ("k1", "k2"))
+            assert found.properties["colour"] == "red"
+            assert found.properties["__SHARDINGKEY"] == "customer-7"
+            assert found.message_id == message_id("a")
+
+    with_remoting(under_test, scenario)
+
+
+def test_messages_of_the_others_are_received_here(under_test: BrokerUnderTest) -> None:
+    """Also one without an id: then its place in the log names it."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        properties = encode_properties({"UNIQ_KEY": "7F00", "TAGS": "paid", "a": "b"}).decode()
+        asked = SendMessage(TOPIC, "senders", queue_id=0, properties=properties)
+        assert (await client.ask(SEND_MESSAGE_V2, asked, b"remoting")).code == 0
+        bare = SendMessage(TOPIC, "senders", queue_id=0, properties="")
+        at = int((await client.ask(SEND_MESSAGE_V2, bare, b"bare")).ext["msgId"][-16:], 16)
+        request = SendRequest((Message(TOPIC, b"native", tags="paid"),), queue_id=0)
+        await Native(v2).ask(native_rpcs.SEND, request)
+        first, second, third = await v2.received()
+        assert [each.body for each in (first, second, third)] == [b"remoting", b"bare", b"native"]
+        assert first.system_properties.message_id == "7F00"
+        assert dict(first.user_properties) == {"a": "b"}
+        host = under_test.broker.store_host
+        assert second.system_properties.message_id == offset_message_id(host, at)
+        assert third.system_properties.tag == "paid"
+        assert await v2.acked(first, second, third) == [Code.OK] * 3
+
+    with_remoting(under_test, scenario)
+
+
+def test_a_timer_of_one_protocol_is_cancelled_by_another(under_test: BrokerUnderTest) -> None:
+    """A recall handle of one is good for the other, and a cancelled one says so everywhere."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        entries = await v2.sent(*[delayed(name, START_MS + 60_000) for name in "abc"])
+        handle = entries[0].recall_handle
+        recall = Recall(producer_group="senders", topic=TOPIC, recall_handle=handle)
+        assert (await client.ask(RECALL_MESSAGE, recall)).code == 0
+        by_ids = ChangeByIds(ScheduleAction.CANCEL, (message_id("b"),))
+        (changed,) = await Native(v2).ask(native_rpcs.CHANGE_BY_IDS, by_ids)
+        assert isinstance(changed, ChangedId)
+        assert changed.outcome is ChangeOutcome.DONE
+        for entry in entries[:2]:
+            request = service.RecallMessageRequest(
+                topic=named(TOPIC), recall_handle=entry.recall_handle
+            )
+            answer = await v2.ask(rpcs.RECALL_MESSAGE, request)
+            assert code_of(answer) is Code.NOT_FOUND
+            assert "cancelled already" in answer.status.message
+        properties = {"TIMER_DELIVER_MS": str(START_MS + 60_000), "UNIQ_KEY": "7F00"}
+        text = encode_properties(properties).decode()
+        sent = await client.ask(
+            SEND_MESSAGE_V2, SendMessage(TOPIC, "senders", queue_id=0, properties=text), b"d"
+        )
+        request = service.RecallMessageRequest(
+            topic=named(TOPIC), recall_handle=sent.ext["recallHandle"]
+        )
+        assert await v2.code(rpcs.RECALL_MESSAGE, request) is Code.OK
+        await v2.later(60_000)
+        assert [each.body for each in await v2.received()] == [b"c"]
+
+    with_remoting(under_test, scenario)
+
+
+def test_a_message_that_failed_here_is_a_retry_for_the_others(
+    under_test: BrokerUnderTest,
+) -> None:
+    """It lies in the group's retry topic, with the same count; and one of theirs comes here."""
+
+    async def scenario(v2: V2) -> None:
+        native = Native(v2)
+        await v2.sent(message("a"))
+        await v2.received()
+        await v2.later(1_000 * INVISIBLE_S)
+        (retry,) = (await native.pulled(retry_topic(GROUP))).messages
+        assert (retry.body, retry.reconsume_times) == (b"a", 1)
+        failed = SendBackRequest(GROUP, retry.physical_offset, 3, "ValueError: no")
+        answer = await native.ask(native_rpcs.SEND_BACK, failed)
+        assert isinstance(answer, SendBackResult)
+        first = await v2.received()
+        await v2.acked(*first)
+        await v2.later(10_000)
+        (again,) = await v2.received()
+        assert again.topic.name == TOPIC
+        assert again.system_properties.delivery_attempt == 3
+
+    served_v2(under_test, scenario)
+
+
+def test_a_dead_letter_is_the_same_for_all(under_test: BrokerUnderTest) -> None:
+    """It can be listed and redriven, with where it came from."""
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message("a"))
+        (received,) = await v2.received()
+        request = service.ForwardMessageToDeadLetterQueueRequest(
+            group=named(GROUP),
+            topic=received.topic,
+            receipt_handle=received.system_properties.receipt_handle,
+            message_id=received.system_properties.message_id,
+        )
+        assert await v2.code(rpcs.FORWARD_MESSAGE, request) is Code.OK
+        (dead,) = (await Native(v2).pulled(dlq_topic(GROUP))).messages
+        assert dead.body == b"a"
+        (letter,) = await v2.received(topic=dlq_topic(GROUP), group="undertakers")
+        assert letter.system_properties.message_id == message_id("a")
+
+    served_v2(under_test, scenario)
+
+
+def test_an_attempt_of_seventeen_is_the_last(under_test: BrokerUnderTest) -> None:
+    """As on the other protocols: the first delivery and sixteen retries, then the dead letter."""
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message("a"))
+        for attempt in range(1, 18):
+            (received,) = await v2.received()
+            assert received.system_properties.delivery_attempt == attempt
+            assert await v2.code(rpcs.CHANGE_INVISIBLE, change(received, 1)) is Code.OK
+            await v2.later(1_000)
+        assert await v2.received() == []
+        (dead,) = (await Native(v2).pulled(dlq_topic(GROUP))).messages
+        assert dead.body == b"a"
+
+    served_v2(under_test, scenario)
+
+
+def test_a_half_message_belongs_to_whoever_sends_to_its_topic(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Its topic stands for the producer group, also where a remoting client ends it."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        (sent,) = await v2.sent(half("a"))
+        queue_offset, physical_offset = (int(x, 16) for x in sent.transaction_id.split("-"))
+        other = EndTransaction("senders", queue_offset, physical_offset, 8)
+        assert (await client.ask(END_TRANSACTION, other)).code != 0
+        own = EndTransaction(TOPIC, queue_offset, physical_offset, 8)
+        assert (await client.ask(END_TRANSACTION, own)).code == 0
+        (received,) = await v2.received()
+        assert received.system_properties.message_type == definition.TRANSACTION
+
+    with_remoting(under_test, scenario)

@@ -1,0 +1,179 @@
+"""The real gRPC port: bytes of the largest size, open calls at the end, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from rmqlite.server.gate.tls import load_keys
+from rmqlite.server.protocols.grpc.server import GrpcServer
+from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID
+from rmqlite.server.protocols.server import Running
+from rmqlite.server.upkeep import ClockWatch
+from rmqlite.wire.rocketmq_v2 import rpcs
+from rmqlite.wire.rocketmq_v2.codes import Code
+from rmqlite.wire.rocketmq_v2.rpcs import Rpc, service
+from tests.support.broker_processes import free_port
+from tests.support.brokers import BrokerUnderTest
+from tests.support.certificates import made
+from tests.support.rocketmq_v2_client import (
+    CLIENT,
+    GROUP,
+    TOPIC,
+    code_of,
+    consumer_settings,
+    message,
+    named,
+    receive,
+)
+from tests.support.services import Served, served
+
+PATIENCE_S = 60.0
+METADATA = ((CLIENT_ID, CLIENT),)
+LARGEST: Any = (("grpc.max_receive_message_length", -1),)
+
+
+class Channel:
+    """Calls over a channel as clients make them."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    async def ask(self, rpc: Rpc[Any, Any], request: Any) -> Any:
+        call: Any = self._channel.unary_unary(
+            rpc.path,
+            request_serializer=rpc.encode,
+            response_deserializer=rpc.answer.FromString,
+        )
+        return await call(request, metadata=METADATA, timeout=PATIENCE_S)
+
+    def many(self, rpc: Rpc[Any, Any], request: Any, timeout_s: float = PATIENCE_S) -> Any:
+        call: Any = self._channel.unary_stream(
+            rpc.path,
+            request_serializer=rpc.encode,
+            response_deserializer=rpc.answer.FromString,
+        )
+        return call(request, metadata=METADATA, timeout=timeout_s)
+
+    def telemetry(self) -> Any:
+        call: Any = self._channel.stream_stream(
+            rpcs.TELEMETRY.path,
+            request_serializer=rpcs.TELEMETRY.encode,
+            response_deserializer=service.TelemetryCommand.FromString,
+        )
+        return call(metadata=METADATA)
+
+
+def with_port(
+    under_test: BrokerUnderTest,
+    scenario: Callable[[GrpcServer, Served], Awaitable[Any]],
+    **changes: Any,
+) -> None:
+    """Run a scenario against a gRPC port of its own."""
+    under_test.config = under_test.config.model_copy(update={"grpc_port": 0, **changes})
+
+    async def inside(server: Served, _: asyncio.Task[None]) -> None:
+        clock, store = under_test.clock, under_test.store
+        watch = ClockWatch(clock, clock.machine, store.clock_origin)
+        port = GrpcServer(server.config, load_keys(server.config))
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            await port.bind()
+            await port.open(running)
+            await scenario(port, server)
+            server.service.close()
+            await port.drain()
+            await port.close()
+
+    served(under_test, inside)
+
+
+def test_a_message_of_the_largest_size_goes_both_ways(tmp_path: Path) -> None:
+    """Its headers and properties come on top of 4 MiB, where gRPC's own limit is."""
+    under_test = BrokerUnderTest(
+        tmp_path / "store", max_message_bytes=4 << 20, mapped_file_size_commit_log=16 << 20
+    )
+
+    async def scenario(port: GrpcServer, _: Served) -> None:
+        target = f"127.0.0.1:{port.port}"
+        async with grpc.aio.insecure_channel(target, options=LARGEST) as opened:
+            channel, large = Channel(opened), message("a", body=bytes(4 << 20))
+            large.user_properties["p"] = "x" * 10_000
+            sent = await channel.ask(
+                rpcs.SEND_MESSAGE, service.SendMessageRequest(messages=[large])
+            )
+            assert code_of(sent) is Code.OK
+            answers = [each async for each in channel.many(rpcs.RECEIVE_MESSAGE, receive())]
+            (received,) = [each.message for each in answers if each.HasField("message")]
+            assert len(received.body) == 4 << 20
+
+    with_port(under_test, scenario)
+    under_test.store.release()
+
+
+def test_open_calls_end_when_the_broker_closes(under_test: BrokerUnderTest) -> None:
+    """A Telemetry call is open for hours: the broker waits for none."""
+
+    async def scenario(port: GrpcServer, server: Served) -> None:
+        channel = Channel(opened := grpc.aio.insecure_channel(f"127.0.0.1:{port.port}"))
+        await channel.ask(rpcs.SEND_MESSAGE, service.SendMessageRequest(messages=[message()]))
+        call = channel.telemetry()
+        await call.write(service.TelemetryCommand(settings=consumer_settings(TOPIC)))
+        assert code_of(await call.read()) is Code.OK
+        polling = channel.many(rpcs.RECEIVE_MESSAGE, receive(poll_s=20, group="idle"))
+        first = [await polling.read() for _ in range(3)]
+        assert first[0].status.code == Code.OK
+        waiting = channel.many(rpcs.RECEIVE_MESSAGE, receive(poll_s=20, group="idle"))
+        while server.service.parked < 1:
+            await asyncio.sleep(0)
+        server.service.close()
+        async with asyncio.timeout(under_test.config.drain_ms_max / 1_000 / 2):
+            await port.drain()
+        assert code_of(await waiting.read()) is Code.MESSAGE_NOT_FOUND
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
+        await opened.close()
+
+    with_port(under_test, scenario)
+
+
+def test_a_client_that_leaves_gets_no_lease(under_test: BrokerUnderTest) -> None:
+    """What comes afterwards is for others at once."""
+
+    async def scenario(port: GrpcServer, server: Served) -> None:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port.port}") as opened:
+            channel = Channel(opened)
+            request = service.SendMessageRequest(messages=[message("a")])
+            await channel.ask(rpcs.SEND_MESSAGE, request)
+            assert len([each async for each in channel.many(rpcs.RECEIVE_MESSAGE, receive())]) == 3
+            left = channel.many(rpcs.RECEIVE_MESSAGE, receive(poll_s=20))
+            while server.service.parked < 1:
+                await asyncio.sleep(0)
+            left.cancel()
+            while server.service.parked:
+                await asyncio.sleep(0)
+            request = service.SendMessageRequest(messages=[message("b")])
+            await channel.ask(rpcs.SEND_MESSAGE, request)
+            answers = [each async for each in channel.many(rpcs.RECEIVE_MESSAGE, receive())]
+            assert [each.message.body for each in answers[1:-1]] == [b"b"]
+
+    with_port(under_test, scenario)
+
+
+def test_tls_comes_with_the_port(under_test: BrokerUnderTest, tmp_path: Path) -> None:
+    """The same keys as for rmqlite's own clients."""
+    folder = made(tmp_path / "keys")
+    keys = {"tls_cert_path": folder / "broker.pem", "tls_key_path": folder / "broker.key"}
+
+    async def scenario(port: GrpcServer, _: Served) -> None:
+        credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes())
+        async with grpc.aio.secure_channel(f"localhost:{port.port}", credentials) as opened:
+            asked = service.HeartbeatRequest(group=named(GROUP), client_type=3)  # type: ignore[arg-type]
+            assert code_of(await Channel(opened).ask(rpcs.HEARTBEAT, asked)) is Code.OK
+
+    with_port(under_test, scenario, tls_mode="enforcing", grpc_port=free_port(), **keys)

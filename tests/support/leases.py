@@ -1,0 +1,85 @@
+"""A broker whose messages are received one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmqlite.broker.leases.deliveries import Delivery, Received
+from rmqlite.errors import HandleInvalid
+from rmqlite.requests.leases import (
+    AckRequest,
+    DeadRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
+)
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC
+from tests.support.steps import done
+
+CLIENT = "client-1"
+INVISIBLE_MS = 10_000
+
+
+class Consumer:
+    """A client of one broker; it asks for all messages that there are."""
+
+    def __init__(
+        self,
+        broker: BrokerUnderTest,
+        *,
+        group: str = GROUP,
+        topic: str = TOPIC,
+        client_id: str = CLIENT,
+        **usual: Any,
+    ) -> None:
+        self.broker = broker
+        self.group = group
+        self.topic = topic
+        self.client_id = client_id
+        self.usual = {"invisible_ms": INVISIBLE_MS, **usual}
+
+    def receive(self, most: int = 32, **changes: Any) -> Received:
+        request = ReceiveRequest(
+            self.group, self.topic, self.client_id, max_messages=most, **self.usual | changes
+        )
+        return done(self.broker.broker.leases.receive(request))
+
+    def bodies(self, most: int = 32, **changes: Any) -> list[str]:
+        return [body(each) for each in self.receive(most, **changes).messages]
+
+    def ack(self, *deliveries: Delivery) -> tuple[bool, ...]:
+        handles = tuple([each.handle for each in deliveries])
+        answer = self.broker.broker.leases.ack(AckRequest(self.group, self.topic, handles))
+        self.broker.sync()
+        return answer
+
+    def hold(self, handle: Handle, invisible_ms: int, *, counts: bool = True) -> Handle:
+        change = InvisibleChange(self.group, self.topic, handle, invisible_ms, counts=counts)
+        changed = self.broker.broker.leases.change(change)
+        self.broker.sync()
+        return changed
+
+    def bury(self, handle: Handle, reason: str = "") -> None:
+        self.broker.broker.leases.forward(DeadRequest(self.group, self.topic, handle, reason))
+        self.broker.sync()
+
+    def is_valid(self, handle: Handle) -> bool:
+        try:
+            self.broker.broker.leases._found(self.group, self.topic, handle)
+        except HandleInvalid:
+            return False
+        return True
+
+
+def body(delivery: Delivery) -> str:
+    return delivery.record.body.decode()
+
+
+def expire(broker: BrokerUnderTest) -> int | None:
+    """End the leases that are due; when the next one is."""
+    while True:
+        due_ms = broker.broker.leases.ending.expire()
+        broker.sync()
+        if due_ms is None or due_ms > broker.clock.now_ms():
+            return due_ms

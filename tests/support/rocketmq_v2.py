@@ -1,0 +1,64 @@
+"""Messages of RocketMQ 5's gRPC protocol, as its clients send them, and as drafts of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from rmqlite.message import pack_host
+from rmqlite.records.drafts import Draft
+from rmqlite.wire.rocketmq_v2.codes import Code, Refusal
+from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of
+from rmqlite.wire.rocketmq_v2.rpcs import definition
+
+TOPIC: Final = "orders"
+ID: Final = "01A2B3C4D5E6F71234056789AB0000002A"
+NOW_MS: Final = 1_700_000_000_000
+HOST: Final = pack_host("10.0.0.9:40000")
+DAY_MS: Final = 86_400_000
+ALLOWED: Final = SendRules(body_bytes_max=4096, delay_ms_max=DAY_MS)
+
+
+def outgoing(
+    body: bytes = b"paid",
+    user: dict[str, str] | None = None,
+    topic: str = TOPIC,
+    **system: Any,
+) -> definition.Message:
+    """A message; system: fields of its system properties."""
+    fields = {"message_id": ID, "body_encoding": definition.IDENTITY, **system}
+    return definition.Message(
+        topic=definition.Resource(name=topic),
+        user_properties=user or {},
+        system_properties=definition.SystemProperties(**fields),
+        body=body,
+    )
+
+
+def drafted(
+    message: definition.Message, allowed: SendRules = ALLOWED, *, now_ms: int = NOW_MS
+) -> Draft:
+    """The draft of a message to a topic of four queues."""
+    topic = message.topic.name
+    return draft_of(message, topic, allowed, write_queues=4, born_host=HOST, now_ms=now_ms)
+
+
+@contextmanager
+def refused(code: Code, part: str) -> Iterator[None]:
+    """The call is refused with this code, and a sentence "NAME must be RULE, not VALUE"."""
+    with pytest.raises(Refusal, match=re.escape(part)) as raised:
+        yield
+    assert raised.value.code is code
+    assert " must be " in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def refusal(call: Callable[[], object]) -> tuple[Code, str]:
+    """How a call is refused."""
+    with pytest.raises(Refusal) as raised:
+        call()
+    return raised.value.code, str(raised.value)
