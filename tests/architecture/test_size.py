@@ -33,8 +33,8 @@ SIZES: Final = {
     "wire": Size(6_187, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_575, 13),  # what commands, top and page computed each for itself
     "server": Size(14_890, 98),  # the gRPC clients of RocketMQ 5, and its POP
-    "client": Size(4_476, 34),  # former names can be imported; the result of one message
-    "cli": Size(10_791, 73),
+    "client": Size(4_477, 34),  # former names can be imported; the result of one message
+    "cli": Size(10_793, 73),
     "arrow": Size(2_253, 13),
     "spark": Size(4_216, 31),
     "compiled": Size(63, 1),

@@ -18,8 +18,7 @@ import pytest
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.check import StoreCheck, Verdict
 from rmqlite.store.reader import MessageFilter, StoreReader
-from tests.store.test_repair_random import Original, damage
-from tests.support.repairs import known
+from tests.support.repairs import Original, damage, known
 from tests.support.stores import StoreUnderTest
 
 SEEDS: Final = 80
