@@ -29,9 +29,8 @@ from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.protocols.grpc import calls
 from rmqlite.server.protocols.grpc.calls import Context, Handlers, everybody, peer_host
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import Method
+from rmqlite.server.protocols.native.table import Method, handlers_of
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask

@@ -35,9 +35,8 @@ from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from rmqlite.wire.remoting.requests.request import Party, Request

@@ -16,11 +16,10 @@ from rmqlite.server.gate.limits import Limits
 from rmqlite.server.protocols.grpc.calls import Handlers
 from rmqlite.server.protocols.grpc.health import Health
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import guard_of
 from rmqlite.server.protocols.native.replays import SKEW_MS_MAX
-from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.signing import Signer

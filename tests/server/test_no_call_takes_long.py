@@ -15,9 +15,8 @@ from rmqlite.broker.sends.calls import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting import frame

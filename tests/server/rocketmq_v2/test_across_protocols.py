@@ -18,9 +18,8 @@ from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, Sch
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs as native_rpcs
 from rmqlite.wire.remoting.requests.messages import (
     END_TRANSACTION,

@@ -13,10 +13,9 @@ from rmqlite.message import host_text
 from rmqlite.server.gate.tls import Keys, Pem
 from rmqlite.server.protocols.grpc.health import Health
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.calls import handlers_of
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import guard_of
-from rmqlite.server.protocols.native.table import methods_of
+from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.server.protocols.rocketmq_v2.table import Protocol
 from rmqlite.server.protocols.server import Running, taking
 from rmqlite.wire import rpcs

@@ -1,4 +1,4 @@
-"""The table that says which method of the service answers which call of rmqlite.v1."""
+"""Which method of the service answers which call of rmqlite.v1, and how: values in, values out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
-from rmqlite.server.protocols.grpc.calls import Context, peer_host
+from rmqlite.server.protocols.grpc.calls import (
+    Answer,
+    Context,
+    Enter,
+    Handlers,
+    one_answer,
+    peer_host,
+)
+from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import done_in_turns
@@ -24,6 +33,18 @@ from rmqlite.wire.rpcs import Rpc
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
+
+
+def handlers_of(
+    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
+) -> Handlers:
+    """gRPC handlers that call these methods."""
+    return Handlers(
+        {
+            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
+            for rpc, method in methods.items()
+        }
+    )
 
 
 def methods_of(service: Service) -> Methods:
@@ -140,3 +161,12 @@ def _of_nothing(method: Callable[[], Awaitable[Any]]) -> Method:
 
 def _with_host(method: Callable[[Any, bytes], Awaitable[Any]]) -> Method:
     return lambda request, context: method(request, peer_host(context.peer()))
+
+
+def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
+    async def answer(data: bytes, context: Context) -> bytes:
+        reading = conversion.read(rpc, data)
+        del data
+        return await conversion.written(rpc, await method(await reading, context))
+
+    return answer
