@@ -15,7 +15,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 
 TESTS = Path(__file__).parent
-TOGETHER = (TESTS / "spark", TESTS / "conformance")
+TOGETHER = (TESTS / "spark", TESTS / "conformance" / "rocketmq_v2", TESTS / "conformance")
 """The tests of one of these run in one process: they share a Spark session, or running clients."""
 
 # No example is wrong because the machine had much else to do.
@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the journeys with RocketMQ's own brokers, too; each takes half a minute",
     )
+    parser.addoption(
+        "--every-client",
+        action="store_true",
+        help="run the largest scenarios with each of RocketMQ 5's gRPC clients; a minute more",
+    )
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 
@@ -51,9 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
     for item in items:
-        for folder in TOGETHER:
-            if folder in item.path.parents:
-                item.add_marker(pytest.mark.xdist_group(folder.name))
+        folder = next((each for each in TOGETHER if each in item.path.parents), None)
+        if folder is not None:
+            item.add_marker(pytest.mark.xdist_group(folder.name))
 
 
 @pytest.fixture

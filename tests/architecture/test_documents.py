@@ -39,6 +39,7 @@ HELP = {"--help", "-h"}
 OPTIONS_OF_OTHERS = {
     "--calls",
     "--compare",
+    "--every-client",
     "--growth",
     "--long",
     "--messages",
@@ -47,6 +48,7 @@ OPTIONS_OF_OTHERS = {
     "--pending",
     "--plot",
     "--repeat",
+    "--rocketmq",
     "--scale",
     "--seconds",
     "--seed",

@@ -1,7 +1,7 @@
 """The official clients, fetched by their own package managers and built into .cache/clients.
 
-Maven brings the Java client, Go modules the Go client, pip the wheel that holds the C++ client,
-and uvloop.
+Maven brings the Java clients, Go modules the Go client, npm the one for Node, pip the wheel that
+holds the C++ client, the gRPC client for Python, and uvloop.
 Without a tool chain its tests are skipped, and say so; with CI set and Maven or Go present they
 must run.  What is built is used again until its sources change.
 """
@@ -23,6 +23,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
 SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
+GRPC: Final = SOURCES / "grpc"
 JAVA_4: Final = "4.9.8"
 JAVA_5: Final = "5.5.0"
 """RocketMQ 5's client for its remoting protocol."""
@@ -45,9 +46,16 @@ def java(version: str = JAVA_4, client: str = "") -> list[str]:
 def java_program(source: Path, version: str = JAVA_4, client: str = "") -> list[str]:
     """The command of a program that uses the Java client, without its arguments."""
     pom = SOURCES / "java" / "pom.xml"
-    paths = classpath(pom, version, client)
-    version = client or version
+    return _java_program(source, pom, classpath(pom, version, client), client or version)
 
+
+def grpc_java() -> list[str]:
+    """The command of the gRPC client for Java."""
+    pom = GRPC / "java" / "pom.xml"
+    return _java_program(GRPC / "java" / "Program.java", pom, classpath(pom), "grpc")
+
+
+def _java_program(source: Path, pom: Path, paths: str, version: str) -> list[str]:
     def build(folder: Path) -> None:
         _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
 
@@ -88,16 +96,47 @@ def cpp() -> list[str]:
     return ["env", f"PYTHONPATH={folder}", f"HOME={folder}", sys.executable, str(program)]
 
 
+def grpc_python() -> list[str]:
+    """The command of the gRPC client for Python, in an environment of its own."""
+    requirements = GRPC / "python" / "requirements.txt"
+
+    def build(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)], folder)
+        install = ["install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
+        _run([str(folder / "bin" / "python"), "-m", "pip", *install], folder)
+
+    folder = _built("grpc-python", [requirements], build)
+    python = str(folder / "bin" / "python")
+    return ["env", f"HOME={folder}", python, str(GRPC / "python" / "program.py")]
+
+
+def grpc_node() -> list[str]:
+    """The command of the gRPC client for Node."""
+    package, node = GRPC / "node" / "package.json", _needed("node", must=True)
+
+    def build(folder: Path) -> None:
+        shutil.copy(package, folder)
+        _run([_needed("npm", must=True), "install", "--silent", "--no-audit", "--no-fund"], folder)
+
+    folder = _built("grpc-node", [package], build)
+    program = str(GRPC / "node" / "program.js")
+    return ["env", f"HOME={folder}", node, program, str(folder / "node_modules")]
+
+
 def uvloop() -> Path:
     """A folder with uvloop, which a broker uses if it finds it."""
     return _built("uvloop", [], partial(_unpack, UVLOOP))
 
 
-def _needed(tool: str, *others: Path) -> str:
+def _needed(tool: str, *others: Path, must: bool = False) -> str:
+    """The path of a tool.  must: where CI is set, it fails without it."""
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, others)])
     found = shutil.which(tool, path=path)
     if found is None:
-        pytest.skip(f"{tool} is not installed: the official client that needs it is not tried")
+        sentence = f"{tool} is not installed: the official client that needs it is not tried"
+        if must and os.environ.get("CI"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
     return found
 
 
