@@ -9,6 +9,7 @@ as with RocketMQ.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from functools import partial
 
 from rmqlite.broker.appending import Listener
@@ -286,6 +287,11 @@ class Broker:
         readers = self.membership.readers(group)
         retries = self.topics.read_queues(retry_topic(group))
         progress = yield from self.offsets.progress(group, readers, retries)
+        held = self.leases.table.leased(group)
+        if held:
+            progress = tuple(
+                [replace(each, in_flight=held.get(each.queue, 0)) for each in progress]
+            )
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:

@@ -148,13 +148,18 @@ class GroupExtras:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """A group's progress in one queue; committed_offset is None before the first commit."""
+    """A group's progress in one queue; committed_offset is None before the first commit.
+
+    in_flight: how many messages clients of RocketMQ 5 have received, and neither acknowledged nor
+    failed.
+    """
 
     queue: Queue
     min_offset: int
     max_offset: int
     committed_offset: int | None
     client_id: str
+    in_flight: int = 0
 
     @property
     def lag(self) -> int:

@@ -47,6 +47,7 @@ _PROGRESS: Final = (
     Column("COMMITTED", right=True),
     Column("MAX", right=True),
     Column("LAG", right=True),
+    Column("IN FLIGHT", right=True, rank=2),
     Column("READ BY", is_short=True, rank=1),
 )
 _MEMBERS: Final = (
@@ -179,6 +180,7 @@ def progress_table(progress: Sequence[QueueProgress]) -> Table:
             each.committed_offset,
             each.max_offset,
             cell(each.lag, WARN if each.lag and not each.client_id else ""),
+            each.in_flight,
             each.client_id or NOTHING,
         )
         for each in progress

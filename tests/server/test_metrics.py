@@ -36,6 +36,7 @@ UNITS = ("seconds", "bytes", "ratio", "info", "total")
 NOT_MEASURED = {
     "rmqlite_scheduled_messages_pending",
     "rmqlite_parked_polls",
+    "rmqlite_messages_in_flight",
     "rmqlite_dead_letters_open",
     "rmqlite_disk_full",
     "rmqlite_broken_files",

@@ -54,11 +54,6 @@ class LeaseTable:
         """Called when a lease ends sooner than all others."""
         self._load()
 
-    @property
-    def count(self) -> int:
-        """How many messages are leased."""
-        return sum([each.left for each in self._leases.values()])
-
     def leased(self, group: str) -> dict[Queue, int]:
         """How many messages of each queue are leased to a group."""
         return {

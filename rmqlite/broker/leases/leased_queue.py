@@ -35,9 +35,14 @@ class Visible(NamedTuple):
 
 @dataclass(slots=True)
 class Total:
-    """How many messages are leased in all queues, or are visible again there."""
+    """How many messages of all queues are leased, and how many are visible again."""
 
-    messages: int = 0
+    leased: int = 0
+    visible: int = 0
+
+    @property
+    def messages(self) -> int:
+        return self.leased + self.visible
 
 
 class LeasedQueue:
@@ -83,7 +88,8 @@ class LeasedQueue:
         """Nothing is leased, and nothing that is not done was seen."""
         for lease in self.leased.values():
             lease.left -= 1
-        self._total.messages -= len(self.leased) + len(self.visible)
+        self._total.leased -= len(self.leased)
+        self._total.visible -= len(self.visible)
         self.leased.clear()
         self.visible.clear()
         self.cursors: dict[str, int] = {}
@@ -106,7 +112,7 @@ class LeasedQueue:
         self._hide(offset)
         self.leased[offset] = lease
         lease.left += 1
-        self._total.messages += 1
+        self._total.leased += 1
         if message_group:
             self._message_groups[offset] = message_group
             self._leased_groups[message_group] += 1
@@ -126,7 +132,7 @@ class LeasedQueue:
     def see(self, offset: int, topic: str, message_group: str) -> None:
         """A message may be leased, and is before the cursor."""
         self.visible[offset] = Visible(topic, message_group)
-        self._total.messages += 1
+        self._total.visible += 1
 
     def give_back(self, offset: int, topic: str, *, counts: bool) -> None:
         """A leased message is visible again; counts: it has failed."""
@@ -146,7 +152,7 @@ class LeasedQueue:
         lease = self.leased.pop(offset, None)
         if lease is not None:
             lease.left -= 1
-            self._total.messages -= 1
+            self._total.leased -= 1
         message_group = self._message_groups.pop(offset, "")
         if message_group:
             self._leased_groups[message_group] -= 1
@@ -156,7 +162,7 @@ class LeasedQueue:
 
     def _hide(self, offset: int) -> None:
         if self.visible.pop(offset, None) is not None:
-            self._total.messages -= 1
+            self._total.visible -= 1
 
 
 Places = Sequence[tuple[LeasedQueue, Collection[int]]]

@@ -91,6 +91,7 @@ class Leases:
             raise
         if asked.taken:
             self.table.begin(lease, _places(asked.taken))
+        self._parts.counts.pull(request.topic, request.group, len(asked.taken))
         deliveries = [_delivery(each, lease) for each in asked.taken]
         has_more = asked.room <= 0 or asked.passed_over
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)

@@ -150,6 +150,11 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: now.status.parked_polls,
     ),
     (
+        "messages_in_flight",
+        "Messages that clients of RocketMQ 5 hold: received, and neither acknowledged nor failed.",
+        lambda now: now.broker.leases.table.total.leased,
+    ),
+    (
         "registered_brokers",
         "Other brokers that have registered at the name server of this one.",
         lambda now: len(now.status.registered),

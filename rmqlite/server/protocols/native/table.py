@@ -35,18 +35,6 @@ Method = Callable[[Any, Context], Awaitable[Any]]
 Methods = Mapping[Rpc[Any, Any], Method]
 
 
-def handlers_of(
-    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
-) -> Handlers:
-    """gRPC handlers that call these methods."""
-    return Handlers(
-        {
-            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
-            for rpc, method in methods.items()
-        }
-    )
-
-
 def methods_of(service: Service) -> Methods:
     """The method for every call."""
     messages, topics, groups = service.messages, service.topics, service.groups
@@ -183,12 +171,3 @@ def _of_nothing(method: Callable[[], Awaitable[Any]]) -> Method:
 
 def _with_host(method: Callable[[Any, bytes], Awaitable[Any]]) -> Method:
     return lambda request, context: method(request, peer_host(context.peer()))
-
-
-def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
-    async def answer(data: bytes, context: Context) -> bytes:
-        reading = conversion.read(rpc, data)
-        del data
-        return await conversion.written(rpc, await method(await reading, context))
-
-    return answer
