@@ -16,7 +16,7 @@ from rmqlite.client import AdminClient, DeadLetterFilter, RedriveOutcome, Redriv
 
 def tell(admin: AdminClient) -> None:
     """Print the groups, how many open letters each has, and the reasons."""
-    for group in admin.letters.groups():
+    for group in admin.dead_letters.groups():
         print(f"{group.group}: {group.open} open")
         for each in group.reasons:
             # A consumer may write any text: escape it for the terminal.
@@ -45,7 +45,7 @@ def main(endpoint: str, reason: str = "", max_per_second: str = "0") -> None:
         if not reason:
             tell(admin)
             return
-        for group in admin.letters.groups():
+        for group in admin.dead_letters.groups():
             send_again(admin, group.group, reason, int(max_per_second))
 
 

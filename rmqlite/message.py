@@ -194,20 +194,17 @@ class Message:
 
     def named(self, message_id: str) -> Message:
         """A copy with an id that needs no check."""
-        return _copied(self, "message_id", message_id)
+        named: Message = copied(self, _ALL_SLOTS, _SLOTS["message_id"], message_id)
+        return named
 
     def at_level(self, delay_level: int) -> Message:
         """A copy with this level, which the caller has worked out from the delay."""
-        return _copied(self, "delay_level", delay_level)
+        at_level: Message = copied(self, _ALL_SLOTS, _SLOTS["delay_level"], delay_level)
+        return at_level
 
 
 _SLOTS: Final = {name: vars(Message)[name] for name in Message.__slots__}
 _ALL_SLOTS: Final = tuple(_SLOTS.values())
-
-
-def _copied(message: Message, name: str, value: object) -> Message:
-    copy: Message = copied(message, _ALL_SLOTS, _SLOTS[name], value)
-    return copy
 
 
 @in_c

@@ -13,7 +13,10 @@ from dataclasses import replace
 from functools import partial
 
 from rmqlite.broker.appending import Listener
-from rmqlite.broker.dead_letters.queries import DeadLetterQueries
+from rmqlite.broker.dead_letters.history import Histories
+from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
+from rmqlite.broker.dead_letters.purging import Purging
+from rmqlite.broker.dead_letters.retries import Retries
 from rmqlite.broker.failing import Failing
 from rmqlite.broker.figures import Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
@@ -103,7 +106,11 @@ class Broker:
         self.retention = Retention(config, store, self.wait_queues, self.schedule, oldest_half)
         self.redrive = Redrive(parts, self.retention)
         self.redriven = self.redrive.jobs.redriven
-        self.dead_letters = DeadLetterQueries(parts, self.pending, self.redriven)
+        shown = Shown(parts.markers, self.redriven)
+        self.dead_letters = DeadLetters(parts, shown, self.redriven)
+        self.purging = Purging(parts, self.dead_letters, shown, self.redriven)
+        self.retries = Retries(parts, self.pending)
+        self.histories = Histories(parts, self.redriven)
         self._config = config
         self._clock = clock
         self._room = parts.room

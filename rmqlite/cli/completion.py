@@ -37,7 +37,9 @@ def groups(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def dead_letter_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """Groups that have dead letters."""
-    return _names(ctx, incomplete, lambda admin: [each.group for each in admin.letters.groups()])
+    return _names(
+        ctx, incomplete, lambda admin: [each.group for each in admin.dead_letters.groups()]
+    )
 
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:

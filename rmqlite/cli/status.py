@@ -134,7 +134,7 @@ def ask(
     calls: dict[Asked, Callable[[], Any]] = {
         Asked.GROUPS: admin.list_groups,
         Asked.PENDING: admin.schedule.count_pending,
-        Asked.DEAD: admin.letters.groups,
+        Asked.DEAD: admin.dead_letters.groups,
         Asked.JOBS: admin.redrives.jobs,
     }
     parts = {part: answered(call) for part, call in calls.items() if part in questions.parts}

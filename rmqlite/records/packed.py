@@ -74,6 +74,18 @@ class Packed:
             for _, number, code in ROW.iter_unpack(self.rows)
         ]
 
+    def place(self, row: int) -> tuple[int, int, int]:
+        """The queue offset, the physical offset and the due time of one record.
+
+        The properties above, which are for all records, cost a single send more than its append.
+        """
+        queue_offset, due_ms = self.places[0]
+        if len(self.places) > 1 or due_ms == EACH_ITS_OWN:
+            queue_offset, due_ms = self.queue_offsets[row], self.due_ms[row]
+        else:
+            queue_offset += row
+        return queue_offset, self.physical_offsets[row], due_ms
+
     def first_places(self) -> dict[QueueKey, Place]:
         """Where the first record of each queue went, and when it is due."""
         if _TIMERS not in self.queues:
@@ -85,8 +97,6 @@ class Packed:
         return first
 
     def is_timer(self, row: int) -> bool:
-        if _TIMERS not in self.queues:
-            return False
         number: int = ROW.unpack_from(self.rows, row * ROW.size)[1]
         return self.queues[number] == _TIMERS
 

@@ -98,13 +98,3 @@ def timer_due_ms(properties: bytes) -> int:
         if asked_ms is not None and out_ms < asked_ms <= out_ms + SLOT_MS:
             return asked_ms
     return out_ms + SLOT_MS
-
-
-def when_stored_ms(levels: LevelHistory, topic: str, queue_id: int, due_ms: int) -> int | None:
-    """When a record of a level's queue was stored if it is due at due_ms; None if none can be."""
-    level = wait_queue_of(topic, queue_id)
-    for _, table in reversed(levels.entries) if level > 0 else ():
-        at_ms = due_ms - table.delay_ms(level)
-        if at_ms + levels.delay_ms(level, at_ms) == due_ms:
-            return at_ms
-    return None

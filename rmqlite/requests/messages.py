@@ -15,9 +15,8 @@ from typing import NamedTuple
 from rmqlite.message import Message, StoredMessage, offset_message_id
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """Messages of one topic, as bytes; see wire/remoting/batch.py.
+class EncodedBatch(NamedTuple):
+    """Messages of one topic, as bytes; see wire/remoting/batch.py.  A tuple, as each send has one.
 
     delay: of all of them, instead of the property DELAY; or empty.
     """
@@ -27,9 +26,8 @@ class EncodedBatch:
     messages: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequest:
-    """Store these messages, all or none.
+class SendRequest(NamedTuple):
+    """Store these messages, all or none.  A tuple: it is made in a third of the time.
 
     queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the time on the
     producer's clock; 0 means the broker's.  batches: the messages, instead of as values.
@@ -69,9 +67,8 @@ class SendResult(NamedTuple):
         return offset_message_id(self.store_host, self.physical_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class SendAnswer:
-    """The results of a SendRequest in columns.
+class SendAnswer(NamedTuple):
+    """The results of a SendRequest in columns; a tuple, as that is.
 
     Those of batches lack topics and message ids, have one queue id for each batch, and no deliver
     times if no message waits.

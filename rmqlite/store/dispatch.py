@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
-from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.records import record
 from rmqlite.records.encoding import EACH_ITS_OWN
@@ -38,14 +37,9 @@ from rmqlite.store.disk.regular_file import FOLDER
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 
-_BUFFERED_MAX: Final = 4096
 _INDEXED_TOGETHER: Final = 256
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _TIMERS: Final = queue_of(TIMERS)
-_TAGS: Final = TAGS.encode()
-_TAGS_START: Final = f"{TAGS}\x01".encode()
-_DELAY_MS: Final = 1_000
-"""Every delay is a multiple of this, whatever the table."""
 
 
 class QueueFlush(NamedTuple):

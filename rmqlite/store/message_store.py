@@ -139,13 +139,17 @@ class MessageStore:
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
         before = self._log.point
-        with self._final_when_flush_failed():
+        # Not _final_when_flush_failed(): a generator, for which a single send would wait.
+        try:
             self._log.append(run)
             try:
                 self._dispatch.place(run)
             except Exception:
                 self._log.cut_back(before)
                 raise
+        except FlushFailed as error:
+            self._failure = error
+            raise
         self._appended += len(run)
 
     def begin_sync(self) -> SyncJob:

@@ -65,16 +65,13 @@ def message_from_pb(message: pb.OutgoingMessage) -> Message:
 
 
 def send_to_pb(request: SendRequest) -> pb.SendRequest:
-    return pb.SendRequest(
-        producer_group=request.producer_group,
-        messages=[message_to_pb(each) for each in request.messages],
-        queue_id=request.queue_id,
-        born_at_ms=request.born_at_ms,
-        batches=[
-            pb.EncodedBatch(topic=each.topic, delay=each.delay, messages=each.messages)
-            for each in request.batches
-        ],
-    )
+    messages, group, queue_id, born_at_ms, batches = request
+    sent = pb.SendRequest(producer_group=group, queue_id=queue_id, born_at_ms=born_at_ms)
+    for topic, delay, encoded in batches:
+        sent.batches.add(topic=topic, delay=delay, messages=encoded)
+    if messages:
+        sent.messages.extend(map(message_to_pb, messages))
+    return sent
 
 
 def send_from_pb(request: pb.SendRequest) -> SendRequest:
@@ -89,26 +86,27 @@ def send_from_pb(request: pb.SendRequest) -> SendRequest:
 
 
 def sent_to_pb(answer: SendAnswer) -> pb.SendResponse:
+    # Most answers lack what is None then; empty lists would cost as much as full ones.
     return pb.SendResponse(
-        topics=answer.topics,
+        topics=answer.topics or None,
         queue_ids=answer.queue_ids,
         queue_offsets=answer.queue_offsets,
-        message_ids=answer.message_ids,
+        message_ids=answer.message_ids or None,
         physical_offsets=answer.physical_offsets,
-        deliver_at_ms=answer.deliver_at_ms,
+        deliver_at_ms=answer.deliver_at_ms or None,
         store_host=answer.store_host,
     )
 
 
 def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
-    topics, ids, due_ms = answer.topics, answer.message_ids, answer.deliver_at_ms
+    # A slice is a list at once; a tuple would ask for each item.
     return SendAnswer(
-        tuple(topics) if topics else (),
-        tuple(answer.queue_ids),
-        tuple(answer.queue_offsets),
-        tuple(ids) if ids else (),
-        tuple(answer.physical_offsets),
-        tuple(due_ms) if due_ms else (),
+        tuple(answer.topics[:]),
+        tuple(answer.queue_ids[:]),
+        tuple(answer.queue_offsets[:]),
+        tuple(answer.message_ids[:]),
+        tuple(answer.physical_offsets[:]),
+        tuple(answer.deliver_at_ms[:]),
         answer.store_host,
     )
 

@@ -60,13 +60,13 @@ def measured(name: str, ask: Callable[[], T], letters: int = 0) -> T:
 
 def every(admin: AdminClient, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> list[DeadLetter]:
     """All letters that fit, page by page."""
-    return list(admin.letters.dead(GROUP, wanted))
+    return list(admin.dead_letters.dead(GROUP, wanted))
 
 
 def look(admin: AdminClient, count: int) -> None:
     """The group's summary, pages, and every kind of filter."""
     for name in ("groups, the first call", "groups, again"):
-        (group,) = measured(name, admin.letters.groups)
+        (group,) = measured(name, admin.dead_letters.groups)
         assert group.letters == count
     pages = {
         "first page of 100": DeadLettersQuery(GROUP),
@@ -74,7 +74,7 @@ def look(admin: AdminClient, count: int) -> None:
         "newest page of 100": DeadLettersQuery(GROUP, newest_first=True),
     }
     for name, query in pages.items():
-        page = measured(name, partial(admin.letters.list_dead, query))
+        page = measured(name, partial(admin.dead_letters.list_dead, query))
         assert page.letters
     rare = REASONS[3].split("\n")[0]
     filters = {
@@ -100,7 +100,7 @@ def look(admin: AdminClient, count: int) -> None:
     assert len(oldest) == count
     newest = measured(
         "all pages, newest first",
-        lambda: list(admin.letters.dead(GROUP, newest_first=True)),
+        lambda: list(admin.dead_letters.dead(GROUP, newest_first=True)),
         count,
     )
     assert newest[::-1] == oldest
@@ -131,7 +131,7 @@ def redrive(admin: AdminClient, count: int) -> None:
     assert (job.sent, job.already) == (0, count)
     outcomes = measured("every outcome", lambda: list(admin.redrives.outcomes(job.job_id)), count)
     assert len(outcomes) == count
-    (group,) = measured("groups, all redriven", admin.letters.groups)
+    (group,) = measured("groups, all redriven", admin.dead_letters.groups)
     assert (group.letters, group.open) == (count, 0)
 
 
@@ -140,12 +140,12 @@ def purge(admin: AdminClient, count: int) -> None:
         "purge of all, dry": PurgeRequest(GROUP, dry_run=True),
         "purge of all": PurgeRequest(GROUP),
     }.items():
-        purged = measured(name, partial(admin.letters.purge, request))
+        purged = measured(name, partial(admin.dead_letters.purge, request))
         assert purged.letters == count
-    (group,) = measured("groups, all purged", admin.letters.groups)
+    (group,) = measured("groups, all purged", admin.dead_letters.groups)
     assert (group.letters, group.purged) == (0, count)
     back = measured(
-        "purge taken back", lambda: admin.letters.purge(PurgeRequest(GROUP, restore=True))
+        "purge taken back", lambda: admin.dead_letters.purge(PurgeRequest(GROUP, restore=True))
     )
     assert back.letters == count
 
@@ -171,7 +171,7 @@ def main() -> None:
             broker.stop()
             measured("(the broker's next start)", broker.start)
             with AdminClient(broker.endpoint, timeout_ms=ANSWER_MS_MAX) as admin:
-                (group,) = measured("groups after it, the first call", admin.letters.groups)
+                (group,) = measured("groups after it, the first call", admin.dead_letters.groups)
                 assert (group.letters, group.open) == (count, 0)
 
 

@@ -65,11 +65,11 @@ def test_what_dies_between_two_pages_moves_none(
     """Upwards the new ones come last, downwards they are before what was asked for."""
     ids = several(under_test, 4)
     query = DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=2)
-    first = done(under_test.broker.dead_letters.dead.pages(query))
+    first = done(under_test.broker.dead_letters.pages(query))
     dead(under_test, "later")
     rest = dead_ids(under_test, newest_first=newest_first)
     again = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
-    second = done(under_test.broker.dead_letters.dead.pages(again))
+    second = done(under_test.broker.dead_letters.pages(again))
     assert [each.message_id for each in second.letters] == (
         ids[:2][::-1] if newest_first else [*ids[2:], "later"]
     )
@@ -201,7 +201,7 @@ def test_a_question_that_makes_no_sense_is_refused(
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.dead_letters.dead.pages(query))
+        done(under_test.broker.dead_letters.pages(query))
     assert raised.value.field == field
 
 

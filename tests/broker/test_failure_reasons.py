@@ -68,7 +68,7 @@ def test_letters_that_were_redriven_count_no_more(under_test: BrokerUnderTest) -
         assert reasons(under_test) == {"a": 1, "b": 1, "c": 1}
         mine = groups(under_test)[GROUP]
         assert (mine.letters, mine.open, mine.redriven, mine.reasons_of) == (6, 3, 3, 6)
-    assert done(under_test.broker.dead_letters.dead.open_counts()) == {GROUP: 3}
+    assert done(under_test.broker.dead_letters.open_counts()) == {GROUP: 3}
     assert dead_ids(under_test, is_open=True) == ["a", "b", "c"]
     assert dead_ids(under_test, is_open=True, newest_first=True, max_letters=1) == ["c", "b", "a"]
     die(under_test, "d")
@@ -127,7 +127,7 @@ def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) ->
 def test_two_who_ask_at_once_are_told_the_same(under_test: BrokerUnderTest) -> None:
     """Between any two steps of one, the other may take all of its own."""
     die(under_test, *(each * 40 for each in "abc" * 1_000))
-    steps = [under_test.broker.dead_letters.dead.groups() for _ in range(2)]
+    steps = [under_test.broker.dead_letters.groups() for _ in range(2)]
     answers: list[Any] = []
     while len(answers) < 2:
         for each in list(steps):

@@ -120,7 +120,7 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     is_open = [number for number in shown if plain.is_open(number)]
     assert (mine.letters, mine.open) == (len(shown), len(is_open))
     assert mine.purged == len(plain.kept) - len(shown)
-    assert done(broker.broker.dead_letters.dead.open_counts())[GROUP] == len(is_open)
+    assert done(broker.broker.dead_letters.open_counts())[GROUP] == len(is_open)
     first = end - WINDOW
     assert mine.reasons_of == len([number for number in shown if number >= first])
     counted = Counter(plain.reasons[number] or NO_REASON for number in is_open if number >= first)

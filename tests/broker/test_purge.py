@@ -174,7 +174,7 @@ def test_a_purge_of_very_many_lets_others_go_on(under_test: BrokerUnderTest) -> 
     """Somebody who sends meanwhile waits for one step; what dies meanwhile stays shown."""
     for number in range(STEP_DEAD_LETTERS + 1):
         dead(under_test, f"m{number}", reason="no stock")
-    steps = under_test.broker.dead_letters.purging.purge(
+    steps = under_test.broker.purging.purge(
         PurgeRequest(GROUP, filter=DeadLetterFilter(reason="stock"))
     )
     next(steps)
@@ -280,7 +280,7 @@ def drop(broker: BrokerUnderTest, files: int) -> int:
 def test_a_purge_between_two_pages_is_seen(under_test: BrokerUnderTest, newest_first: bool) -> None:
     """A cursor is a place in the log; what is out of sight by then is not listed."""
     ids = five(under_test)
-    pages = under_test.broker.dead_letters.dead.pages
+    pages = under_test.broker.dead_letters.pages
     first = done(pages(DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=1)))
     set_marker(under_test, 3)
     query = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
@@ -297,7 +297,7 @@ def test_a_purge_between_two_steps_of_a_count_is_no_mistake(
     five(under_test)
     if is_restore:
         set_marker(under_test, 3)
-    steps = under_test.broker.dead_letters.dead.groups()
+    steps = under_test.broker.dead_letters.groups()
     next(steps)
     set_marker(under_test, 0 if is_restore else 3)
     (mine,) = done(steps)

@@ -64,7 +64,7 @@ def outcomes(answer: ImportAnswer) -> list[RedriveOutcome]:
 def open_count(broker: BrokerUnderTest) -> int:
     """By the list of groups, and by the counts that no letter is read for."""
     count = groups(broker)[GROUP].open
-    assert done(broker.broker.dead_letters.dead.open_counts())[GROUP] == count
+    assert done(broker.broker.dead_letters.open_counts())[GROUP] == count
     return count
 
 

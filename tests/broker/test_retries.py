@@ -201,7 +201,7 @@ def test_a_question_that_makes_no_sense_is_refused(
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.dead_letters.retries.pages(query))
+        done(under_test.broker.retries.pages(query))
     assert raised.value.field == field
 
 

@@ -238,8 +238,8 @@ def test_an_orderly_dead_letter_names_its_origin_and_counts_its_last_attempt(
     java.send(topic, "large", size=20_000)
     java.push(group, topic, orderly=True, fails={"small": 99, "large": 99}, max=2)
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
-        eventually(lambda: len(list(admin.letters.dead(group))) == 2, "both are dead")
-        letters = list(admin.letters.dead(group))
+        eventually(lambda: len(list(admin.dead_letters.dead(group))) == 2, "both are dead")
+        letters = list(admin.dead_letters.dead(group))
         for letter in letters:
             assert (letter.origin_topic, letter.delivery_attempts) == (topic, 3)
             assert letter.origin_queue_id == 0

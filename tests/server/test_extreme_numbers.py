@@ -231,7 +231,7 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
                 dead = broker.broker.send_back(SendBackRequest(GROUP, physical_offset, -1, "no"))
                 assert dead.is_dead
         broker.sync()
-        page = done(broker.broker.dead_letters.dead.pages(DeadLettersQuery(GROUP)))
+        page = done(broker.broker.dead_letters.pages(DeadLettersQuery(GROUP)))
         attempts = [letter.delivery_attempts for letter in page.letters]
         assert len(attempts) >= 3
         assert all(0 <= each <= INT32_MAX for each in attempts)

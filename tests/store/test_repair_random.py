@@ -8,36 +8,15 @@ there, with their queue offsets.
 from __future__ import annotations
 
 import random
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rmqlite.store.log.checksums import BLOCK_BYTES
-from tests.support.repairs import Known, filled, known, repaired
-from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest
+from tests.support.repairs import Hit, Original, damage, known, repaired
+from tests.support.stores import LOG_FILE_BYTES
 
 SEEDS = 60
-Hit = tuple[int, int]
-"""Physical offsets begin <= n < end."""
-
-
-class Original:
-    """A store to damage copies of."""
-
-    def __init__(self, folder: Path, log_file_bytes: int, end: str) -> None:
-        self.store = filled(folder, log_file_bytes)
-        self.known: Known = known(self.store)
-        getattr(self.store, end)()
-
-    def copy(self, folder: Path) -> StoreUnderTest:
-        shutil.copytree(self.store.root, folder)
-        copied = StoreUnderTest.__new__(StoreUnderTest)
-        copied.__dict__.update(self.store.__dict__)
-        copied.root = folder
-        copied.config = self.store.config.model_copy(update={"store_path": folder})
-        return copied
 
 
 @pytest.fixture(scope="module")
@@ -49,38 +28,6 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Original]:
         for size in (LOG_FILE_BYTES, 4 * BLOCK_BYTES)
         for end in ("close", "crash")
     ]
-
-
-def damage(root: Path, chance: random.Random, log_file_bytes: int) -> Iterator[Hit]:
-    """Change one file somehow; what of the log it hits."""
-    paths = [path for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size]
-    in_log = [path for path in paths if path.parent.name == "commitlog"]
-    path = chance.choice(in_log if in_log and chance.random() < 0.5 else paths)
-    data = bytearray(path.read_bytes())
-    at = chance.randrange(max(1, len(data.rstrip(b"\0"))))
-    size = min(chance.choice([1, 2, 3, 20, 100, 700]), len(data) - at)
-    kind = chance.choice(["flip"] * 4 + ["wipe"] * 2 + ["junk", "shift", "cut", "remove"])
-    if kind == "flip":
-        size = 1
-        data[at] ^= chance.randrange(1, 256)
-    elif kind == "wipe":
-        data[at : at + size] = bytes(size)
-    elif kind == "junk":
-        data[at : at + size] = chance.randbytes(size)
-    elif kind == "shift":
-        begin = chance.randrange(len(data))
-        data[at : at + size] = data[begin : begin + size].ljust(size, b"\0")
-    elif kind == "cut":
-        size = log_file_bytes - at
-        del data[at:]
-    else:
-        at, size = 0, log_file_bytes
-    if kind == "remove":
-        path.unlink()
-    else:
-        path.write_bytes(data)
-    if path.parent.name == "commitlog":
-        yield int(path.name) + at, int(path.name) + at + size
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

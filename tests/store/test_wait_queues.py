@@ -10,7 +10,7 @@ from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.message import encode_properties
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.records.record import tags_code
-from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms, when_stored_ms
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.store.reader import MessageFilter, StoreReader
 from rmqlite.store.waits import wait_of
 from tests.support.stores import StoreUnderTest, new_record, scheduled
@@ -30,21 +30,6 @@ def test_a_record_that_does_not_wait_is_due_never() -> None:
     """0 is no time: an entry of an ordinary topic keeps its tags code."""
     levels = LevelHistory.starting_with(parse_levels("1s 5s"))
     assert when_due_ms(levels, "orders", 0, 7_000, b"") == 0
-    assert when_stored_ms(levels, "orders", 0, 7_000) is None
-
-
-@pytest.mark.parametrize("stored_ms", [1, 999, 1_000, 1_001, 50_000])
-@pytest.mark.parametrize("queue_id", [0, 1, 5])
-def test_the_time_of_storing_is_found_again_from_the_due_time(
-    queue_id: int, stored_ms: int
-) -> None:
-    """Repair gives a record its time back by what its entry promised."""
-    levels = LevelHistory.starting_with(parse_levels("1s 10m"))
-    levels = levels.changed_to(parse_levels("1m 5s 2h"), 1_000)
-    due_ms = when_due_ms(levels, SCHEDULE_TOPIC, queue_id, stored_ms, b"")
-    again = when_stored_ms(levels, SCHEDULE_TOPIC, queue_id, due_ms)
-    assert again is not None
-    assert when_due_ms(levels, SCHEDULE_TOPIC, queue_id, again, b"") == due_ms
 
 
 def test_an_append_says_when_each_record_is_due(under_test: StoreUnderTest) -> None:

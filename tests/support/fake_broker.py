@@ -341,12 +341,11 @@ def with_messages(request: SendRequest) -> SendRequest:
                     properties=own,
                 )
             )
-    return replace(request, messages=tuple(messages)) if request.batches else request
+    return request._replace(messages=tuple(messages)) if request.batches else request
 
 
 def answer_to_batches(results: tuple[SendResult, ...], request: SendRequest) -> SendAnswer:
     """All messages of a request have one queue id."""
     whole = SendAnswer.of(results)
-    return replace(
-        whole, topics=(), message_ids=(), queue_ids=whole.queue_ids[:1] * len(request.batches)
-    )
+    queue_ids = whole.queue_ids[:1] * len(request.batches)
+    return whole._replace(topics=(), message_ids=(), queue_ids=queue_ids)

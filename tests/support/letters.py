@@ -37,7 +37,7 @@ def dead(
 
 
 def groups(broker: BrokerUnderTest) -> dict[str, DeadLetterGroup]:
-    found = done(broker.broker.dead_letters.dead.groups())
+    found = done(broker.broker.dead_letters.groups())
     assert [each.group for each in found] == sorted(each.group for each in found)
     return {each.group: each for each in found}
 
@@ -54,7 +54,7 @@ def dead_pages(
     cursor = ""
     while not found or cursor:
         query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.dead_letters.dead.pages(query)))
+        found.append(done(broker.broker.dead_letters.pages(query)))
         cursor = found[-1].cursor
     return found
 
@@ -78,7 +78,7 @@ def retry_pages(
     cursor = ""
     while not found or cursor:
         query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.dead_letters.retries.pages(query)))
+        found.append(done(broker.broker.retries.pages(query)))
         cursor = found[-1].cursor
     return found
 
@@ -90,7 +90,7 @@ def retries(
 
 
 def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
-    return done(broker.broker.dead_letters.purging.purge(PurgeRequest(group, **how)))
+    return done(broker.broker.purging.purge(PurgeRequest(group, **how)))
 
 
 def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
@@ -99,7 +99,7 @@ def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
 
 
 def life(broker: BrokerUnderTest, message_id: str) -> History:
-    return done(broker.broker.dead_letters.histories.history(HistoryQuery(message_id)))
+    return done(broker.broker.histories.history(HistoryQuery(message_id)))
 
 
 def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:

@@ -137,10 +137,14 @@ def check_work(work: int, most: int) -> None:
 
 
 def work_of(draft: Draft) -> int:
-    """How many ordinary messages a single one takes as long as.
+    """How many ordinary messages a single one takes as long as, or at most those of a batch.
 
-    Raises MessageTooLarge for too many keys.
+    Raises MessageTooLarge for too many keys of a single one.
     """
+    if draft.spans:
+        # Between two of its keys there is a blank.
+        body = draft.body
+        return draft.messages + len(body) // _STRING_BYTES + body.count(b" ") // KEYS_WORK
     work = 1 + len(draft.body) // BODY_BYTES + len(draft.properties) // _STRING_BYTES
     if draft.sys_flag & COMPRESSED:
         work += INFLATE_WORK

@@ -142,7 +142,7 @@ class _Exporting:
 
     def _pages(self, query: DeadLettersQuery) -> Iterator[DeadLetterPage]:
         """The pages; the next one is fetched while one is written."""
-        every = pages(self._broker.admin.letters.list_dead, query)
+        every = pages(self._broker.admin.dead_letters.list_dead, query)
         page = next(every, None)
         with ThreadPoolExecutor(1) as ahead:
             while page is not None:

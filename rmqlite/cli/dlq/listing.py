@@ -73,7 +73,7 @@ def show(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
-        letters, more = letters_listed(admin.letters.list_dead, query, count)
+        letters, more = letters_listed(admin.dead_letters.list_dead, query, count)
     if as_json:
         print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
     elif letters:
@@ -128,7 +128,7 @@ def list_groups(
     Open ones are not redriven or purged; purged ones are hidden but still in the log.
     """
     with connected(endpoint) as admin:
-        found = admin.letters.groups()
+        found = admin.dead_letters.groups()
         now_ms = admin.broker_status().now_ms
     shown = [each for each in found if each.open or everything]
     shown.sort(key=lambda each: (-each.open, each.group))

@@ -114,7 +114,7 @@ def _found(
 
 def _letters(admin: AdminClient, name: str, group: str) -> list[DeadLetter]:
     query = DeadLettersQuery(group, DeadLetterFilter(ids=(name,)))
-    return letters_listed(admin.letters.list_dead, query, _ANOTHER_MAX + 1)[0]
+    return letters_listed(admin.dead_letters.list_dead, query, _ANOTHER_MAX + 1)[0]
 
 
 def _letter(letters: Sequence[DeadLetter], name: str) -> DeadLetter:

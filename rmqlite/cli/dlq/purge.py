@@ -41,13 +41,13 @@ def purge(
         if restore and wanted != EVERY_DEAD_LETTER:
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")
         request = PurgeRequest(group, restore=restore, filter=wanted)
-        found = admin.letters.purge(replace(request, dry_run=True))
+        found = admin.dead_letters.purge(replace(request, dry_run=True))
         is_wanted = found.letters and not how.dry_run
         if is_wanted:
             if not (how.yes or restore):
                 note("the letters stay in the log until retention: --restore undoes this")
             how.check_confirmed(_question(request, found))
-            found = admin.letters.purge(request)
+            found = admin.dead_letters.purge(request)
     if how.as_json:
         about = {"group": group, "restore": restore, "dry_run": how.dry_run}
         print_json(about | {"letters": found.letters, "open": found.open})

@@ -110,7 +110,7 @@ def list_retries(
         broker = BrokerView(admin)
         status = admin.group(group)
         query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
-        found, more = letters_listed(admin.letters.list_retries, query, count)
+        found, more = letters_listed(admin.dead_letters.list_retries, query, count)
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]
@@ -226,7 +226,7 @@ def show(
     if not message_id.strip():
         raise typer.BadParameter("a message id is empty")
     with connected(endpoint) as admin:
-        history = admin.letters.life(message_id)
+        history = admin.dead_letters.life(message_id)
         around = _surroundings(admin, history) if history.hops else Surroundings(0)
     if as_json:
         hops = [_event_tree(each) for each in history.hops]

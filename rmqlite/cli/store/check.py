@@ -18,7 +18,7 @@ from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
-from rmqlite.views.counts import size_text
+from rmqlite.views.counts import counted, size_text
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -29,16 +29,16 @@ NOT_CLOSED: Final = 5
 EXIT_CODES: Final = {"sound": 0, "not-closed": NOT_CLOSED, "inconsistent": FOUND}
 """The exit code of each verdict."""
 _LEFTOVERS: Final = {
-    "missing-queue": ("queue", "queues", " without files"),
-    "missing-entry": ("queue entry", "queue entries", " missing at the end of {queues}"),
-    "wrong-entry": ("queue entry", "queue entries", " written only in part, in {queues}"),
-    "entry-without-record": ("queue entry", "queue entries", " behind the log's end, in {queues}"),
-    "unsynced-tail": ("record", "records", " written only in part, at the log's end"),
-    "broken-mark": ("synced mark", "synced marks", " written only in part"),
-    "file-length": ("file", "files", " without its length"),
-    "index-ahead": ("index file", "index files", " ahead of the log"),
+    "missing-queue": ("queue", " without files"),
+    "missing-entry": ("queue entry", " missing at the end of {queues}"),
+    "wrong-entry": ("queue entry", " written only in part, in {queues}"),
+    "entry-without-record": ("queue entry", " behind the log's end, in {queues}"),
+    "unsynced-tail": ("record", " written only in part, at the log's end"),
+    "broken-mark": ("synced mark", " written only in part"),
+    "file-length": ("file", " without its length"),
+    "index-ahead": ("index file", " ahead of the log"),
 }
-"""Words for each finding: one, several, and the place."""
+"""Words for each finding: what it is about, and where."""
 Line = tuple[str, str]
 """A line, and its style on a terminal."""
 OnProgress = Callable[[int, int], None]
@@ -138,11 +138,6 @@ def finding_tree(found: Finding) -> dict[str, object]:
     }
 
 
-def count_text(number: int, one: str, more: str = "") -> str:
-    """A number of things: "1 message", "12,000 messages"."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
 def rate_text(size: int, took_s: float) -> str:
     """Megabytes per second: "183 MB/s"."""
     return f"{size / 1e6 / max(took_s, 1e-9):,.0f} MB/s"
@@ -168,7 +163,7 @@ def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Itera
     rate = rate_text(checking.log_bytes, took_s)
     size = size_text(checking.log_bytes)
     yield (
-        f"checked {count_text(checking.messages, 'message')}, {size} in {took_s:.1f} s ({rate}):"
+        f"checked {counted(checking.messages, 'message')}, {size} in {took_s:.1f} s ({rate}):"
         f" {_result(found if result is result.INCONSISTENT else [])}",
         {"sound": "green", "inconsistent": "bold red"}.get(result, ""),
     )
@@ -210,11 +205,11 @@ def _not_closed_lines(checking: StoreCheck, found: Sequence[Finding]) -> Iterato
 
 
 def _leftovers(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[str]:
-    for what, (one, more, where) in _LEFTOVERS.items():
+    for what, (noun, where) in _LEFTOVERS.items():
         those = [each for each in found if each.what == what]
         if those:
-            queues = count_text(len({each.path.parent for each in those}), "queue")
-            count = count_text(sum(each.count for each in those), one, more)
+            queues = counted(len({each.path.parent for each in those}), "queue")
+            count = counted(sum(each.count for each in those), noun)
             yield count + where.format(queues=queues)
     behind = checking.log_end - checking.saved_end if checking.saved_end is not None else 0
     if behind > 0:
@@ -225,9 +220,7 @@ def _leftovers(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _result(found: list[Finding]) -> str:
-    return (
-        count_text(len(found), "inconsistency", "inconsistencies") if found else "no inconsistency"
-    )
+    return counted(len(found), "inconsistency") if found else "no inconsistency"
 
 
 def _tree(

@@ -33,7 +33,6 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
-from rmqlite.cli.store.check import count_text
 from rmqlite.cli.store.options import (
     ConfigFile,
     RecordOptions,
@@ -47,6 +46,7 @@ from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, StoreDamaged
 from rmqlite.extras import check_extra
 from rmqlite.message import StoredMessage
+from rmqlite.views.counts import counted
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -117,7 +117,7 @@ def export(
             if is_given:
                 wrong(f"{name} needs --format jsonl, not {chosen}")
         done = _export_table(location, wanted, output, chosen, columns, options.limit)
-        note_exported(count_text(done[0], "message"), done[1], "records", output, began_s)
+        note_exported(counted(done[0], "message"), done[1], "records", output, began_s)
         return
     if columns:
         wrong("--columns needs --format parquet or arrow")
@@ -127,7 +127,7 @@ def export(
         copying = _Copying(reader, wanted, options, shape)
         is_seen = output == STANDARD_OUTPUT and sys.stdout.isatty()
         copying.run(lambda text: write(text.encode("ascii")), is_seen=is_seen)
-    messages = count_text(copying.count, "message")
+    messages = counted(copying.count, "message")
     note_exported(messages, copying.record_bytes, "records", output, began_s)
     inflating.end()
     copying.end()
@@ -184,8 +184,8 @@ class _Inflating:
 
     def end(self) -> None:
         if self._left:
-            bodies = count_text(self._left, "body is", "bodies are")
-            note(f"{bodies} not inflated, the first: {self._why}")
+            verb = "is" if self._left == 1 else "are"
+            note(f"{counted(self._left, 'body')} {verb} not inflated, the first: {self._why}")
 
 
 class _Copying:
@@ -231,7 +231,7 @@ class _Copying:
                 f"{search.gone_before} is left"
             )
         if search.damaged:
-            places = count_text(search.damaged, "damaged place")
+            places = counted(search.damaged, "damaged place")
             note(f"continued behind {places}: {search.first_damage}")
         if self._failure is not None:
             raise self._failure

@@ -15,13 +15,13 @@ from rmqlite.cli.store.check import (
     FOUND,
     Levels,
     checker,
-    count_text,
     finding_lines,
     finding_tree,
     place_text,
     reading_bar,
 )
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
+from rmqlite.views.counts import counted
 
 if TYPE_CHECKING:
     from rmqlite.store.check import Finding
@@ -83,7 +83,7 @@ def _lines(plan: Plan, side: Path | None, left: Sequence[Finding]) -> Iterator[s
     for action in plan.actions:
         yield from _action_lines(plan.root, action)
     if unmendable and side is None:
-        yield f"{count_text(len(unmendable), 'thing')} that no repair can change:"
+        yield f"{counted(len(unmendable), 'thing')} that no repair can change:"
         yield from finding_lines(plan.root, unmendable)
     if not plan.actions:
         return
@@ -93,7 +93,7 @@ def _lines(plan: Plan, side: Path | None, left: Sequence[Finding]) -> Iterator[s
         yield "nothing was changed: --yes does this, and keeps the removed bytes"
         return
     yield f"done; the removed bytes are in {side}"
-    result = count_text(len(left), "inconsistency", "inconsistencies") if left else "all is sound"
+    result = counted(len(left), "inconsistency") if left else "all is sound"
     yield f"the store has been opened and checked again: {result}"
     yield from finding_lines(plan.root, left)
 
@@ -142,8 +142,8 @@ def _count_row(topic: str, before: TopicCount, after: TopicCount) -> list[str]:
 def _lost_text(actions: Sequence[Action]) -> str:
     known = sum(action.lost_messages for action in actions)
     if any(action.lost and not action.lost_messages for action in actions):
-        return f"lost: {count_text(known, 'message')} that can be named, and others"
-    return f"lost: {count_text(known, 'message')}" if known else "no message is lost"
+        return f"lost: {counted(known, 'message')} that can be named, and others"
+    return f"lost: {counted(known, 'message')}" if known else "no message is lost"
 
 
 def _tree(plan: Plan, side: Path | None, left: Sequence[Finding]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class GroupScreen(Frame):
         self._asking = loaded
 
         def asked(query: DeadLettersQuery, admin: AdminClient) -> DeadLetterPage:
-            letters = admin.letters
+            letters = admin.dead_letters
             return letters.list_dead(query) if name == TABS[0] else letters.list_retries(query)
 
         self.top.call(partial(asked, loaded.query), partial(self._take, name, loaded))

@@ -133,7 +133,7 @@ class MessageScreen(Frame):
     def reload(self) -> None:
         # A message may have no message id.
         wanted = self._letter.message_id or self._letter.offset_message_id
-        self.top.call(lambda admin: admin.letters.life(wanted), self._take_history)
+        self.top.call(lambda admin: admin.dead_letters.life(wanted), self._take_history)
         self._ask_record()
 
     def _ask_record(self) -> None:

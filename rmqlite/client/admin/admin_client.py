@@ -24,8 +24,8 @@ from rmqlite.wire import rpcs
 class AdminClient(Asking, Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
-    schedule: lists and changes waiting messages.  letters: retries, dead letters, the life of a
-    message.  redrives: jobs that send dead letters again.
+    schedule: lists and changes waiting messages.  dead_letters: retries, dead letters, the history
+    of a message; `letters` is its former name.  redrives: jobs that send dead letters again.
 
     Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
     it raises Unavailable at once.  credentials: what they lack
@@ -42,6 +42,7 @@ class AdminClient(Asking, Closing):
         super().__init__(Connection(endpoint, credentials=credentials), timeout_ms / 1000)
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
         self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
+        self.dead_letters: Final = self.letters
         self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
 
     def list_topics(self) -> tuple[TopicInfo, ...]:

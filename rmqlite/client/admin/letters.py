@@ -1,4 +1,4 @@
-"""AdminClient.letters: lists retries and dead letters, and purges dead letters.
+"""AdminClient.dead_letters: lists retries and dead letters, and purges dead letters.
 
 Looking never consumes.  A long list comes page by page, each page when it is needed.
 """

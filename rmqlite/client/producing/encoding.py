@@ -25,20 +25,10 @@ class Encoded(NamedTuple):
         """In the order of the messages."""
         if len(answer.physical_offsets) == 1:
             # The columns below cost a single send more than the rest of its answer.
-            ((message,),) = self.groups
-            (queue_id,), (queue_offset,) = answer.queue_ids, answer.queue_offsets
-            (physical_offset,) = answer.physical_offsets
+            one, queue_id, host = self.groups[0][0], answer.queue_ids[0], answer.store_host
+            at, place = answer.queue_offsets[0], answer.physical_offsets[0]
             due_ms = answer.deliver_at_ms[0] if answer.deliver_at_ms else 0
-            result = SendResult(
-                message.topic,
-                queue_id,
-                queue_offset,
-                message.message_id,
-                physical_offset,
-                due_ms,
-                answer.store_host,
-            )
-            return (result,)
+            return (SendResult(one.topic, queue_id, at, one.message_id, place, due_ms, host),)
         results: list[SendResult] = []
         for messages, queue_id in zip(self.groups, answer.queue_ids, strict=True):
             mine = slice(len(results), len(results) + len(messages))
@@ -61,19 +51,23 @@ class Encoded(NamedTuple):
 
 def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> Encoded:
     """The request for messages that have ids."""
-    first = messages[0]
-    kinds = [(first.topic, first.delay)]
     groups, places = [messages], None
-    # Two sets cost a third of one pair for each message.
-    topics, delays = {each.topic for each in messages}, {each.delay for each in messages}
-    if len(topics) > 1 or len(delays) > 1:
+    if len(messages) > 1 and not _are_alike(messages):
         keys = [(each.topic, each.delay) for each in messages]
-        kinds = list(dict.fromkeys(keys))
-        by_kind = [[at for at, key in enumerate(keys) if key == kind] for kind in kinds]
+        by_kind = [
+            [at for at, key in enumerate(keys) if key == kind] for kind in dict.fromkeys(keys)
+        ]
         groups = [tuple([messages[at] for at in mine]) for mine in by_kind]
         places = [at for mine in by_kind for at in mine]
-    batches = [
-        EncodedBatch(topic, "" if delay is None else str(delay), write_messages(mine))
-        for (topic, delay), mine in zip(kinds, groups, strict=True)
-    ]
-    return Encoded(SendRequest((), group, queue_id, wall_ms(), tuple(batches)), groups, places)
+    batches = tuple([_batch(mine) for mine in groups])
+    return Encoded(SendRequest((), group, queue_id, wall_ms(), batches), groups, places)
+
+
+def _are_alike(messages: tuple[Message, ...]) -> bool:
+    """Have they one topic and delay?  Two sets cost a third of one pair for each message."""
+    return len({each.topic for each in messages}) == len({each.delay for each in messages}) == 1
+
+
+def _batch(messages: tuple[Message, ...]) -> EncodedBatch:
+    topic, delay = messages[0].topic, messages[0].delay
+    return EncodedBatch(topic, "" if delay is None else str(delay), write_messages(messages))

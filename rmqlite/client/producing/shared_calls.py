@@ -57,15 +57,20 @@ class SharedCalls:
 
         size_bytes: of these messages together.
         """
-        group = _Group(messages, size_bytes)
         with self._lock:
-            if self._calls < CALLS_MAX:
+            is_alone = self._calls < CALLS_MAX
+            if is_alone:
                 self._calls += 1
-                group.sends = [group]
             else:
+                group = _Group(messages, size_bytes)
                 self._waiting.append(group)
-        if not group.sends:
-            self._wait(group)
+        if is_alone:
+            try:
+                return self._call(messages)
+            finally:
+                with self._lock:
+                    self._hand_over()
+        self._wait(group)
         if group.sends:
             self._lead(group)
         if isinstance(group.outcome, RmqliteError):

@@ -6,6 +6,7 @@ The server calls bind, open, drain and close, in this order; after a failure it 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +39,18 @@ class Running:
 
 
 @contextmanager
-def taking(key: str, port: int, address: str, rule: str = "a port that is free") -> Iterator[None]:
-    """Inside it a port is taken; key: of the configuration.  Raises InvalidValue if that fails."""
+def taking(
+    key: str, port: int, address: str, rule: str = "a port that is free", of: str = "bindAddress"
+) -> Iterator[None]:
+    """Inside it a port is taken; key, of: of the configuration.  Raises InvalidValue otherwise."""
     try:
         yield
     except (OSError, RuntimeError) as error:
+        code = getattr(error, "errno", None)
+        if isinstance(error, socket.gaierror) or code == errno.EADDRNOTAVAIL:
+            raise InvalidValue(of, address, "an address of this machine") from error
         reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
-        raise InvalidValue(key, port, f"{rule} on bindAddress={address}{reason}") from error
+        raise InvalidValue(key, port, f"{rule} on {of}={address}{reason}") from error
 
 
 def bound_socket(address: str, port: int) -> socket.socket:

@@ -44,29 +44,29 @@ class LetterCalls(Part):
     @view
     async def dead_groups(self) -> tuple[DeadLetterGroup, ...]:
         """Each group with dead letters: how many letters, and their reasons."""
-        return await done_in_turns(self._broker.dead_letters.dead.groups())
+        return await done_in_turns(self._broker.dead_letters.groups())
 
     @_of_asked
     async def dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's dead letters."""
-        return await done_in_turns(self._broker.dead_letters.dead.pages(query))
+        return await done_in_turns(self._broker.dead_letters.pages(query))
 
     @admin
     async def purge(self, request: PurgeRequest) -> Purged:
         """Hide a group's dead letters, or show them again."""
-        purged = await done_in_turns(self._broker.dead_letters.purging.purge(request))
+        purged = await done_in_turns(self._broker.purging.purge(request))
         await self._saved()
         return purged
 
     @_of_asked
     async def retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of the messages that a group will get again."""
-        return await done_in_turns(self._broker.dead_letters.retries.pages(query))
+        return await done_in_turns(self._broker.retries.pages(query))
 
     @view
     async def life(self, query: HistoryQuery) -> History:
         """Every hop of one message."""
-        return await done_in_turns(self._broker.dead_letters.histories.history(query))
+        return await done_in_turns(self._broker.histories.history(query))
 
 
 def _preview_rights(request: RedrivePreviewRequest) -> list[Need]:

@@ -8,7 +8,6 @@ is answered 503.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Iterator
@@ -20,9 +19,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
 from rmqlite.server.gate.tls import Keys, Listening, listen
-from rmqlite.server.protocols.server import Running
+from rmqlite.server.protocols.server import Running, taking
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 
@@ -48,14 +46,9 @@ class WebServer:
 
     async def bind(self) -> None:
         address, port = self._config.web_address, self._config.web_port
-        try:
+        with taking("webPort", port, address, of="webAddress"):
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
             self._socket = socket.create_server((address, port), family=family)
-        except OSError as error:
-            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-                raise InvalidValue("webAddress", address, "an address of this machine") from error
-            rule = f"a port that is free on webAddress={address}"
-            raise InvalidValue("webPort", port, rule) from error
 
     async def open(self, running: Running) -> None:
         assert self._socket is not None

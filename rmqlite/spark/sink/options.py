@@ -28,7 +28,6 @@ BATCH_SIZE: Final = 500
 IN_FLIGHT: Final = 4
 RETRY_MS: Final = 60_000
 _NUMBER_MAX: Final = 2**31 - 1
-_MS_MAX: Final = 2**63 - 1
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("string",),

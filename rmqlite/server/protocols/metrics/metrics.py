@@ -195,7 +195,7 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
     (
         "dead_letters_open",
         "Dead letters of a consumer group that nobody has sent again or purged.",
-        lambda now: now.broker.dead_letters.dead.open_counts(),
+        lambda now: now.broker.dead_letters.open_counts(),
     ),
 )
 

@@ -130,15 +130,14 @@ async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) 
         for each in request.batches
     ]
     found: Any = await messages.send(DraftCall(drafts), born_host)
-    stored, host = found
-    due_ms = tuple(stored.due_ms) if any(stored.due_ms) else ()
+    (queue_ids, queue_offsets, physical_offsets, due_ms, _), host = found
     return SendAnswer(
         (),
-        tuple(stored.queue_ids),
-        tuple(stored.queue_offsets),
+        tuple(queue_ids),
+        tuple(queue_offsets),
         (),
-        tuple(stored.physical_offsets),
-        due_ms,
+        tuple(physical_offsets),
+        tuple(due_ms) if any(due_ms) else (),
         host,
     )
 
