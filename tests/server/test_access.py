@@ -29,7 +29,14 @@ LEASES = frozenset(f"leases.{each}" for each in ("receive", "ack", "change", "fo
 OF_CONSUMERS = frozenset(
     {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
     | {"groups.offsets", "groups.leave", "groups.lock", "groups.unlock"}
-    | {"groups.members", *LEASES}
+    | {
+        "groups.members",
+        "groups.info",
+        "groups.assigned",
+        "topics.elsewhere",
+        "leases.peek",
+        *LEASES,
+    }
 )
 OF_PRODUCERS = frozenset(
     {"messages.send", "messages.send_draft", "messages.schedule_bulk", "topics.route"}

@@ -17,11 +17,14 @@ from rmqlite.names import dlq_topic
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.dead_letters import DeadLettersQuery, HistoryQuery, PurgeRequest
 from rmqlite.requests.groups import (
+    AssignmentQuery,
     GroupChange,
     HeartbeatRequest,
     LeaveRequest,
     OffsetsCommit,
     OffsetsQuery,
+    RequestMode,
+    RequestModeChange,
     Subscription,
 )
 from rmqlite.requests.leases import (
@@ -119,6 +122,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
         (ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2),),
     ),
     ("leases.receive", (ReceiveRequest(NEW, "orders", "client", invisible_ms=1_000),)),
+    ("groups.change_mode", (RequestModeChange(NEW, "orders", RequestMode.POP),)),
     ("leases.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
     ("leases.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
     ("leases.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
@@ -179,6 +183,9 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
+    ("groups.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
+    ("topics.elsewhere", ("orders",)),
+    ("leases.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
     ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.unlock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.leave", (LeaveRequest(GROUP, "client"),)),

@@ -38,7 +38,6 @@ class Service(Part):
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = parts.watched
         self.name_servers = parts.name_servers
-        self.other_queues = parts.other_queues
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
         self.messages = MessageCalls(parts)

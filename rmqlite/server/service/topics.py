@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
@@ -20,7 +20,7 @@ from rmqlite.requests.topics import (
     TopicInfo,
 )
 from rmqlite.server.service.access import admin, needs, of_topic, topic_right, view
-from rmqlite.server.service.part import Part
+from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
 
@@ -35,6 +35,10 @@ _of_queue = needs(lambda queue, *_: [topic_right(Right.VIEW, queue.topic)])
 class TopicCalls(Part):
     """Calls about topics."""
 
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._other_queues = parts.other_queues
+
     @view
     async def all(self) -> tuple[TopicInfo, ...]:
         return self._broker.topics.all()
@@ -43,6 +47,11 @@ class TopicCalls(Part):
     async def info(self, topic: str) -> TopicInfo | None:
         """A topic's settings; None if there is no such topic."""
         return self._broker.topics.get(topic)
+
+    @of_topic(Right.SUB)
+    async def elsewhere(self, topic: str) -> Mapping[str, int] | None:
+        """How many queues of a topic other brokers have, by their names; None: not known now."""
+        return await self._other_queues(topic)
 
     @of_topic(Right.VIEW)
     async def probed(self, topic: str) -> TopicInfo | None:

@@ -114,7 +114,7 @@ class Modes:
 
         A client asks any broker of the topic, and takes its answer for all of them.
         """
-        elsewhere = await self._service.other_queues(topic)
+        elsewhere = await self._service.topics.elsewhere(topic)
         return None if elsewhere is None else {**self._registry.queues_of(topic), **elsewhere}
 
     def _queues(
