@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,11 +39,15 @@ class CallThreads:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it in a thread.  Raises Refused once shut."""
+        self.check_open()
+        context = contextvars.copy_context()  # tracers find the span of the caller in it
+        call = _submit(self._pool, partial(context.run, function, *args, **kwargs))
+        return await asyncio.wrap_future(call)
+
+    def check_open(self) -> None:
+        """Raises Refused once shut."""
         if self._is_shut:
             raise closed_error()
-        context = contextvars.copy_context()  # tracers find the span of the caller in it
-        call = self._pool.submit(partial(context.run, function, *args, **kwargs))
-        return await asyncio.wrap_future(call)
 
     def shut(self) -> None:
         """Begin no calls any more; those that wait for a thread are still made."""
@@ -108,12 +113,29 @@ def _next_of(items: Iterator[T]) -> list[T]:
     return list(islice(items, ITEMS_PER_HOP))
 
 
+def _submit(pool: ThreadPoolExecutor, function: Callable[[], T]) -> Future[T]:
+    """A new thread waits until this has returned.
+
+    Else it would run ahead, perhaps for milliseconds, while the event loop waits for its begin.
+    """
+    begin = threading.Event()
+
+    def call() -> T:
+        begin.wait()
+        return function()
+
+    try:
+        return pool.submit(call)
+    finally:
+        begin.set()
+
+
 async def alone_in_thread(function: Callable[[], None]) -> None:
     """Call it in a thread of its own: those of CallThreads may all be busy.
 
     It is finished also if the await is cancelled.
     """
     pool = ThreadPoolExecutor(1, thread_name_prefix="rmqlite-call")
-    call: Future[None] = pool.submit(function)
+    call = _submit(pool, function)
     pool.shutdown(wait=False)
     await asyncio.shield(asyncio.wrap_future(call))

@@ -76,6 +76,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
         loop = asyncio.get_running_loop()
         await self._room.acquire()
         try:
+            self._threads.check_open()  # the thread that closes the client may not run yet
             if isinstance(message, Message) and message.delay is not None:
                 # The table of levels may have to be fetched first.
                 sent = await self._threads.run(self._client.send_async, message)

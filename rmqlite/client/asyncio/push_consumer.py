@@ -232,11 +232,11 @@ class AsyncPushConsumer(AsyncClosing):
     ) -> None:
         """In a callback, because a task that is cancelled early runs none of its own code."""
         self._tasks.discard(task)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            settle(task.result())
-        elif task.cancelled() and self._closing is not None:
-            settle(None)
-        else:
-            settle(failure_of(self._listener, message, error))
+        result: ConsumeResult | None = None
+        try:
+            result = task.result()
+        except BaseException as error:
+            if not (task.cancelled() and self._closing is not None):
+                result = failure_of(self._listener, message, error)
+        settle(result)
         self._slots.release()
