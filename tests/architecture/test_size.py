@@ -33,7 +33,7 @@ SIZES: Final = {
     "wire": Size(6_187, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_577, 13),  # what commands, top and page computed each for itself
     "server": Size(14_914, 97),  # the gRPC clients of RocketMQ 5, and its POP
-    "client": Size(4_477, 34),  # former names can be imported; the result of one message
+    "client": Size(5_192, 39),  # asyncio, over the same clients
     "cli": Size(10_793, 73),
     "arrow": Size(2_253, 13),
     "spark": Size(4_216, 31),
