@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(15_164, 85),  # topics and groups are deleted, offsets reset
     "wire": Size(6_201, 39),  # topics and groups are deleted, offsets reset
     "views": Size(1_648, 13),  # topics and groups are deleted, offsets reset
-    "server": Size(14_936, 97),  # topics and groups are deleted, offsets reset
+    "server": Size(15_068, 98),  # topics and groups are deleted, offsets reset
     "client": Size(4_521, 34),  # topics and groups are deleted, offsets reset
     "cli": Size(10_949, 73),  # topics and groups are deleted, offsets reset
     "arrow": Size(2_253, 13),
