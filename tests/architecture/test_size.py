@@ -29,10 +29,10 @@ SIZES: Final = {
     BASE: Size(7_011, 41),  # topics and groups are deleted, offsets reset
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
-    "broker": Size(15_164, 85),  # topics and groups are deleted, offsets reset
+    "broker": Size(15_172, 85),  # topics and groups are deleted, offsets reset
     "wire": Size(6_201, 39),  # topics and groups are deleted, offsets reset
     "views": Size(1_648, 13),  # topics and groups are deleted, offsets reset
-    "server": Size(15_068, 98),  # topics and groups are deleted, offsets reset
+    "server": Size(15_083, 98),  # topics and groups are deleted, offsets reset
     "client": Size(4_521, 34),  # topics and groups are deleted, offsets reset
     "cli": Size(10_949, 73),  # topics and groups are deleted, offsets reset
     "arrow": Size(2_253, 13),

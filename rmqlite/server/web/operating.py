@@ -25,6 +25,8 @@ from rmqlite.views.tables import Table
 
 _ENDS: Final[dict[str, int | None]] = {"earliest": 0, "latest": None}
 
+_PLACES: Final = {"earliest": "from the earliest message on", "latest": "behind the latest message"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -93,10 +95,12 @@ async def reset_preview(visit: Visit) -> Response:
     to = visit.args.text("to") if request.timestamp_ms in _ENDS.values() else request.timestamp_ms
     fields: Fields = {"name": request.group, "topic": request.topic, "to": str(to)}
     moved = [each for each in resets if each.before != each.after]
+    shown, _ = visit.part_of(moved)
+    more = [f"The first {len(shown)} of {len(moved):,} queues:"] if len(shown) < len(moved) else []
     step = Step(
-        title=f"Let {request.group} go on from {place}?",
-        lines=[f"{resets_text(resets)}."],
-        table=resets_table(visit.part_of(moved)[0]),
+        title=f"Let {request.group} go on {place}?",
+        lines=[f"{resets_text(resets)}.", *more],
+        table=resets_table(shown),
         does=f"Reset {request.group}",
         members=len(status.members),
         fields=fields if moved else None,
@@ -108,7 +112,7 @@ async def reset_preview(visit: Visit) -> Response:
 async def reset(visit: Visit) -> Response:
     request, place = _reset(visit.form, visit.now_ms)
     resets = await visit.service.groups.reset_offsets(request)
-    sentence = f"{request.group} goes on from {place}"
+    sentence = f"{request.group} goes on {place}"
     return _done(visit, sentence, f"{resets_text(resets)}.", back=request.group)
 
 
@@ -117,9 +121,9 @@ def _reset(fields: Args, now_ms: int) -> tuple[OffsetReset, str]:
     to = fields.required("to")
     at_ms = _ENDS[to] if to in _ENDS else fields.moment_ms("to", now_ms)
     topic = fields.text("topic")
-    place = f"the {to} message" if to in _ENDS else local_text(at_ms or 0)
+    place = _PLACES.get(to, f"from the first message since {local_text(at_ms or 0)} on")
     request = OffsetReset(fields.required("name"), topic, at_ms, force=fields.is_on("force"))
-    return request, f"{place} of {topic}" if topic else place
+    return request, f"{place}, in {topic}" if topic else place
 
 
 def _done(visit: Visit, title: str, *lines: str, back: str = "") -> Response:

@@ -23,15 +23,20 @@ def read(under_test: BrokerUnderTest) -> BrokerUnderTest:
 
 
 @pytest.mark.parametrize(
-    ("to", "after", "counts"),
+    ("to", "after", "words", "counts"),
     [
-        ("earliest", 0, "3 messages to come again, 0 to be skipped."),
-        ("latest", 5, "0 messages to come again, 2 to be skipped."),
-        ("-1h", 0, "3 messages to come again, 0 to be skipped."),
+        (
+            "earliest",
+            0,
+            "from the earliest message on",
+            "3 messages to come again, 0 to be",
+        ),
+        ("latest", 5, "behind the latest message", "0 messages to come again, 2 to be"),
+        ("-1h", 0, "from the first message since", "3 messages to come again, 0 to be"),
     ],
 )
 def test_a_group_goes_on_from_another_place(
-    read: BrokerUnderTest, to: str, after: int, counts: str
+    read: BrokerUnderTest, to: str, after: int, words: str, counts: str
 ) -> None:
     """Shown first, done by the second button."""
 
@@ -40,7 +45,7 @@ def test_a_group_goes_on_from_another_place(
         assert counts in seen.text
         assert read.broker.offsets.of(GROUP) == {HEAD: 3}
         done = await browser.send("/groups/reset", seen.fields())
-        assert f"{GROUP} goes on from" in done.text
+        assert f"{GROUP} goes on {words}" in done.text
         assert read.broker.offsets.of(GROUP)[HEAD] == after
         again = await browser.get(f"/groups/reset?name={GROUP}&to={to}&topic={TOPIC}")
         assert "No queue changes." in again.text
