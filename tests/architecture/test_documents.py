@@ -37,6 +37,7 @@ CLI = BY_NAME["rmqlite/cli/README.md"]
 COMMANDS: Any = typer.main.get_command(app)
 HELP = {"--help", "-h"}
 OPTIONS_OF_OTHERS = {
+    "--alone",
     "--calls",
     "--compare",
     "--every-client",
@@ -53,6 +54,7 @@ OPTIONS_OF_OTHERS = {
     "--seconds",
     "--seed",
     "--timers",
+    "--together",
     "--turns",
 }
 """Of tests/run.py and the benchmarks."""
