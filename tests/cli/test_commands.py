@@ -95,7 +95,7 @@ def test_a_group_is_shown_with_lag_and_members(run: Run) -> None:
     assert ["workers", "16", "1", "yes", "no", "572", "0"] in [
         line.split() for line in shown.splitlines()
     ]
-    row = ["orders", "0", "1,234,000", "1,234,567", "567", "10.0.0.1@77"]
+    row = ["orders", "0", "1,234,000", "1,234,567", "567", "0", "10.0.0.1@77"]
     assert row in [line.split() for line in shown.splitlines()]
     assert "A || B" in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
