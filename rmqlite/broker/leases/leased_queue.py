@@ -10,6 +10,7 @@ queue has a cursor for each topic that was asked for.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -206,9 +207,10 @@ class Lease:
         self.counts = counts
         self.id = id
         self.key = key
-        self.group = group
-        self.topic = topic
-        self.client_id = client_id
+        # Very many leases have the same ones.
+        self.group = sys.intern(group)
+        self.topic = sys.intern(topic)
+        self.client_id = sys.intern(client_id)
         self.until_ms = until_ms
         self.is_renewed = is_renewed
         self.attempt_id = attempt_id

@@ -208,7 +208,8 @@ class Leases:
 
     def release(self, group: str, client_id: str) -> Steps[None]:
         """What a client has leased is visible again, and has not failed; in steps."""
-        for lease in self.table.of_client(group, client_id):
+        leases = yield from self.table.of_client(group, client_id)
+        for lease in leases:
             if places := lease.held():
                 self.table.give_back(lease, places, counts=False)
                 yield

@@ -6,11 +6,14 @@ look.  A bug of ours is logged with its stack, and the caller gets one sentence.
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
+from rmqlite.records.stored import Record
 from rmqlite.server.protocols.grpc.calls import (
     Context,
     Enter,
@@ -26,7 +29,8 @@ from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
 from rmqlite.server.turns import let_others
 from rmqlite.wire.rocketmq_v2.codes import Code, Refusal, refusal_of
 from rmqlite.wire.rocketmq_v2.limits import RequestLimits
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc
+from rmqlite.wire.rocketmq_v2.messages import takes_long_to_read, write_message
+from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition
 
 One = Callable[[Any, Asker], Awaitable[Any]]
 """Turns a request into its answer.  Raises RmqliteError, Refusal."""
@@ -77,6 +81,12 @@ def many_handler(
             await context.write(rpc.encode(answer))
 
     return many_answers(rpc.path, talk, in_flight, enter, refusing(rpc))
+
+
+async def written(into: definition.Message, record: Record, topic: str, **more: Any) -> None:
+    """write_message(); a thread inflates a long body, and the loop goes on meanwhile."""
+    write = partial(write_message, into, record, topic, **more)
+    await to_thread(write) if takes_long_to_read(record) else write()
 
 
 def refusing(rpc: Rpc[Any, Any]) -> Refuse:

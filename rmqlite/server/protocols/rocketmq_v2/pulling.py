@@ -8,11 +8,11 @@ from rmqlite.config import BrokerConfig
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.server.protocols.rocketmq_v2.calls import written
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, broken, status
-from rmqlite.wire.rocketmq_v2.messages import write_message
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 
 
@@ -55,7 +55,7 @@ class Pulling:
         namespace = request.message_queue.topic.resource_namespace
         for record in pulled.records:
             answer = service.PullMessageResponse()
-            write_message(answer.message, record, queue.topic, namespace=namespace)
+            await written(answer.message, record, queue.topic, namespace=namespace)
             yield answer
         yield service.PullMessageResponse(next_offset=pulled.next_offset)
 

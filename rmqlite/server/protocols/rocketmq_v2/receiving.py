@@ -20,13 +20,12 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.server.protocols.rocketmq_v2.calls import no_lite_topics, refused
+from rmqlite.server.protocols.rocketmq_v2.calls import no_lite_topics, refused, written
 from rmqlite.server.protocols.rocketmq_v2.clients import Clients
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, broken, refusal_of, status
-from rmqlite.wire.rocketmq_v2.messages import write_message
 from rmqlite.wire.rocketmq_v2.rpcs import (
     CHANGE_INVISIBLE,
     RECEIVE_MESSAGE,
@@ -67,7 +66,7 @@ class Receiving:
             namespace = request.message_queue.topic.resource_namespace
             for record, topic, handle, attempt in received.messages:
                 answer = service.ReceiveMessageResponse()
-                write_message(
+                await written(
                     answer.message,
                     record,
                     topic,

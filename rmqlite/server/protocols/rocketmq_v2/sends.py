@@ -22,7 +22,7 @@ from rmqlite.server.protocols.rocketmq_v2.storing import Storing
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, status
-from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of
+from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of, takes_long_to_store
 from rmqlite.wire.rocketmq_v2.rpcs import SEND_MESSAGE, definition, service
 from rmqlite.wire.rocketmq_v2.transactions import transaction_id
 
@@ -103,7 +103,8 @@ class Sends:
         self, message: definition.Message, topic: str, write_queues: int, asker: Asker
     ) -> bytes:
         """Store a message; the entry of the answer."""
-        draft = draft_of(
+        make = partial(
+            draft_of,
             message,
             topic,
             self._allowed,
@@ -111,6 +112,7 @@ class Sends:
             born_host=asker.host,
             now_ms=self._service.clock.now_ms(),
         )
+        draft = await asyncio.to_thread(make) if takes_long_to_store(message) else make()
         stored = await self._storing.store(draft)
         system = message.system_properties
         entry = service.SendResultEntry(
