@@ -32,6 +32,7 @@ OF_TODAY = [page for page in PAGES if page.name != CHANGELOG]
 BY_NAME = {page.name: page for page in PAGES}
 CLI = BY_NAME["rmqlite/cli/README.md"]
 OPTIONS_OF_OTHERS = {
+    "--alone",
     "--calls",
     "--compare",
     "--every-client",
@@ -48,6 +49,7 @@ OPTIONS_OF_OTHERS = {
     "--seconds",
     "--seed",
     "--timers",
+    "--together",
     "--turns",
 }
 """Of tests/run.py and the benchmarks."""
