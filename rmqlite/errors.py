@@ -204,6 +204,17 @@ class GroupUnknown(Refused):
         super().__init__(sentence, field="group", value=group, rule=rule)
 
 
+class GroupInUse(Refused):
+    """The group has members, which would undo the change or be surprised by it."""
+
+    code = "group-in-use"
+
+    def __init__(self, group: str, members: int) -> None:
+        rule = "stop its consumers first, or force it"
+        sentence = f"group {shortened(group)!r} has {members} live member{'s'[: members != 1]}"
+        super().__init__(sentence, field="group", value=group, rule=rule)
+
+
 class MessageNotFound(Refused):
     """No message begins at that physical offset: none was written there, or retention took it."""
 

@@ -18,11 +18,13 @@ from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
 from rmqlite.broker.failing import Failing
-from rmqlite.broker.figures import Traffic, status_of
+from rmqlite.broker.figures import Progress, Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.leases.leases import Leases
+from rmqlite.broker.operating.deleting import Deleting
+from rmqlite.broker.operating.resetting import Resetting
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
@@ -35,7 +37,6 @@ from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_results
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import OnDemand
 from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
@@ -94,7 +95,6 @@ class Broker:
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
-        self.deleting = Deleting(store, self.topics, self.offsets)
         self.schedule = Schedule(
             config, store, clock, self.topics, self.wait_queues, parts.appending
         )
@@ -118,6 +118,8 @@ class Broker:
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
         self.leases = Leases(parts, self.failing)
+        self.deleting = Deleting(parts, self.pending)
+        self.resetting = Resetting(parts, Progress(parts, self.traffic), self.leases.table)
         self.drafts = Sends(
             config,
             store,

@@ -249,7 +249,7 @@ class Progress:
         info = self._topics.existing(topic)
         committed = self._offsets.of(group)
         found = {}
-        for queue_id in range(info.write_queues):
+        for queue_id in range(max(info.read_queues, info.write_queues)):
             if queue_id % _STEP_SEARCHES == _STEP_SEARCHES - 1:
                 yield
             queue = Queue(topic, queue_id)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
+    MOMENT_RULE,
+    NOT_ALL,
     AsJson,
+    ChangeOptions,
     Endpoint,
     GroupArgument,
+    moment_ms,
     option,
+    with_options,
     wrong,
 )
 from rmqlite.cli.output.terminal import (
@@ -28,9 +34,9 @@ from rmqlite.cli.output.terminal import (
     shortened,
     to_tree,
 )
-from rmqlite.errors import GroupUnknown, InvalidValue
+from rmqlite.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.groups import GroupInfo, GroupStatus
+from rmqlite.requests.groups import GroupInfo, GroupStatus, OffsetReset
 from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
     attempts_table,
@@ -38,6 +44,8 @@ from rmqlite.views.groups import (
     group_figures,
     members_table,
     progress_table,
+    resets_table,
+    resets_text,
 )
 from rmqlite.views.tables import cell_text
 
@@ -148,6 +156,113 @@ def set_group(
     print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
     made = [] if before else [f"the group {group} is new"]
     print_lines(["", *made, *death_lines(after, _attempts(after, table))])
+
+
+Force = Annotated[
+    bool, option("--force", "Although the group has live members, whose commits may undo it.")
+]
+
+
+@app.command("delete")
+@with_options
+def delete_group(*, group: GroupArgument, force: Force = False, how: ChangeOptions) -> None:
+    """Delete a group's settings and offsets; show them before.
+
+    Refused while the group has live members.  Its retries and dead letters stay.  A group that
+    consumes again begins anew: with default settings and without offsets.
+    """
+    how.check_can_ask()
+    with connected(how.endpoint) as admin:
+        status = admin.group(group)
+        _check_unused(status, force=force)
+        if not how.as_json:
+            print_columns(_settings([status.info]) | {"LAG": [group_figures(group, status).lag]})
+            print_view(progress_table(status.progress))
+        if not how.dry_run:
+            how.check_confirmed(f"delete group {group}, its settings and its offsets?")
+            admin.delete_group(group, force=force)
+    if how.as_json:
+        print_json(_tree(status) | {"dry_run": how.dry_run})
+    elif not how.dry_run:
+        print_lines([f"deleted group {group}"])
+
+
+@app.command("reset-offset")
+@with_options
+def reset_offset(
+    *,
+    group: GroupArgument,
+    topic: Annotated[
+        str,
+        option(
+            "--topic -t TOPIC",
+            "Only in this topic; by default in all that the group reads or has read, "
+            "without its retries.",
+            completion.topics,
+        ),
+    ] = "",
+    to: Annotated[
+        str,
+        option(
+            "--to PLACE",
+            "earliest, latest, or a time: the first message stored then or later "
+            "('2026-11-20 10:00' or epoch ms).",
+        ),
+    ] = "",
+    queue_id: Annotated[
+        int | None, option("--queue -q ID", "With --offset: in this queue of --topic.", min=0)
+    ] = None,
+    offset: Annotated[
+        int | None, option("--offset N", "Instead of --to: to this queue offset.", min=0)
+    ] = None,
+    force: Force = False,
+    how: ChangeOptions,
+) -> None:
+    """Let a group go on from another place; show before what comes again or is skipped.
+
+    Refused while the group has live members.  Stop the consumers, reset, and start them again.
+    """
+    wanted = _reset(OffsetReset(group, topic, None, queue_id, offset, force), to)
+    how.check_can_ask()
+    with connected(how.endpoint) as admin:
+        if not how.dry_run:
+            _check_unused(admin.group(group), force=force)
+        resets = admin.preview_offset_reset(wanted)
+        moved = [each for each in resets if each.before != each.after]
+        if moved and not how.as_json:
+            print_view(resets_table(resets))
+        if moved and not how.dry_run:
+            how.check_confirmed(f"reset group {group}: {resets_text(resets)}?")
+            resets = admin.reset_offsets(wanted)
+    if how.as_json:
+        queues = [to_tree(each) | {"again": each.again, "skipped": each.skipped} for each in resets]
+        print_json({"group": group, "dry_run": how.dry_run, "queues": queues})
+    elif moved:
+        done = "would reset" if how.dry_run else "reset"
+        print_lines([f"{done} group {group}: {resets_text(resets)}"])
+    if not moved:
+        note(f"nothing to reset of group {group}")
+        raise typer.Exit(NOT_ALL)
+
+
+def _reset(request: OffsetReset, to: str) -> OffsetReset:
+    """The request with the place of --to; a wrong command line ends the command."""
+    is_place = (request.queue_id, request.queue_offset) != (None, None)
+    if bool(to) == is_place:
+        wrong("give either --to, or --offset with --queue and --topic")
+    if is_place:
+        if request.queue_id is None or request.queue_offset is None or not request.topic:
+            wrong("--offset needs --queue and --topic")
+        return request
+    times: dict[str, int | None] = {"earliest": 0, "latest": None}
+    at = times[to] if to in times else moment_ms("--to", to, f"earliest, latest, or {MOMENT_RULE}")
+    return replace(request, timestamp_ms=at)
+
+
+def _check_unused(status: GroupStatus, *, force: bool) -> None:
+    """Refuse before the question is asked; the broker asks the same."""
+    if status.members and not force:
+        raise GroupInUse(status.info.group, len(status.members))
 
 
 def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:

@@ -1,4 +1,4 @@
-"""rmqlite topic: list topics, show their queues, create one."""
+"""rmqlite topic: list topics, show their queues, create or delete one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,29 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument, option
-from rmqlite.cli.output.terminal import note, print_columns, print_json, time_text, to_tree
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    ChangeOptions,
+    Endpoint,
+    TopicArgument,
+    option,
+    with_options,
+)
+from rmqlite.cli.output.terminal import (
+    note,
+    print_columns,
+    print_json,
+    print_lines,
+    print_view,
+    time_text,
+    to_tree,
+)
 from rmqlite.names import is_system
 from rmqlite.requests.topics import TopicInfo
+from rmqlite.views.groups import loss_lines, readers_table
 
-app = typer.Typer(no_args_is_help=True, help="List, show and create topics.")
+app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
 
 _PERM_BITS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 
@@ -74,6 +91,30 @@ def create_topic(
         print_json(created)
     else:
         _print_settings([created])
+
+
+@app.command("delete")
+@with_options
+def delete_topic(*, topic: TopicArgument, how: ChangeOptions) -> None:
+    """Delete a topic with its messages; show before what is lost.
+
+    Its queues are empty at once, and all groups' offsets in it are forgotten.  Messages that wait
+    for it in the schedule become dead letters when they are due.
+    """
+    how.check_can_ask()
+    with connected(how.endpoint) as admin:
+        loss = admin.preview_topic_deletion(topic)
+        if not how.as_json:
+            print_lines(loss_lines(loss))
+            if loss.readers:
+                print_view(readers_table(loss.readers))
+        if not how.dry_run:
+            how.check_confirmed(f"delete topic {topic}?")
+            admin.delete_topic(topic)
+    if how.as_json:
+        print_json(to_tree(loss) | {"dry_run": how.dry_run})
+    elif not how.dry_run:
+        print_lines([f"deleted topic {topic}"])
 
 
 def perm_text(perm: int) -> str:

@@ -194,3 +194,56 @@ class GroupChange:
     can_consume: bool | None = None
     retry_policy: str | None = None
     orderly: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeletion:
+    """Delete a group's settings and offsets; force: although it has members."""
+
+    group: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """Let a group go on from another place.
+
+    topic: empty means all topics that the group reads or has read, without its retry topic.
+    timestamp_ms: the first message stored at that time or later, 0 the earliest; None: behind the
+    last one.  queue_id and queue_offset, instead: one place in one queue of the topic.  force:
+    although the group has members, whose next commits may undo it.
+    """
+
+    group: str
+    topic: str = ""
+    timestamp_ms: int | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReset:
+    """before: the committed offset, None without one; after: the next offset to read."""
+
+    queue: Queue
+    min_offset: int
+    max_offset: int
+    before: int | None
+    after: int
+
+    @property
+    def _begin(self) -> int:
+        """Where the group would have gone on; without a commit it has consumed nothing."""
+        before = self.min_offset if self.before is None else self.before
+        return max(before, self.min_offset)
+
+    @property
+    def again(self) -> int:
+        """How many messages come again."""
+        return max(0, self._begin - self.after)
+
+    @property
+    def skipped(self) -> int:
+        """How many messages never come."""
+        return max(0, self.after - self._begin)

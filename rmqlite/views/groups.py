@@ -9,8 +9,15 @@ from typing import Final
 from rmqlite.levels import LevelTable
 from rmqlite.names import retry_topic
 from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
+from rmqlite.requests.groups import (
+    GroupInfo,
+    GroupStatus,
+    MemberInfo,
+    QueueProgress,
+    QueueReset,
+)
 from rmqlite.requests.schedule import PendingCount
+from rmqlite.requests.topics import TopicLoss, TopicReader
 from rmqlite.retry_policy import Attempt
 from rmqlite.views.counts import counted
 from rmqlite.views.tables import (
@@ -61,6 +68,19 @@ _ATTEMPTS: Final = (
     Column("LEVEL", right=True),
     Column("WAITS"),
     Column("AFTER THE FIRST FAILURE"),
+)
+_RESETS: Final = (
+    Column("TOPIC", is_short=True),
+    Column("QUEUE", right=True),
+    Column("COMMITTED", right=True),
+    Column("GOES ON AT", right=True),
+    Column("COME AGAIN", right=True),
+    Column("SKIPPED", right=True),
+)
+_READERS: Final = (
+    Column("GROUP", is_short=True),
+    Column("NOT CONSUMED", right=True),
+    Column("MEMBERS", right=True),
 )
 ROCKETMQS_POLICY: Final = "RocketMQ's levels 3, 4, 5 and so on"
 
@@ -242,3 +262,54 @@ def readers_text(group: str, members: int, *, can_consume: bool) -> str:
     if not can_consume:
         return f"{group} may not consume now"
     return f"{group} has {counted(members, 'member') if members else 'no member'} now"
+
+
+def resets_table(resets: Sequence[QueueReset]) -> Table:
+    """The queues in which a reset moves a group."""
+    moved = [each for each in resets if each.before != each.after]
+    rows = [
+        row(
+            f"{each.queue.topic}/{each.queue.queue_id}",
+            each.queue.topic,
+            each.queue.queue_id,
+            each.before,
+            each.after,
+            each.again,
+            cell(each.skipped, WARN if each.skipped else ""),
+        )
+        for each in moved
+    ]
+    title = f"queues that change: {len(moved):,} of {len(resets):,}"
+    return table(title, _RESETS, rows, "no queue changes")
+
+
+def resets_text(resets: Sequence[QueueReset]) -> str:
+    """How many messages a reset brings again and how many it skips, in all queues together."""
+    again = sum([each.again for each in resets])
+    skipped = sum([each.skipped for each in resets])
+    return f"{counted(again, 'message')} to come again, {skipped:,} to be skipped"
+
+
+def loss_lines(loss: TopicLoss) -> list[str]:
+    """What is lost with a topic."""
+    held = counted(loss.messages, "message")
+    waiting = counted(loss.waiting, "message")
+    later = ": dead letters when they are due" if loss.waiting else ""
+    return [
+        f"{held} in its queues, of which no group has consumed {loss.unread:,}",
+        f"{waiting} in the schedule for it{later}",
+    ]
+
+
+def readers_table(readers: Sequence[TopicReader]) -> Table:
+    """The groups that read a topic, or have read it."""
+    rows = [
+        row(
+            each.group,
+            cell(each.group, "", Subject.GROUPS, each.group),
+            cell(each.unread, WARN if each.unread else ""),
+            each.members,
+        )
+        for each in readers
+    ]
+    return table(f"groups: {len(rows):,}", _READERS, rows, "no group has read it")

@@ -95,7 +95,12 @@ _FIXED: Final[Mapping[str, Limit]] = {
     # topics, groups and messages
     "GetRouteRequest.topic": _TOPIC,
     "Topic.topic": _TOPIC,
+    "PreviewTopicDeletionRequest.topic": _TOPIC,
+    "DeleteTopicRequest.topic": _TOPIC,
     "DescribeGroupRequest.group": _GROUP,
+    "DeleteGroupRequest.group": _GROUP,
+    "ResetOffsetsRequest.group": _GROUP,
+    "ResetOffsetsRequest.topic": _TOPIC,
     "SetGroupRequest.group": _GROUP,
     "SetGroupRequest.retry_policy": Limit(size=TEXT_CHARS_MAX),
     "QueryMessagesRequest.topic": _TOPIC,

@@ -104,6 +104,8 @@ LEAVE = _rpc("Messaging", "Leave", groups.LeaveRequest, NoneType)
 
 LIST_TOPICS = _rpc("Admin", "ListTopics", NoneType, tuple[topics.TopicInfo, ...])
 CREATE_TOPIC = _rpc("Admin", "CreateTopic", topics.TopicInfo, topics.TopicInfo)
+PREVIEW_TOPIC_DELETION = _rpc("Admin", "PreviewTopicDeletion", str, topics.TopicLoss)
+DELETE_TOPIC = _rpc("Admin", "DeleteTopic", str, NoneType)
 LIST_GROUPS = _rpc("Admin", "ListGroups", NoneType, tuple[groups.GroupInfo, ...])
 DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, groups.GroupStatus)
 GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, figures.BrokerStatus)
@@ -137,6 +139,11 @@ LIST_RETRIES = _rpc(
 )
 GET_LIFE = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
 SET_GROUP = _rpc("Admin", "SetGroup", groups.GroupChange, groups.GroupInfo)
+DELETE_GROUP = _rpc("Admin", "DeleteGroup", groups.GroupDeletion, NoneType)
+PREVIEW_OFFSET_RESET = _rpc(
+    "Admin", "PreviewOffsetReset", groups.OffsetReset, tuple[groups.QueueReset, ...]
+)
+RESET_OFFSETS = _rpc("Admin", "ResetOffsets", groups.OffsetReset, tuple[groups.QueueReset, ...])
 PREVIEW_REDRIVE = _rpc(
     "Admin", "PreviewRedrive", redrive.RedrivePreviewRequest, redrive.RedrivePreview
 )

@@ -39,6 +39,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.AccessDenied.code: "PERMISSION_DENIED",
     errors.QueueUnknown.code: "NOT_FOUND",
     errors.GroupUnknown.code: "NOT_FOUND",
+    errors.GroupInUse.code: "FAILED_PRECONDITION",
     errors.MessageNotFound.code: "NOT_FOUND",
     errors.OffsetGone.code: "FAILED_PRECONDITION",
     errors.JobUnknown.code: "NOT_FOUND",

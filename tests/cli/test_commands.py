@@ -92,10 +92,10 @@ def test_a_topic_is_created_with_its_settings(run: Run, broker: FakeBroker) -> N
 def test_a_group_is_shown_with_lag_and_members(run: Run) -> None:
     """The three questions of an operator: how far, how much is left, and who."""
     shown = run("group", "show", "workers").stdout
-    assert ["workers", "16", "1", "yes", "572", "0"] in [
+    assert ["workers", "16", "1", "yes", "no", "572", "0"] in [
         line.split() for line in shown.splitlines()
     ]
-    row = ["orders", "0", "1,234,000", "1,234,567", "567", "10.0.0.1@77"]
+    row = ["orders", "0", "1,234,000", "1,234,567", "567", "0", "10.0.0.1@77"]
     assert row in [line.split() for line in shown.splitlines()]
     assert "A || B" in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
@@ -111,7 +111,7 @@ def test_a_groups_json_has_the_lag_of_each_queue(run: Run) -> None:
 
 def test_groups_are_listed(run: Run) -> None:
     """As a table and as JSON."""
-    row = ["workers", "16", "1", "yes", "RocketMQ's"]
+    row = ["workers", "16", "1", "yes", "no", "RocketMQ's"]
     assert run("group", "list").stdout.splitlines()[1].split() == row
     assert json.loads(run("group", "list", "--json").stdout)[0]["max_reconsume_times"] == 16
 

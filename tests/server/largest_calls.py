@@ -22,9 +22,11 @@ from rmqlite.requests.dead_letters import (
 )
 from rmqlite.requests.groups import (
     GroupChange,
+    GroupDeletion,
     GroupInfo,
     HeartbeatRequest,
     LeaveRequest,
+    OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
     Subscription,
@@ -296,6 +298,11 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
         READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
     rpcs.GET_LIFE: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
+    rpcs.PREVIEW_TOPIC_DELETION: lambda _: WIDE,
+    rpcs.DELETE_TOPIC: lambda at: at.name,
+    rpcs.DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
+    rpcs.PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, 1),
+    rpcs.RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, at._number),
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
     rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
     rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),

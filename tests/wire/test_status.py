@@ -41,6 +41,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.AccessDenied("access denied: a rule", rule="a rule"),
     errors.QueueUnknown("orders", 9, 4),
     errors.GroupUnknown("g"),
+    errors.GroupInUse("g", 3),
     errors.MessageNotFound(2**40),
     errors.OffsetGone("topic orders queue 1", 17, 4096),
     errors.JobUnknown("nightly"),

@@ -250,6 +250,14 @@ class LeaseTable:
             self.commit([known])
         return known
 
+    def follow(self, group: str) -> None:
+        """Take over the offsets that somebody else has committed for a group.
+
+        Raises StoreUnavailable.
+        """
+        for queue in list(self._queues.get(group, {})):
+            self.queue(group, queue)
+
     def _made(self, group: str, queue: Queue) -> LeasedQueue:
         known = self._queues.setdefault(group, {}).get(queue)
         if known is None:

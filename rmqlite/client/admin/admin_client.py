@@ -13,10 +13,17 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.figures import BrokerStatus
-from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
+from rmqlite.requests.groups import (
+    GroupChange,
+    GroupDeletion,
+    GroupInfo,
+    GroupStatus,
+    OffsetReset,
+    QueueReset,
+)
 from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
+from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo, TopicLoss
 from rmqlite.wire import rpcs
 
 
@@ -55,6 +62,20 @@ class AdminClient(Asking, Closing):
         Raises InvalidValue, and TopicExists if the topic exists with other settings.
         """
         return self._ask(rpcs.CREATE_TOPIC, TopicInfo(topic, queues, queues, perm))
+
+    def preview_topic_deletion(self, topic: str) -> TopicLoss:
+        """What would be lost with a topic: unread and waiting messages, and who reads it.
+
+        Raises TopicUnknown, InvalidName.
+        """
+        return self._ask(rpcs.PREVIEW_TOPIC_DELETION, topic)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with all offsets in it; messages that wait for it become dead letters.
+
+        A topic that does not exist is no error.  Raises InvalidName for a topic of the broker.
+        """
+        self._ask(rpcs.DELETE_TOPIC, topic)
 
     def route(self, topic: str) -> Route:
         """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
@@ -99,6 +120,29 @@ class AdminClient(Asking, Closing):
                 orderly=orderly,
             ),
         )
+
+    def delete_group(self, group: str, *, force: bool = False) -> None:
+        """Delete a group's settings and offsets; its retries and dead letters stay.
+
+        An unknown group is no error.  force: although it has members, which make it again.
+        Raises GroupInUse.
+        """
+        self._ask(rpcs.DELETE_GROUP, GroupDeletion(group, force))
+
+    def preview_offset_reset(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
+        """What reset_offsets() would do to each queue; changes nothing.
+
+        Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue.
+        """
+        return self._ask(rpcs.PREVIEW_OFFSET_RESET, reset)
+
+    def reset_offsets(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
+        """Let a group go on from another place; returns what was done to each queue.
+
+        Raises GroupInUse too, unless by force: then the next commits of the members undo it.
+        The offsets are on disk within flushConsumerOffsetInterval.
+        """
+        return self._ask(rpcs.RESET_OFFSETS, reset)
 
     def broker_status(self) -> BrokerStatus:
         """Counts since the broker started, and the waiting messages of each delay level."""

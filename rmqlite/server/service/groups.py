@@ -21,8 +21,10 @@ from rmqlite.requests.groups import (
     HeartbeatRequest,
     LeaveRequest,
     MemberInfo,
+    OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
+    QueueReset,
     RequestModeChange,
 )
 from rmqlite.requests.topics import Queue
@@ -96,8 +98,12 @@ class GroupCalls(Part):
         return changed
 
     @admin
-    async def delete(self, group: str, *, with_offsets: bool = False) -> None:
-        """Delete a group's settings, and its offsets when that is on disk."""
+    async def delete(self, group: str, *, with_offsets: bool = False, force: bool = True) -> None:
+        """Delete a group's settings, and its offsets when that is on disk.
+
+        Raises GroupInUse, unless by force, if the group has members.
+        """
+        self._broker.resetting.check_unused(group, force=force)
         self._broker.groups.delete(group)
         self._broker.request_modes.forget_group(group)
         await self._saved()
@@ -140,6 +146,16 @@ class GroupCalls(Part):
         """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
         return await done_in_turns(steps)
+
+    @view
+    async def preview_reset(self, request: OffsetReset) -> tuple[QueueReset, ...]:
+        """What reset_offsets() would do; it changes nothing, and takes a group with members."""
+        return await done_in_turns(self._broker.resetting.preview(request))
+
+    @admin
+    async def reset_offsets(self, request: OffsetReset) -> tuple[QueueReset, ...]:
+        """Let a group go on from another place; what was committed there before."""
+        return await self._stored(self._broker.resetting.reset(request))
 
     @admin
     async def copy_offsets(self, group: str, source: str, topic: str = "") -> None:

@@ -18,6 +18,7 @@ from rmqlite.requests.topics import (
     TimeQuery,
     TopicExtras,
     TopicInfo,
+    TopicLoss,
 )
 from rmqlite.server.service.access import admin, needs, of_topic, topic_right, view
 from rmqlite.server.service.part import Part, ServiceParts
@@ -75,6 +76,11 @@ class TopicCalls(Part):
     async def extras(self, topic: str) -> TopicExtras:
         """The settings of a topic that only RocketMQ's own tools read."""
         return self._broker.topics.extras(topic)
+
+    @view
+    async def loss(self, topic: str) -> TopicLoss:
+        """What is lost with a topic; it names groups.  Raises TopicUnknown, InvalidName."""
+        return await done_in_turns(self._broker.deleting.loss(topic))
 
     @admin
     async def delete(self, topic: str) -> None:

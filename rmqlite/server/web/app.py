@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from rmqlite.errors import RmqliteError
 from rmqlite.server.service.access import CALLER
-from rmqlite.server.web import groups, jobs, login, messages, overview, schedule
+from rmqlite.server.web import groups, jobs, login, messages, operating, overview, schedule
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden
 from rmqlite.server.web.site import PageMethod, Site, Visit
@@ -54,6 +54,9 @@ _LOOKS: Final[dict[str, PageMethod]] = {
     "/job/bulk": jobs.bulk_job,
     "/groups": groups.groups,
     "/group": groups.group,
+    "/groups/delete": operating.group_preview,
+    "/groups/reset": operating.reset_preview,
+    "/groups/topic": operating.topic_preview,
     "/login": login.form,
 }
 _CHANGES: Final[dict[str, PageMethod]] = {
@@ -62,6 +65,9 @@ _CHANGES: Final[dict[str, PageMethod]] = {
     "/redrive": jobs.start,
     "/job": jobs.change,
     "/group": groups.change,
+    "/groups/delete": operating.delete_group,
+    "/groups/reset": operating.reset,
+    "/groups/topic": operating.delete_topic,
 }
 _ENTRY: Final[dict[str, PageMethod]] = {"/login": login.log_in, "/logout": login.log_out}
 """Forms that change nothing of the broker; webAccess=read takes them, too."""

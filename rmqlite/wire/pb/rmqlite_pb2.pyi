@@ -572,6 +572,46 @@ class Group(_message.Message):
     orderly: bool
     def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ..., orderly: bool = ...) -> None: ...
 
+class PreviewTopicDeletionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TopicReader(_message.Message):
+    __slots__ = ("group", "unread", "members")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    unread: int
+    members: int
+    def __init__(self, group: _Optional[str] = ..., unread: _Optional[int] = ..., members: _Optional[int] = ...) -> None: ...
+
+class PreviewTopicDeletionResponse(_message.Message):
+    __slots__ = ("topic", "messages", "unread", "waiting", "readers")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    messages: int
+    unread: int
+    waiting: int
+    readers: _containers.RepeatedCompositeFieldContainer[TopicReader]
+    def __init__(self, topic: _Optional[str] = ..., messages: _Optional[int] = ..., unread: _Optional[int] = ..., waiting: _Optional[int] = ..., readers: _Optional[_Iterable[_Union[TopicReader, _Mapping]]] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ListGroupsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -1215,6 +1255,56 @@ class SetGroupResponse(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     group: Group
     def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("group", "force")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    force: bool
+    def __init__(self, group: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class DeleteGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResetOffsetsRequest(_message.Message):
+    __slots__ = ("group", "topic", "timestamp_ms", "queue_id", "queue_offset", "force")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    timestamp_ms: int
+    queue_id: int
+    queue_offset: int
+    force: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., force: bool = ...) -> None: ...
+
+class QueueReset(_message.Message):
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "before", "after")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    before: int
+    after: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., before: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class ResetOffsetsResponse(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueReset]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueReset, _Mapping]]] = ...) -> None: ...
 
 class RedriveSpec(_message.Message):
     __slots__ = ("group", "filter", "to_topic", "delay_level", "max_per_second", "again", "to_group")

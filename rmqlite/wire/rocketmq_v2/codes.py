@@ -125,6 +125,7 @@ CODES: Final[dict[str, Code]] = {
     errors.AccessDenied.code: Code.FORBIDDEN,
     errors.QueueUnknown.code: Code.NOT_FOUND,
     errors.GroupUnknown.code: Code.CONSUMER_GROUP_NOT_FOUND,
+    errors.GroupInUse.code: Code.PRECONDITION_FAILED,
     errors.MessageNotFound.code: Code.MESSAGE_NOT_FOUND,
     errors.OffsetGone.code: Code.OFFSET_NOT_FOUND,
     errors.JobUnknown.code: Code.NOT_FOUND,

@@ -11,6 +11,7 @@ from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.records.drafts import Draft
+from rmqlite.requests.groups import GroupDeletion
 from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
 from rmqlite.server.protocols.grpc.calls import (
     Answer,
@@ -22,6 +23,7 @@ from rmqlite.server.protocols.grpc.calls import (
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import done_in_turns
@@ -58,6 +60,8 @@ def methods_of(service: Service) -> Methods:
         rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
         rpcs.LIST_TOPICS: _of_nothing(topics.all),
         rpcs.CREATE_TOPIC: _of(topics.create),
+        rpcs.PREVIEW_TOPIC_DELETION: _of(topics.loss),
+        rpcs.DELETE_TOPIC: _of(topics.delete),
         rpcs.QUERY_OFFSETS: _of(groups.offsets),
         rpcs.COMMIT_OFFSETS: _of(groups.commit),
         rpcs.HEARTBEAT: _of(groups.heartbeat),
@@ -65,6 +69,9 @@ def methods_of(service: Service) -> Methods:
         rpcs.LIST_GROUPS: _of_nothing(groups.all),
         rpcs.DESCRIBE_GROUP: _of(groups.status),
         rpcs.SET_GROUP: _of(groups.change),
+        rpcs.DELETE_GROUP: _of(partial(_group_deleted, groups)),
+        rpcs.PREVIEW_OFFSET_RESET: _of(groups.preview_reset),
+        rpcs.RESET_OFFSETS: _of(groups.reset_offsets),
         rpcs.LIST_PENDING: _of(schedule.pending),
         rpcs.COUNT_PENDING: _of_nothing(schedule.counts),
         rpcs.GET_TIMELINE: _of(schedule.timeline),
@@ -158,6 +165,10 @@ async def _messages(
         return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PullResult(*bounds, records=pulled.records.encoded)
+
+
+async def _group_deleted(groups: GroupCalls, request: GroupDeletion) -> None:
+    await groups.delete(request.group, with_offsets=True, force=request.force)
 
 
 def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:

@@ -1,4 +1,4 @@
-"""Deletes topics.
+"""Deletes topics, and says before what is lost with one.
 
 The queues of a deleted topic are empty from then on, for all readers and after every crash; its
 records stay in the log until retention takes them, so a message can still be looked at by its
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 
+from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.pulling import queue_ranges
+from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.offsets import ConsumerOffsets
-from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.names import is_dlq, is_system
-from rmqlite.store.message_store import MessageStore
+from rmqlite.requests.topics import TopicLoss, TopicReader
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +23,47 @@ log = logging.getLogger(__name__)
 class Deleting:
     """Deletes what its tables have."""
 
-    def __init__(self, store: MessageStore, topics: TopicTable, offsets: ConsumerOffsets) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
+    def __init__(self, parts: BrokerParts, pending: Pending) -> None:
+        self._parts = parts
+        self._pending = pending
+        self._store = parts.store
+        self._topics = parts.topics
+        self._offsets = parts.offsets
+
+    def loss(self, topic: str) -> Steps[TopicLoss]:
+        """What is lost with a topic, in steps.
+
+        Raises TopicUnknown; InvalidName for a topic of the broker.
+        """
+        self._topics.check_deletable(topic)
+        info = self._topics.existing(topic)
+        counts = yield from self._pending.counts()
+        waiting = sum([each.pending for each in counts if each.topic == topic])
+        queues = max(info.read_queues, info.write_queues)
+        ranges = yield from queue_ranges(self._store, topic, queues)
+        unread = dict.fromkeys(self._parts.groups_at(topic), 0)
+        messages = of_nobody = 0
+        for each in ranges:
+            yield
+            count = each.max_offset - each.min_offset
+            committed = self._offsets.committed(each.queue)
+            left = {
+                group: max(0, each.max_offset - max(committed.get(group, 0), each.min_offset))
+                for group in unread
+            }
+            for group, lag in left.items():
+                unread[group] += lag
+            messages += count
+            of_nobody += min(left.values(), default=count)
+        readers = [
+            TopicReader(group, lag, self._members(group, topic)) for group, lag in unread.items()
+        ]
+        return TopicLoss(topic, messages, of_nobody, waiting, tuple(readers))
+
+    def _members(self, group: str, topic: str) -> int:
+        """How many members of a group read a topic now."""
+        members = self._parts.membership.members(group)
+        return sum([topic in [read.topic for read in each.subscriptions] for each in members])
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; one that does not exist is no error.
