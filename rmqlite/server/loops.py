@@ -21,6 +21,7 @@ from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import ConfigInvalid, FlushFailed, RmqliteError, StoreUnavailable
 from rmqlite.requests.redrive import RedriveJob
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.notify import READY, notify, reloading
 from rmqlite.server.service.messages import TransactionCalls
 from rmqlite.server.turns import done_in_turns, let_others, set_or_late
 from rmqlite.server.waiting import Waiting
@@ -277,7 +278,9 @@ class Reload:
         while True:
             await asked.wait()
             asked.clear()
+            notify(reloading())
             self.read()
+            notify(READY)
 
     def read(self) -> None:
         """Read the file now.  Raises FlushFailed."""

@@ -33,6 +33,7 @@ from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
 from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
+from rmqlite.server.notify import READY, STOPPING, notify
 from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.server.protocols.metrics.server import MetricsServer
 from rmqlite.server.protocols.remoting.server import RemotingServer
@@ -99,10 +100,16 @@ def serve(
     sys.setswitchinterval(SWITCH_S)
     _give_memory_back()
     loop, name = event_loop()
+
+    def ready(endpoints: Endpoints) -> None:
+        if on_ready:
+            on_ready(endpoints)
+        notify(READY)
+
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
         server = _Server(config, reload, access, keys, watched, connections, connecting)
-        return runner.run(server.run(on_ready or (lambda _endpoints: None)))
+        return runner.run(server.run(ready))
 
 
 class _Server:
@@ -228,6 +235,7 @@ class _Server:
         return broker
 
     async def _drain(self, service: Service, running: Sequence[asyncio.Task[None]]) -> None:
+        notify(STOPPING)
         log.info("draining parked_calls=%d", service.parked)
         service.close()
         await asyncio.gather(*[protocol.drain() for protocol in self._protocols])

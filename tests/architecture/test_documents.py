@@ -10,21 +10,18 @@ import ast
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 import rmqlite
 from rmqlite.access.reading import ACCOUNT_KEYS, FILE_KEYS
-from rmqlite.cli.main import app
 from rmqlite.config import KEYS
 from rmqlite.config_keys.values import WITHOUT_MEANING
 from rmqlite.spark import options
 from rmqlite.spark.sink import options as sink_options
 from tests.support.brokers import BrokerUnderTest
+from tests.support.commands import COMMANDS, leaves, options_of, wrong_with
 from tests.support.documents import ROOT, Page, pages, spans_of
 from tests.support.scrape import scrape
 
@@ -34,8 +31,6 @@ CHANGELOG = "rmqlite/CHANGELOG.md"
 OF_TODAY = [page for page in PAGES if page.name != CHANGELOG]
 BY_NAME = {page.name: page for page in PAGES}
 CLI = BY_NAME["rmqlite/cli/README.md"]
-COMMANDS: Any = typer.main.get_command(app)
-HELP = {"--help", "-h"}
 OPTIONS_OF_OTHERS = {
     "--alone",
     "--calls",
@@ -76,53 +71,15 @@ CAMEL_CASE_OF_OTHERS = {
 }
 """Names in code spans that look like keys: RocketMQ's fields, commands and its own keys, and
 Spark's methods."""
-OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 TREES = ("conf/", "examples/", "proto/", "tests/")
-
-
-def leaves(command: Any = COMMANDS, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command that does something, by its words."""
-    if not hasattr(command, "commands"):
-        yield path, command
-        return
-    for name, below in command.commands.items():
-        yield from leaves(below, f"{path} {name}".strip())
 
 
 LEAVES = dict(leaves())
 NOUNS = {path.split()[0] for path in LEAVES if " " in path}
 
 
-def options_of(command: Any) -> set[str]:
-    return HELP | {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
-
-
 EVERY_OPTION = set().union(options_of(COMMANDS), *map(options_of, LEAVES.values()))
-
-
-def wrong_with(words: list[str]) -> list[str]:
-    """What the command line would not understand of the words after rmqlite.
-
-    "list|show" stands for both, and a word in capitals for any.
-    """
-    command, path = COMMANDS, "rmqlite"
-    for number, word in enumerate(words):
-        if not hasattr(command, "commands") or word.startswith("-"):
-            break
-        if word.isupper():
-            return []
-        if "|" in word:
-            return [
-                wrong
-                for each in word.split("|")
-                for wrong in wrong_with([*path.split()[1:], each, *words[number + 1 :]])
-            ]
-        if word not in command.commands:
-            return [f"{path} has no command {word}"]
-        command, path = command.commands[word], f"{path} {word}"
-    used = [word.split("=")[0] for word in words if OPTION.fullmatch(word.split("=")[0])]
-    return [f"{path} has no option {each}" for each in used if each not in options_of(command)]
 
 
 def _differences(there: set[str], on_the_page: set[str]) -> str:

@@ -12,13 +12,12 @@ import pytest
 
 from rmqlite.message import Message
 from tests.support.brokers import BrokerUnderTest
-from tests.support.scrape import Scrape, scrape
+from tests.support.scrape import METRIC, Scrape, scrape
 
 PATH = Path(__file__).resolve().parents[2] / "examples" / "grafana-dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text("utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 SHOWN = [panel for panel in PANELS if panel["type"] != "row"]
-METRIC = re.compile(r"\b(?:rmqlite|rocketmq|process)_[a-z_]+")
 LABELS = re.compile(r"\bby \(([a-z, ]+)\)")
 
 

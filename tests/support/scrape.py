@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import closing
 
 from prometheus_client import Metric
@@ -14,6 +15,9 @@ from rmqlite.server.service.access import Access
 from rmqlite.server.upkeep import ClockWatch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
+
+METRIC = re.compile(r"\b(?:rmqlite|rocketmq|process)_[a-z_]+")
+"""A broker's metric in an expression of PromQL."""
 
 
 class Scrape:
