@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rmqlite.access.accounts import PERMS
-from rmqlite.server.serve import GC_OBJECTS
+from rmqlite.server.serve import GC_THRESHOLDS
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.command import ACCESS_KEY, SIGNATURE, Command, signature
@@ -155,7 +155,7 @@ def cpu_us(case: Case, count: int, profile: cProfile.Profile | None = None) -> f
         await send_all(protocol, frames[:QUEUES], 1)
         # As the broker does.
         gc.freeze()
-        gc.set_threshold(GC_OBJECTS, 20, 100)
+        gc.set_threshold(*GC_THRESHOLDS)
         if profile is not None:
             profile.enable()
         began_s = time.process_time()

@@ -17,7 +17,7 @@ from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.server.serve import GC_OBJECTS
+from rmqlite.server.serve import GC_THRESHOLDS
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting import frame
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
@@ -130,7 +130,7 @@ def near_its_limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
     # As the server does.
     gc.freeze()
     before = gc.get_threshold()
-    gc.set_threshold(GC_OBJECTS, 20, 100)
+    gc.set_threshold(*GC_THRESHOLDS)
     yield broker
     gc.set_threshold(*before)
     gc.unfreeze()
