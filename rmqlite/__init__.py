@@ -19,7 +19,7 @@ The map, from the ground up; each package imports only those above it in this li
     server/   joins broker and wire; the only package that waits.  service/ is what can be asked,
               protocols/ are gRPC, remoting and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
-              BulkScheduler, RawReader
+              BulkScheduler, RawReader, and their forms for an event loop: asyncio/
     cli/      the command rmqlite: a module or a package for each noun
     arrow/    records as Arrow batches and Parquet files; needs no Spark
     spark/    the store and the broker as Spark sources and sinks, and the jobs over them

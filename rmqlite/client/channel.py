@@ -141,7 +141,7 @@ class Connection(Closing):
         except grpc.RpcError as error:
             raise self._endpoint.with_a_look(self._translated(error)) from error
         except ValueError as error:  # another thread closed the channel meanwhile
-            raise _closed() from error
+            raise closed_error() from error
         finally:
             leave_grpc(call)
         return self._decoded(rpc, answer)
@@ -184,7 +184,7 @@ class Connection(Closing):
         except BaseException as error:
             leave_grpc(call)
             if isinstance(error, ValueError):
-                raise _closed() from error
+                raise closed_error() from error
             raise
 
         def finished(done: Any) -> None:
@@ -214,7 +214,7 @@ class Connection(Closing):
         if method is None:
             with self._opening:
                 if self._is_closed:
-                    raise _closed()
+                    raise closed_error()
                 # Not before the first call: a process that only forks others uses no gRPC itself.
                 if self._given is None and self._channel is None:
                     self._channel = _channel_to(self._endpoint, self._credentials)
@@ -225,7 +225,7 @@ class Connection(Closing):
 
     def _prepared(self, rpc: Rpc[Q, A], value: Q) -> bytes:
         if self._is_closed:
-            raise _closed()
+            raise closed_error()
         # Encode here: gRPC would only log a field's wrong type, and report INTERNAL.
         try:
             return rpc.encode_request(value)
@@ -294,5 +294,6 @@ def retry_pause_s(attempt: int) -> float:
     return min(RETRY_PAUSE_S_MAX, RETRY_PAUSE_S_MIN * 2.0 ** min(attempt, 10))
 
 
-def _closed() -> Refused:
+def closed_error() -> Refused:
+    """The error of every call after close()."""
     return Refused("this client is closed", field="client", rule="make a new one")

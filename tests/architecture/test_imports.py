@@ -65,7 +65,7 @@ ALONE = {
     "yaml": {"rmqlite.access.plain_yaml"},
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server.protocols", "rmqlite.client"},
-    "asyncio": {"rmqlite.server"},
+    "asyncio": {"rmqlite.server", "rmqlite.client.asyncio"},
     "grpc_health": {"rmqlite.server.protocols.grpc.health"},
     "grpc_reflection": {"rmqlite.server.protocols.grpc.health"},
     "prometheus_client": {"rmqlite.server.protocols.metrics"},

@@ -29,12 +29,12 @@ SIZES: Final = {
     BASE: Size(7_011, 41),  # topics and groups are deleted, offsets reset
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
-    "broker": Size(15_172, 85),  # topics and groups are deleted, offsets reset
-    "wire": Size(6_201, 39),  # topics and groups are deleted, offsets reset
-    "views": Size(1_648, 13),  # topics and groups are deleted, offsets reset
-    "server": Size(15_083, 98),  # topics and groups are deleted, offsets reset
-    "client": Size(4_521, 34),  # topics and groups are deleted, offsets reset
-    "cli": Size(10_949, 73),  # topics and groups are deleted, offsets reset
+    "broker": Size(15_172, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "wire": Size(6_201, 39),  # the gRPC clients of RocketMQ 5, and its POP
+    "views": Size(1_648, 13),  # what commands, top and page computed each for itself
+    "server": Size(15_083, 98),  # the gRPC clients of RocketMQ 5, and its POP
+    "client": Size(5_236, 39),  # asyncio, over the same clients
+    "cli": Size(10_949, 73),
     "arrow": Size(2_253, 13),
     "spark": Size(4_216, 31),
     "compiled": Size(63, 1),

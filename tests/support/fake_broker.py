@@ -188,7 +188,8 @@ class FakeBroker:
 
     def _wait(self, context: Any, wait_ms: int, ready: Callable[[], bool]) -> None:
         def over() -> bool:
-            return self._stopping or ready() or not context.is_active()
+            is_over = context is not None and not context.is_active()
+            return self._stopping or ready() or is_over
 
         self.changed.wait_for(over, wait_ms / 1000)
 

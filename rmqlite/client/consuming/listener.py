@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -52,6 +52,14 @@ RECONSUME_LATER: Final = ConsumeResult(False)
 Listener: TypeAlias = Callable[[StoredMessage], ConsumeResult | None]
 """Runs on one of the consumer's threads, several at a time.  None counts as CONSUME_SUCCESS."""
 LISTENER_RULE: Final = "a plain function: neither async nor a generator, whose code would not run"
+AsyncListener: TypeAlias = Callable[[StoredMessage], Awaitable[ConsumeResult | None]]
+"""A Listener that is awaited on the event loop, by an AsyncPushConsumer."""
+ASYNC_LISTENER_RULE: Final = "an async function: another one would block the event loop"
+
+Settle: TypeAlias = Callable[[ConsumeResult | None], None]
+"""Tell the result of one message, once, on any thread; None means that it was given up."""
+HandOver: TypeAlias = Callable[[StoredMessage, Settle], None]
+"""Consume a message, or let it be consumed elsewhere.  It returns when the next one may begin."""
 
 
 def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
@@ -61,14 +69,28 @@ def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
 
 def check_listener(listener: Listener) -> Listener:
     """The listener itself.  Raises InvalidValue if calling it could not run its code."""
-    called: object = listener
-    while isinstance(called, partial):
-        called = called.func
-    if not callable(called):
-        raise must_be_type("listener", "a function that takes a message", listener)
+    called = _called(listener)
     if any(map(_runs_later, (called, type(called).__call__))):
-        raise InvalidValue("listener", _name_of(listener), LISTENER_RULE)
+        raise InvalidValue("listener", name_of(listener), LISTENER_RULE)
     return listener
+
+
+def check_async_listener(listener: AsyncListener) -> AsyncListener:
+    """The listener itself.  Raises InvalidValue if calling it makes no coroutine."""
+    called = _called(listener)
+    if not any(map(inspect.iscoroutinefunction, (called, type(called).__call__))):
+        raise InvalidValue("listener", name_of(listener), ASYNC_LISTENER_RULE)
+    return listener
+
+
+def on_this_thread(listener: Listener) -> HandOver:
+    """Consume each message where it was taken.  Raises the errors of check_listener()."""
+    check_listener(listener)
+
+    def hand_over(message: StoredMessage, settle: Settle) -> None:
+        settle(consume(listener, message))
+
+    return hand_over
 
 
 def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
@@ -78,27 +100,34 @@ def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
     """
     try:
         # Inflate here, not after the pull: a message that waits for a thread stays small.
-        return _result_of(listener(inflated(message)), listener)
+        return result_of(listener(inflated(message)), listener)
     except BaseException as error:
         # SystemExit, KeyboardInterrupt and CancelledError, too: here they end no program, only
         # this thread, and its message would be neither consumed nor failed.
-        log.exception(
-            "a message was not consumed listener=%s topic=%s message_id=%s",
-            _name_of(listener),
-            message.topic,
-            message.message_id,
-        )
-        return reconsume_later(reason=_cut(_described(error)))
+        return failure_of(listener, message, error)
 
 
-def _result_of(returned: object, listener: Listener) -> ConsumeResult:
+def failure_of(listener: object, message: StoredMessage, error: BaseException) -> ConsumeResult:
+    """The result of a listener that raised this error, which is logged."""
+    log.error(
+        "a message was not consumed listener=%s topic=%s message_id=%s",
+        name_of(listener),
+        message.topic,
+        message.message_id,
+        exc_info=error,
+    )
+    return reconsume_later(reason=_cut(_described(error)))
+
+
+def result_of(returned: object, listener: object) -> ConsumeResult:
+    """The result that a listener returned.  Raises TypeError for any other value."""
     if returned is None:
         return CONSUME_SUCCESS
     if not isinstance(returned, ConsumeResult):
         if isinstance(returned, Coroutine):
             returned.close()  # else Python warns later, far from here, that nobody awaited it
         raise TypeError(
-            f"listener {_name_of(listener)} must return None, CONSUME_SUCCESS or"
+            f"listener {name_of(listener)} must return None, CONSUME_SUCCESS or"
             f" reconsume_later(...), not a {type(returned).__name__}"
         )
     if returned.is_success:
@@ -114,7 +143,16 @@ def _runs_later(function: object) -> bool:
     )
 
 
-def _name_of(listener: object) -> str:
+def _called(listener: object) -> object:
+    """What a partial calls in the end.  Raises InvalidValue if that is no function."""
+    while isinstance(listener, partial):
+        listener = listener.func
+    if not callable(listener):
+        raise must_be_type("listener", "a function that takes a message", listener)
+    return listener
+
+
+def name_of(listener: object) -> str:
     while isinstance(listener, partial):
         listener = listener.func
     return str(getattr(listener, "__qualname__", type(listener).__qualname__))

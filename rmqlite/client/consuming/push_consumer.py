@@ -18,10 +18,10 @@ from typing import Final
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.broker_link import BrokerLink
-from rmqlite.client.consuming.listener import Listener, check_listener, consume
+from rmqlite.client.consuming.listener import ConsumeResult, HandOver, Listener, on_this_thread
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.membership import Membership
-from rmqlite.client.consuming.process_queue import CacheLimits
+from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
 from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
@@ -31,6 +31,7 @@ from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.message import StoredMessage
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit, Subscription
 from rmqlite.requests.topics import Queue
@@ -104,7 +105,7 @@ class PushConsumer(Closing):
                 raise InvalidValue(name, value, f"{least} or more")
         self.group: Final = group
         self._given_client_id = client_id
-        self._listener = None if listener is None else check_listener(listener)
+        self._hand_over = None if listener is None else on_this_thread(listener)
         self._subscriptions: dict[str, Subscription] = {}
         self._consume_from = consume_from
         self._max_reconsume_times = max_reconsume_times
@@ -115,6 +116,7 @@ class PushConsumer(Closing):
         self._settings = PullSettings(group, pull_batch, limits)
         self._connection = Connection(endpoint, credentials=credentials)
         self._consume_threads = consume_threads
+        self._taking_threads = consume_threads
         self._running: _Running | None = None
         self._closed = False
         self._was_forked = False
@@ -130,10 +132,7 @@ class PushConsumer(Closing):
         if self._was_forked:
             # A listener may have forked: the child of its thread must end with it.
             self._backlog.stop()
-        self._threads = [
-            threading.Thread(target=self._consume, name=f"rmqlite-{self.group}-{n}", daemon=True)
-            for n in range(self._consume_threads)
-        ]
+        self._threads: list[threading.Thread] = []
         self._lifecycle = threading.Lock()
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str = "") -> None:
@@ -159,8 +158,16 @@ class PushConsumer(Closing):
         listener.  Raises InvalidValue for an async function or a generator, Refused after start().
         """
         self._check_not_started()
-        self._listener = check_listener(listener)
+        self._hand_over = on_this_thread(listener)
         return listener
+
+    def listen_elsewhere(self, hand_over: HandOver) -> None:
+        """For rmqlite.client.asyncio: one thread hands the messages over, in the order of each
+        queue, and consume_threads is how many of them may be consumed at a time.  Before start().
+        """
+        self._check_not_started()
+        self._hand_over = hand_over
+        self._taking_threads = 1
 
     @property
     def queues(self) -> tuple[Queue, ...]:
@@ -180,7 +187,7 @@ class PushConsumer(Closing):
         """
         with self._lifecycle:
             self._check_not_started()
-            if self._listener is None:
+            if self._hand_over is None:
                 raise _not_ready("no listener", "listener", "give one, or call listen()")
             if not self._subscriptions:
                 raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
@@ -190,6 +197,12 @@ class PushConsumer(Closing):
             running.loop.post(running.readers.start)
             running.loop.post(running.membership.start)
             running.loop.start()
+            self._threads = [
+                threading.Thread(
+                    target=self._consume, name=f"rmqlite-{self.group}-{n}", daemon=True
+                )
+                for n in range(self._taking_threads)
+            ]
             for thread in self._threads:
                 thread.start()
 
@@ -208,12 +221,16 @@ class PushConsumer(Closing):
         by then are delivered again, to another member or after the next start.  If a listener
         calls it, it does not wait for that listener.
         """
+        self.close_within(int(threading.current_thread() in self._threads))
+
+    def close_within(self, listeners: int) -> None:
+        """close() that so many running listeners wait for, and that does not wait for them."""
         with self._lifecycle:
             if self._closed:
                 return
             self._closed = True
             if self._running is not None:
-                self._stop(self._running)
+                self._stop(self._running, listeners)
             self._connection.close()
 
     def _assembled(self) -> _Running:
@@ -240,13 +257,12 @@ class PushConsumer(Closing):
         send_backs = SendBacks(self.group, self._max_reconsume_times, link, loop, self._backlog)
         return _Running(loop, readers, membership, send_backs)
 
-    def _stop(self, running: _Running) -> None:
+    def _stop(self, running: _Running, besides: int) -> None:
         running.loop.post(running.readers.stop)
         running.loop.post(running.send_backs.close)
         self._backlog.stop()
         # Heartbeats continue, so no other member gets these messages before the commit.
-        own = threading.current_thread() in self._threads
-        is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides=int(own))
+        is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides)
         if not is_quiet:
             log.warning("closing while listeners run, they will be repeated group=%s", self.group)
         running.loop.post(running.membership.stop)
@@ -281,19 +297,30 @@ class PushConsumer(Closing):
     # ---- the listener threads
 
     def _consume(self) -> None:
-        running, listener = self._running, self._listener
+        running, hand_over = self._running, self._hand_over
         assert running is not None
-        assert listener is not None
+        assert hand_over is not None
         retries = retry_topic(self.group)
         while (taken := self._backlog.take()) is not None:
             queue, message = taken
             shown = message
             if message.topic == retries:
                 shown = replace(message, topic=message.origin_topic)
-            result = consume(listener, shown)
-            self._backlog.returned(queue, message, is_finished=result.is_success)
-            if not result.is_success:
-                running.loop.post(partial(running.send_backs.send, queue, message, result))
+            hand_over(shown, partial(self._settle, running, queue, message))
+
+    def _settle(
+        self,
+        running: _Running,
+        queue: ProcessQueue,
+        message: StoredMessage,
+        result: ConsumeResult | None,
+    ) -> None:
+        is_finished = result is not None and result.is_success
+        self._backlog.returned(queue, message, is_finished=is_finished)
+        if result is None:
+            self._backlog.abandon(queue)
+        elif not is_finished:
+            running.loop.post(partial(running.send_backs.send, queue, message, result))
 
 
 def _not_ready(what: str, field: str, rule: str) -> Refused:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
+from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
@@ -19,6 +20,7 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.declared_types.checks import check_public_arguments, check_type
+from rmqlite.declared_types.deliver_times import Instant, Wait
 from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendAnswer, SendResult
@@ -134,6 +136,30 @@ class Producer(Closing):
         change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
         changed = self._connection.call_repeatedly(
             rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
+        )
+        return changed[0]
+
+    def reschedule(
+        self,
+        message_id: str,
+        *,
+        delay_level: int = 0,
+        deliver_at: Instant | None = None,
+        deliver_after: Wait | None = None,
+        topic: str = "",
+    ) -> ChangedId:
+        """Let a delayed message wait anew, until one of the three, as for a Message.
+
+        A level and deliver_after count from now on, by the broker's clock.  Outcome and topic are
+        those of cancel().  Never repeated: after an Unavailable it may have been made.
+        """
+        admin = ScheduleAdmin(self._connection, self._limits.timeout_s)
+        changed = admin.reschedule(
+            message_id,
+            delay_level=delay_level,
+            deliver_at=deliver_at,
+            deliver_after=deliver_after,
+            topic=topic,
         )
         return changed[0]
 
