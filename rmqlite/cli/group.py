@@ -51,7 +51,7 @@ from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_POLICY_CHARS: Final = 32
+_POLICY_CHARS: Final = 24
 """A list cuts a longer policy; `group show` shows all of it."""
 _ROCKETMQS: Final = "RocketMQ's"
 _INT_MAX: Final = 2**31 - 1
