@@ -220,3 +220,22 @@ def test_a_damaged_table_names_file_and_offset(make: Make) -> None:
     (folder / f"{TABLE}.bak").unlink()
     broker.store.release()
     broker.open()
+
+
+def test_a_group_that_is_deleted_begins_anew(make: Make) -> None:
+    """Neither its leases nor what it has done come back, also after a crash."""
+    broker = make()
+    broker.send(plain("a"), plain("b"), plain("c"))
+    consumer = Consumer(broker)
+    first, second, third = consumer.receive().messages
+    consumer.ack(second)
+    broker.persist()
+    consumer.ack(first)
+    broker.broker.groups.delete(GROUP)
+    broker.broker.offsets.forget_group(GROUP)
+    broker.broker.leases.table.forget_group(GROUP)
+    assert broker.broker.leases.table.total.messages == 0
+    broker.crash()
+    broker.open()
+    assert not consumer.is_valid(third.handle)
+    assert consumer.bodies() == ["a", "b", "c"]

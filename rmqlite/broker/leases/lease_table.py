@@ -258,6 +258,20 @@ class LeaseTable:
         for queue in list(self._queues.get(group, {})):
             self.queue(group, queue)
 
+    def forget_group(self, group: str) -> None:
+        """Forget the leases and queues of a group that is deleted."""
+        for queue in list(self._queues.get(group, {}).values()):
+            self._forget(queue)
+
+    def _forget(self, queue: LeasedQueue) -> None:
+        leases = set(queue.leased.values())
+        queue.forget()
+        for lease in leases:
+            self.drop_if_empty(lease)
+        del self._queues[queue.group][queue.queue]
+        if not self._queues[queue.group]:
+            del self._queues[queue.group]
+
     def _made(self, group: str, queue: Queue) -> LeasedQueue:
         known = self._queues.setdefault(group, {}).get(queue)
         if known is None:
@@ -288,6 +302,9 @@ class LeaseTable:
             queue.failed_in_place = dict(row.failed)
         for offset, event in self._journal.events(table):
             self._replay(offset, event, is_new=offset >= table.end)
+        for group in list(self._queues):
+            for queue in list(self._queues[group].values()):
+                self._begin_again(queue)
         until_ms = self._parts.clock.now_ms() + RENEWED_MS
         for lease in list(self._leases.values()):
             if lease.is_renewed:
@@ -296,10 +313,15 @@ class LeaseTable:
                 lease.until_ms = max(lease.until_ms, until_ms)
                 self._by_end.add(lease)
             self.drop_if_empty(lease)
-        for group, queues in self._queues.items():
-            for name, queue in queues.items():
-                queue.skip_to(self._parts.offsets.of(group).get(name, 0))
-                self.commit([queue])
+
+    def _begin_again(self, queue: LeasedQueue) -> None:
+        """Take over a queue as the table and the events have it, unless it was deleted since."""
+        group, name, parts = queue.group, queue.queue, self._parts
+        if parts.groups.get(group) is None or parts.topics.get(name.topic) is None:
+            self._forget(queue)
+            return
+        queue.skip_to(parts.offsets.of(group).get(name, 0))
+        self.commit([queue])
 
     def _replay(self, at: int, event: LeaseEvent, *, is_new: bool) -> None:
         """Do again what an event says; one that is not new says only what is leased."""

@@ -109,6 +109,7 @@ class GroupCalls(Part):
         await self._saved()
         if with_offsets:
             self._broker.offsets.forget_group(group)
+            self._broker.leases.table.forget_group(group)
 
     @view
     async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
