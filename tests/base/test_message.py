@@ -187,7 +187,8 @@ def test_every_property_name_of_ours_is_reserved() -> None:
         if name.isupper() and isinstance(value, str) and value.isupper()
     }
     assert {"REAL_TOPIC", "RETRY_TOPIC", "FAILURE_REASON"} <= ours
-    assert ours <= m.RESERVED_PROPERTIES | m.REDRIVE_PROPERTIES
+    # A sender chooses the message group, on every protocol.
+    assert ours - {m.MESSAGE_GROUP} <= m.RESERVED_PROPERTIES | m.REDRIVE_PROPERTIES
 
 
 def test_the_offset_message_id_is_rocketmqs() -> None:

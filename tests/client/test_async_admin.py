@@ -15,7 +15,7 @@ from rmqlite.client.asyncio import AsyncAdmin
 from rmqlite.errors import GroupUnknown, InvalidValue, Refused
 from rmqlite.requests.schedule import ChangeByIds
 from rmqlite.requests.topics import TopicInfo
-from tests.support.event_loops import Slow, Steps, too_long
+from tests.support.event_loops import MAKE, Slow, Steps, too_long
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, WAIT_S, FakeBroker, raises
 from tests.support.fake_schedule import changes, has_schedule, waiting
 
@@ -105,7 +105,7 @@ def test_no_call_holds_the_loop(broker: FakeBroker) -> None:
         broker.answers[name] = slow.answer(answer)
 
     async def everything(steps: Steps) -> None:
-        await steps.begin("make")
+        await steps.begin(MAKE)
         async with AsyncAdmin(broker.endpoint, timeout_ms=20_000) as admin:
             for call in (admin.list_topics, partial(admin.group, "g"), admin.levels):
                 await steps.begin("call")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from rmqlite.client.asyncio import AsyncProducer
 from rmqlite.errors import BrokerClosing, DelayUnknown, InvalidValue, Refused, Unavailable
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByIds
-from tests.support.event_loops import Slow, Steps, too_long, until
+from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 CALL_S = 0.05
@@ -220,7 +221,7 @@ def test_no_call_holds_the_loop(broker: FakeBroker) -> None:
     broker.answers["ChangeByIds"] = slow.answer(changed)
 
     async def everything(steps: Steps) -> None:
-        await steps.begin("make")
+        await steps.begin(MAKE)
         async with AsyncProducer(broker.endpoint, "makers", send_timeout_ms=20_000) as producer:
             result = await producer.send(message("a", deliver_after="1h"))
             for name, call in (
@@ -244,10 +245,14 @@ def test_the_watch_sees_what_holds_the_loop() -> None:
     """Else the tests with it would say nothing."""
 
     async def blocking(steps: Steps) -> None:
-        await steps.begin("block")
-        threading.Event().wait(0.002)
+        await steps.begin("wait")
+        threading.Event().wait(0.6 * CALL_S)
+        await steps.begin("work")
+        until_s = time.thread_time() + 0.002
+        while time.thread_time() < until_s:
+            pass
 
-    assert {*too_long(blocking)} == {"block"}
+    assert {*too_long(blocking)} == {"wait", "work"}
 
 
 def test_nobody_there_is_an_error_that_holds_no_loop() -> None:

@@ -22,7 +22,7 @@ from rmqlite.errors import GroupUnknown, InvalidValue, Refused
 from rmqlite.names import retry_topic
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
-from tests.support.event_loops import Slow, Steps, too_long, until
+from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 QUEUE = Queue("orders", 0)
@@ -421,7 +421,7 @@ def test_nothing_of_it_holds_the_loop(broker: FakeBroker) -> None:
             begun.set()
             return ConsumeResult(message.body == b"a")
 
-        await steps.begin("make")
+        await steps.begin(MAKE)
         async with made(broker, listener) as consumer:
             await steps.begin("start")
             await consumer.start()

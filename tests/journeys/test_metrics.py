@@ -28,6 +28,7 @@ from rmqlite.client import (
 )
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.wire import rpcs
+from rmqlite.wire.rocketmq_v2.rpcs import SERVICE as ROCKETMQ_5
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 from tests.support.scrape import Scrape
@@ -186,6 +187,7 @@ def test_reflection_tells_what_can_be_called(start_broker: StartBroker) -> None:
         services = {rpc.service for rpc in rpcs.ALL}
         assert set(known.get_services()) == {
             *services,
+            ROCKETMQ_5,
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
         }

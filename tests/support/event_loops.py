@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -16,7 +17,13 @@ from tests.support.eventually import eventually
 T = TypeVar("T")
 
 TURN_S_MAX: Final = 0.001
+"""Of the processor: what a turn does itself."""
+BLOCKED_S_MAX: Final = 0.02
+"""Of time: on a loaded machine a turn may lose the processor in each run, but not for so long; an
+answer takes longer."""
 TRIES: Final = 40
+MAKE: Final = "make"
+"""The step that makes a client."""
 
 
 class Steps:
@@ -42,9 +49,11 @@ def _watched() -> Iterator[Steps]:
     plain: Callable[[asyncio.Handle], None] = asyncio.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:
-        begin_s = elapsed_s()
+        begin_s, work_s = elapsed_s(), time.thread_time()
         plain(handle)
-        steps.turn(elapsed_s() - begin_s)
+        work_s = time.thread_time() - work_s
+        blocked_s = elapsed_s() - begin_s - work_s
+        steps.turn(work_s if blocked_s <= BLOCKED_S_MAX else blocked_s)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", timed)
@@ -63,9 +72,13 @@ def too_long(action: Callable[[Steps], Coroutine[Any, Any, object]]) -> dict[str
             asyncio.run(action(steps))
         for name, seconds in steps.longest_s.items():
             best_s[name] = min(seconds, best_s.get(name, seconds))
-        if max(best_s.values()) <= TURN_S_MAX:
+        if all(each <= TURN_S_MAX for name, each in best_s.items() if name != MAKE):
             break
-    return {name: seconds for name, seconds in best_s.items() if seconds > TURN_S_MAX}
+    # gRPC makes a channel, once for each client, with a millisecond of work; it connects later.
+    most_s = {MAKE: BLOCKED_S_MAX}
+    return {
+        name: seconds for name, seconds in best_s.items() if seconds > most_s.get(name, TURN_S_MAX)
+    }
 
 
 async def until(is_so: Callable[[], bool], what: str) -> None:
