@@ -82,7 +82,11 @@ def refused_by(under_test: BrokerUnderTest, caller: Caller | None) -> set[str]:
 
 
 NAMES = {name for name, _ in EVERY}
-CHANGING = {name for name, _ in WRITING} | {"topics.clean", "messages.hand_out", "groups.reset"}
+CHANGING = (
+    {name for name, _ in WRITING}
+    | {"topics.clean", "messages.hand_out", "groups.reset"}
+    | {"groups.reset_offsets"}
+)
 """Also what has others do something."""
 
 
