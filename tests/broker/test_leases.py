@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.broker.leases.deliveries import Received
 from rmqlite.broker.leases.leases import ATTEMPT_ID_BYTES_MAX
+from rmqlite.broker.steps import Steps
 from rmqlite.errors import (
     HandleInvalid,
     InvalidValue,
@@ -15,7 +17,7 @@ from rmqlite.errors import (
 from rmqlite.message import FAILURE_REASON, Message
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.leases import Handle
+from rmqlite.requests.leases import Handle, ReceiveRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
@@ -358,3 +360,38 @@ def test_large_messages_do_not_come_together(under_test: BrokerUnderTest) -> Non
         under_test.send(Message(TOPIC, b"x" * 400_000))
     assert len(Consumer(under_test).receive().messages) == 3
     assert len(Consumer(under_test).receive().messages) == 2
+
+
+def test_a_queue_that_another_receive_reads_is_not_lost_from_sight(make: Make) -> None:
+    """Who reads it wakes a call that waits; a call that is still looking looks at it again."""
+    broker = make(filter_scan_max=10)
+    broker.send(*[plain(str(number), tags="x") for number in range(40)], plain("a", tags="y"))
+    broker.send(plain("b", tags="y"), plain("c", tags="y"))
+
+    def receive(client_id: str) -> Steps[Received]:
+        request = ReceiveRequest(
+            GROUP, TOPIC, client_id, expression="y", max_messages=1, invisible_ms=INVISIBLE_MS
+        )
+        return broker.broker.leases.receive(request)
+
+    def bodies_of(received: Received) -> list[bytes]:
+        return [each.record.body for each in received.messages]
+
+    reading = receive("reads")
+    next(reading)
+    # Nothing is found, and nobody else is woken to find nothing, too.
+    passing = done(receive("passes"))
+    assert (passing.messages, passing.has_more) == ((), False)
+    found = done(reading)
+    assert (bodies_of(found), found.has_more) == ([b"a"], True)
+    assert bodies_of(done(receive("passes"))) == [b"b"]
+    # One that is gone in the middle has woken the others.
+    woken: list[tuple[str, str]] = []
+    broker.broker.leases.table.on_visible = lambda *key: woken.append(key)
+    broker.send(*[plain(str(number), tags="x") for number in range(40)])
+    done(receive("takes"))
+    reading = receive("is gone")
+    next(reading)
+    done(receive("passes"))
+    reading.close()
+    assert woken == [(GROUP, TOPIC)]

@@ -309,9 +309,7 @@ class LeaseTable:
         for lease in list(self._leases.values()):
             if lease.is_renewed:
                 # Its client needs the time to connect again.
-                self._by_end.remove(lease)
-                lease.until_ms = max(lease.until_ms, until_ms)
-                self._by_end.add(lease)
+                self.renew(lease, max(lease.until_ms, until_ms))
             self.drop_if_empty(lease)
 
     def _begin_again(self, queue: LeasedQueue) -> None:

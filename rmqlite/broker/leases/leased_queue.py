@@ -63,6 +63,7 @@ class LeasedQueue:
         "leased",
         "queue",
         "visible",
+        "was_passed_over",
     )
 
     def __init__(self, group: str, queue: Queue, total: Total, *, is_retry: bool) -> None:
@@ -74,6 +75,8 @@ class LeasedQueue:
         self.is_retry = is_retry
         self.is_being_read = False
         """One receive at a time moves the cursors."""
+        self.was_passed_over = False
+        """Did another receive leave the queue out meanwhile?  The one that reads wakes it then."""
         self.committed = 0
         """The offset that was committed here; another one was committed by somebody else."""
         self.begin(0)

@@ -12,7 +12,7 @@ of other protocols go on from there; an offset that somebody else commits counts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rmqlite.broker.failing import Failing
@@ -23,7 +23,6 @@ from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
 from rmqlite.broker.leases.peeking import peek_at
 from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.retry import times_failed
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.config import KEYS
@@ -79,21 +78,18 @@ class Leases:
         )
         asked = Asked(request, lease, group.orderly)
         try:
-            for number, queue in enumerate(self._queues_for(request, topic), 1):
-                yield from take_from(self._parts, queue, asked)
-                if asked.room <= 0:
-                    break
-                if number % QUEUES_AT_ONCE == 0:
-                    yield
+            yield from self._look(asked, topic)
         except BaseException:
             # Also if the caller is gone, and nobody takes the next step.
             self.table.let_go(lease, _places(asked.taken))
+            if asked.was_passed_over:
+                self.table.on_visible(request.group, request.topic)
             raise
         if asked.taken:
             self.table.begin(lease, _places(asked.taken))
         self._parts.counts.pull(request.topic, request.group, len(asked.taken))
         deliveries = [_delivery(each, lease) for each in asked.taken]
-        has_more = asked.room <= 0 or asked.passed_over
+        has_more = asked.room <= 0 or asked.was_passed_over
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
 
     def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
@@ -135,12 +131,30 @@ class Leases:
 
     def _again(self, lease: Lease) -> Received:
         found = [
-            _delivery(Taken(queue, record, self._attempt(queue, record)), lease)
+            _delivery(Taken(queue, record), lease)
             for queue, offsets in lease.held()
             for _, record in self.table.records(queue, offsets)
             if record is not None
         ]
         return Received(tuple(found), self._parts.clock.now_ms(), _left_ms(lease))
+
+    def _look(self, asked: Asked, topic: TopicInfo) -> Steps[None]:
+        """Look at each queue; again at one that another receive was reading, when it has ended."""
+        queues: Iterable[LeasedQueue] = self._queues_for(asked.request, topic)
+        while True:
+            for number, queue in enumerate(queues, 1):
+                yield from take_from(self._parts, queue, asked)
+                if asked.room <= 0:
+                    return
+                if number % QUEUES_AT_ONCE == 0:
+                    yield
+            queues, asked.passed_over = asked.passed_over, []
+            still_read = [queue for queue in queues if queue.is_being_read]
+            if asked.taken or still_read or not queues:
+                # Who reads one of these wakes a call that waits, when it has ended.
+                for queue in still_read:
+                    queue.was_passed_over = True
+                return
 
     def _queues_for(self, request: ReceiveRequest, topic: TopicInfo) -> Iterator[LeasedQueue]:
         """The queues to look at, another one first each time."""
@@ -220,10 +234,6 @@ class Leases:
         if queue is None:
             raise HandleInvalid(handle.text if handle.proof else handle.queue_offset)
         return queue, queue.leased[handle.queue_offset]
-
-    def _attempt(self, queue: LeasedQueue, record: Record) -> int:
-        asked = queue.failed_in_place.get(record.head.queue_offset, 0)
-        return times_failed(record.head, queue.group) + asked + 1
 
 
 def _check_invisible(invisible_ms: int, least: int) -> None:

@@ -35,7 +35,13 @@ class Taken(NamedTuple):
 
     queue: LeasedQueue
     record: Record
-    attempt: int
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery to the group."""
+        head = self.record.head
+        failed = self.queue.failed_in_place.get(head.queue_offset, 0)
+        return times_failed(head, self.queue.group) + failed + 1
 
 
 @dataclass(slots=True)
@@ -47,8 +53,10 @@ class Asked:
     in_order: bool
     taken: list[Taken] = field(default_factory=list)
     size: int = 0
-    passed_over: bool = False
-    """Was a queue left out, because another receive reads it?"""
+    passed_over: list[LeasedQueue] = field(default_factory=list)
+    """Queues that another receive was reading."""
+    was_passed_over: bool = False
+    """Has another receive left a queue out, because this one was reading it?"""
     _message_groups: set[tuple[LeasedQueue, str]] = field(default_factory=set)
     """Those whose next messages the client has got here; it may get more of them."""
 
@@ -61,12 +69,10 @@ class Asked:
 
     def take(self, queue: LeasedQueue, record: Record, message_group: str) -> None:
         head = record.head
-        failed = queue.failed_in_place.get(head.queue_offset, 0)
-        attempt = times_failed(head, self.request.group) + failed + 1
         # At once: another receive may run before the next step of this one.
         queue.lease(head.queue_offset, self.lease, message_group)
         self._message_groups.add((queue, message_group))
-        self.taken.append(Taken(queue, record, attempt))
+        self.taken.append(Taken(queue, record))
         self.size += head.size
 
     def must_wait(self, queue: LeasedQueue, message_group: str, waiting: Collection[str]) -> bool:
@@ -84,13 +90,14 @@ def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[Non
     _take_visible(parts, queue, asked)
     # While one receive reads on, others must not read the same messages.
     if queue.is_being_read:
-        asked.passed_over = True
+        asked.passed_over.append(queue)
         return
     queue.is_being_read = True
     try:
         yield from _take_new(parts, queue, asked)
     finally:
-        queue.is_being_read = False
+        asked.was_passed_over |= queue.was_passed_over
+        queue.is_being_read = queue.was_passed_over = False
 
 
 def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
