@@ -30,7 +30,7 @@ SIZES: Final = {
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
     "broker": Size(15_212, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
-    "wire": Size(6_201, 39),  # the gRPC clients of RocketMQ 5, and its POP
+    "wire": Size(6_186, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_648, 13),  # what commands, top and page computed each for itself
     "server": Size(15_136, 99),  # tells systemd when it is ready, reloads and stops
     "client": Size(5_236, 39),  # asyncio, over the same clients

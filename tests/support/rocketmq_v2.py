@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ import pytest
 
 from rmqlite.message import pack_host
 from rmqlite.records.drafts import Draft
+from rmqlite.records.stored import Record
 from rmqlite.wire.rocketmq_v2.codes import Code, Refusal
-from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of
+from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of, write_message
 from rmqlite.wire.rocketmq_v2.rpcs import definition
 
 TOPIC: Final = "orders"
@@ -62,3 +64,19 @@ def refusal(call: Callable[[], object]) -> tuple[Code, str]:
     with pytest.raises(Refusal) as raised:
         call()
     return raised.value.code, str(raised.value)
+
+
+def header_of(access_key: str, secret: str, date_time: str) -> str:
+    """The value of the entry authorization, as a client writes it."""
+    signature = hmac.new(secret.encode(), date_time.encode(), "sha1").hexdigest()
+    signed = f"SignedHeaders=x-mq-date-time, Signature={signature}"
+    return f"MQv2-HMAC-SHA1 Credential={access_key}, {signed}"
+
+
+def message_of(
+    record: Record, topic: str, *, receipt_handle: str = "", attempt: int = 1
+) -> definition.Message:
+    """A record as a consumer gets it."""
+    message = definition.Message()
+    write_message(message, record, topic, receipt_handle=receipt_handle, attempt=attempt)
+    return message

@@ -196,15 +196,6 @@ def takes_long_to_read(record: Record) -> bool:
     return is_long or bool(head.sys_flag & COMPRESSED)
 
 
-def message_of(
-    record: Record, topic: str, *, receipt_handle: str = "", attempt: int = 1
-) -> definition.Message:
-    """The message of a record; see write_message()."""
-    message = definition.Message()
-    write_message(message, record, topic, receipt_handle=receipt_handle, attempt=attempt)
-    return message
-
-
 def write_message(
     message: definition.Message,
     record: Record,

@@ -91,12 +91,6 @@ def is_right(signed: Signed, secret: str) -> bool:
     return hmac.compare_digest(_signature(secret, signed.date_time), signed.signature)
 
 
-def header_of(access_key: str, secret: str, date_time: str) -> str:
-    """The value of the entry authorization, as a client writes it."""
-    signature = _signature(secret, date_time).hex()
-    return f"{_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={signature}"
-
-
 def _signature(secret: str, date_time: str) -> bytes:
     return hmac.digest(secret.encode(), date_time.encode(), "sha1")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from time import gmtime, strftime
 
 from rmqlite.clock import wall_ms
-from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME, header_of
+from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME
 from tests.support.accounts import SECRET
 from tests.support.calls import Sent
+from tests.support.rocketmq_v2 import header_of
 
 
 def date_text(at_ms: int) -> str:

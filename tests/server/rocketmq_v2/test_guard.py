@@ -14,11 +14,12 @@ from rmqlite.clock import wall_ms
 from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
-from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME, header_of
+from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME
 from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, ask
+from tests.support.rocketmq_v2 import header_of
 from tests.support.rocketmq_v2_client import (
     GROUP,
     TOPIC,

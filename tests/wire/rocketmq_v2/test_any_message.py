@@ -17,9 +17,8 @@ from rmqlite.records.encoding import encode
 from rmqlite.records.record import read_head
 from rmqlite.records.stored import Record
 from rmqlite.wire.rocketmq_v2.codes import Refusal
-from rmqlite.wire.rocketmq_v2.messages import message_of
 from rmqlite.wire.rocketmq_v2.rpcs import definition
-from tests.support.rocketmq_v2 import HOST, NOW_MS, TOPIC, drafted
+from tests.support.rocketmq_v2 import HOST, NOW_MS, TOPIC, drafted, message_of
 from tests.support.stores import new_record
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

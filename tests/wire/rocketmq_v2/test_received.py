@@ -21,7 +21,6 @@ from rmqlite.wire.rocketmq_v2 import messages
 from rmqlite.wire.rocketmq_v2.messages import (
     INFLATED_BYTES_MAX,
     SendRules,
-    message_of,
     takes_long_to_read,
     write_message,
 )
@@ -29,7 +28,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 from rmqlite.wire.rocketmq_v2.rules import timestamp_ms, write_timestamp
 from tests.support.brokers import BrokerUnderTest
 from tests.support.compressed import COMPRESS, LZ4, UNKNOWN, ZLIB, without_the_extra
-from tests.support.rocketmq_v2 import HOST, ID, TOPIC, drafted, outgoing
+from tests.support.rocketmq_v2 import HOST, ID, TOPIC, drafted, message_of, outgoing
 from tests.support.steps import done
 from tests.support.transactions import checked, end, records
 

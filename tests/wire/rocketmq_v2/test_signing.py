@@ -12,10 +12,10 @@ from rmqlite.wire.rocketmq_v2.signing import (
     SKEW_S_MAX,
     ZONES_S_MAX,
     Signed,
-    header_of,
     is_right,
     read_signed,
 )
+from tests.support.rocketmq_v2 import header_of
 
 SECRET = "a secret of some length"
 DATE = "20231114T221320Z"
