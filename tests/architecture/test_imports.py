@@ -38,7 +38,7 @@ MAY_IMPORT = {
 ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
-        "rmqlite.store.moving.handover",
+        *("rmqlite.store.moving.handover", "rmqlite.store.moving.backup"),
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file"),

@@ -31,6 +31,7 @@ WITHOUT_JSON = {
 LOCAL = (
     {"broker", "bench"}
     | {"store show", "store cat", "store check", "store repair", "store export", "store handover"}
+    | {"store backup"}
     | {"acl check", "acl show", "acl template", "acl test", "tls selfsigned"}
 )
 """They ask no broker; the pipeline's commands only perhaps."""

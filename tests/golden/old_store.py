@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,11 @@ def main(version: str) -> None:
 def run(store: Path, end: signal.Signals, more: str) -> None:
     conf, ready = store.with_suffix(".conf"), store.with_suffix(".ready")
     conf.write_text(CONF.format(store=store) + more)
-    command = [sys.executable, "-m", "rmqlite", "broker", "--config", conf, "--ready-file", ready]
+    command = [sys.executable, "-m", "rmqlite", "broker", "--config", str(conf)]
+    command += ["--ready-file", str(ready)]
     broker = subprocess.Popen(command)
     while not ready.exists():
-        time.sleep(0.1)
+        threading.Event().wait(0.1)
     fill(ready.read_text().split()[0])
     broker.send_signal(end)
     broker.wait()
@@ -63,7 +64,7 @@ def fill(endpoint: str) -> None:
         for number, level in enumerate((1, 17, 18, 18)):
             sent = producer.send(client.Message("orders", b"later %d" % number, delay_level=level))
         producer.cancel(sent.message_id, "orders")
-        time.sleep(2)
+        threading.Event().wait(2)
         for number in range(3):
             producer.send(client.Message("bills", b"bill %d" % number, keys=f"b{number}"))
         fail(client, endpoint, "strict", "bills", 3)
@@ -73,7 +74,7 @@ def fill(endpoint: str) -> None:
         with client.PullConsumer(endpoint, "readers") as consumer:
             (queue,) = consumer.queues("orders")
             consumer.commit(queue, 5)
-    time.sleep(1)
+    threading.Event().wait(1)
 
 
 def fail(client: Any, endpoint: str, group: str, topic: str, count: int) -> None:
@@ -87,8 +88,8 @@ def fail(client: Any, endpoint: str, group: str, topic: str, count: int) -> None
         consumer.subscribe(topic)
         consumer.start()
         while len(seen) < count:
-            time.sleep(0.1)
-        time.sleep(1)
+            threading.Event().wait(0.1)
+        threading.Event().wait(1)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
 import pytest
 
 from rmqlite.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
@@ -111,7 +109,7 @@ def test_tables_that_change_during_a_look_are_looked_at_again(
     filled: StoreUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a table could know more than the log."""
-    looks: list[Any] = []
+    looks: list[dict[Path, bytes]] = []
     tables = Backup._tables
 
     def changing(backup: Backup) -> dict[Path, bytes]:
