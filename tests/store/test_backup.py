@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+
 import pytest
 
 from rmqlite.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
