@@ -61,6 +61,7 @@ ALONE = {
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),
+        "rmqlite.cli.output.schema",
     },
     "yaml": {"rmqlite.access.plain_yaml"},
     "google": {"rmqlite.wire"},

@@ -6,13 +6,15 @@ import enum
 import sys
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.job.redrive_jobs import (
+    JOB,
+    OUTCOME,
     follow,
     job_tree,
     outcome_tree,
@@ -21,6 +23,7 @@ from rmqlite.cli.job.redrive_jobs import (
     print_samples,
 )
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, option
+from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.terminal import (
     note,
@@ -30,7 +33,6 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     print_view,
     printable,
-    to_tree,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown, NotSupported
@@ -63,9 +65,14 @@ class Only(enum.StrEnum):
     REFUSED = "refused"
 
 
+_BULK: Final = Document(
+    "BulkJob", "The outcomes of a bulk job's calls.", BulkJob, kind=Literal["bulk"]
+)
+_JOB: Final = Either(JOB, _BULK)
 _WIDTH = max(map(len, Only))
 
 
+@prints(lambda: many(_JOB))
 def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the redrive and bulk jobs that the broker remembers, the latest change first."""
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
@@ -79,6 +86,7 @@ def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) ->
         note("no jobs yet")
 
 
+@prints(lambda: _JOB)
 def show_job(
     job_id: JobId,
     follow_it: Annotated[
@@ -116,9 +124,9 @@ def _changed_at_ms(job: Job) -> int:
     return job.last_at_ms if isinstance(job, BulkJob) else job.changed_at_ms
 
 
-def _tree(job: Job) -> dict[str, object]:
+def _tree(job: Job) -> dict[str, Any]:
     """A job for JSON."""
-    return to_tree(job) | {"kind": "bulk"} if isinstance(job, BulkJob) else job_tree(job)
+    return _BULK.tree(job, kind="bulk") if isinstance(job, BulkJob) else job_tree(job)
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -150,6 +158,7 @@ def _print_bulk(job: BulkJob) -> None:
         print_two_line_table(("ID", "CODE"), rows)
 
 
+@prints(lambda: OUTCOME, is_line=True)
 def outcomes(
     job_id: JobId,
     only: Annotated[
@@ -191,21 +200,25 @@ def _line(group: str, letter: DeadLetterOutcome) -> str:
     return printable("  ".join(words))
 
 
+@prints(lambda: JOB)
 def pause(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """Pause a redrive job: nothing more is sent until it is resumed, also after a restart."""
     _run(endpoint, job_id, lambda redrives: redrives.pause(job_id), as_json=as_json)
 
 
+@prints(lambda: JOB)
 def resume(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """Continue a paused redrive job."""
     _run(endpoint, job_id, lambda redrives: redrives.resume(job_id), as_json=as_json)
 
 
+@prints(lambda: JOB)
 def cancel(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """End a redrive job: sent messages stay sent, and another job may send the others."""
     _run(endpoint, job_id, lambda redrives: redrives.cancel(job_id), as_json=as_json)
 
 
+@prints(lambda: JOB)
 def rate(
     job_id: JobId,
     per_second: Annotated[

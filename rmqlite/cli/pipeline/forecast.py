@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from rmqlite.cli.options import option, refuse, with_options
 from rmqlite.cli.output.bars import print_bars
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import (
+    PlotOptions,
+    Row,
+    answer,
+    answered,
+    started,
+    write,
+    write_plot,
+)
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
@@ -21,9 +30,19 @@ _BUCKETS_MAX: Final = 100_000
 _ROWS_SHOWN: Final = 10
 _CLOCK: Final = slice(0, 16)
 """The part of a time's text without seconds."""
-Row = dict[str, Any]
 
 
+_ANSWER: Final = answered(
+    "Forecast",
+    "Messages by due time, topic and level.",
+    now_ms=int,
+    span_ms=int,
+    bucket_ms=int,
+    rows=list[Row],
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def forecast(
     *,
@@ -49,7 +68,7 @@ def forecast(
         write_plot(lambda plot: plot.forecast_plot(job.snapshot.text, rows, **sizes), options)
         write(table, options)
         table.unpersist()
-    answer(job, options, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))
+    answer(job, options, _ANSWER, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))
 
 
 def _bucket_ms(text: str, span_ms: int) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import option, with_options
+from rmqlite.cli.output.documents import maybe, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_table,
@@ -15,7 +16,15 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.cli.pipeline.running import PROMISE_BROKEN, TableOptions, answer, started, write
+from rmqlite.cli.pipeline.running import (
+    PROMISE_BROKEN,
+    Row,
+    TableOptions,
+    answer,
+    answered,
+    started,
+    write,
+)
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
@@ -34,6 +43,20 @@ _MEANINGS: Final = {
 }
 
 
+_ANSWER: Final = answered(
+    "Reconciled",
+    "held: no promise was broken.  totals: messages by state.  offenders: the first of them.",
+    held=bool,
+    totals=dict[str, int],
+    without_pointer=int,
+    now_ms=int,
+    horizon_ms=maybe(int),
+    levels=list[Row],
+    offenders=list[Row],
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def reconcile(
     *,
@@ -84,7 +107,7 @@ def reconcile(
         _print(found.rows, totals, found.total("without_pointer"))
         _print_verdict(totals, shown, is_held=found.held)
 
-    answer(job, options, tree, show)
+    answer(job, options, _ANSWER, tree, show)
     if not found.held:
         raise typer.Exit(PROMISE_BROKEN)
 

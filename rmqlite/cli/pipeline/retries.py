@@ -7,8 +7,17 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import option, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import (
+    PlotOptions,
+    Row,
+    answer,
+    answered,
+    started,
+    write,
+    write_plot,
+)
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.views.times import span_text
 
@@ -16,6 +25,17 @@ _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
 
 
+_ANSWER: Final = answered(
+    "RetryFunnel",
+    "What failed, by group and topic, by attempt, by reason and by level.",
+    groups=list[Row],
+    funnel=list[Row],
+    reasons=list[Row],
+    levels=list[Row],
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def retries(
     *,
@@ -48,7 +68,7 @@ def retries(
         write(job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
-    answer(job, options, tables, lambda: _print(tables))
+    answer(job, options, _ANSWER, tables, lambda: _print(tables))
 
 
 def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:

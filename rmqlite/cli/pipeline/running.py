@@ -14,10 +14,21 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import AsJson, option, refuse, wrong
+from rmqlite.cli.output.documents import Document
 from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.errors import StoreUnavailable
 from rmqlite.extras import check_extra
 
+Row = dict[str, Any]
+"""A row of a job's table; spark/README.md has the columns of each."""
+SNAPSHOT: Final = Document(
+    "Snapshot",
+    "What a job has read: physical offsets, and the time of the newest record.",
+    text=str,
+    begin_offset=int,
+    end_offset=int,
+    newest_timestamp_ms=int,
+)
 PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
 
@@ -149,21 +160,30 @@ def write_plot(draw: Callable[[Any], bytes], options: PlotOptions) -> None:
     note(f"wrote {options.plot}")
 
 
+def answered(name: str, about: str, **fields: Any) -> Document:
+    """The document of a job's answer."""
+    return Document(name, about, snapshot=SNAPSHOT, **fields)
+
+
 def answer(
-    job: Any, options: SourceOptions, tree: Mapping[str, Any], show: Callable[[], None]
+    job: Any,
+    options: SourceOptions,
+    document: Document,
+    tree: Mapping[str, Any],
+    show: Callable[[], None],
 ) -> None:
     """Print the answer of a job: with --json its tree and the snapshot, else what show() prints."""
     if not options.as_json:
         show()
         return
     snapshot = job.snapshot
-    read = {
-        "text": snapshot.text,
-        "begin_offset": snapshot.begin_offset,
-        "end_offset": snapshot.end_offset,
-        "newest_timestamp_ms": snapshot.newest_timestamp_ms,
-    }
-    print_json({"snapshot": read, **tree})
+    read = SNAPSHOT.tree(
+        text=snapshot.text,
+        begin_offset=snapshot.begin_offset,
+        end_offset=snapshot.end_offset,
+        newest_timestamp_ms=snapshot.newest_timestamp_ms,
+    )
+    print_json(document.tree(snapshot=read, **tree))
 
 
 def _check_plot(plot: Path) -> None:

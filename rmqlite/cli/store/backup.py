@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli.options import AsJson
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_json, print_lines, printable
 from rmqlite.cli.store.check import FOUND, finding_lines, reading_bar
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
@@ -32,6 +33,7 @@ class BackedUp:
     seconds: float
 
 
+@prints(lambda: BackedUp)
 def backup(
     target: Annotated[
         Path,
