@@ -35,6 +35,7 @@ OPTIONS_OF_OTHERS = {
     "--alone",
     "--calls",
     "--compare",
+    "--concurrency",
     "--every-client",
     "--growth",
     "--long",
@@ -52,7 +53,7 @@ OPTIONS_OF_OTHERS = {
     "--together",
     "--turns",
 }
-"""Of tests/run.py and the benchmarks."""
+"""Of tests/run.py and the benchmarks, and Celery's."""
 CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",
@@ -68,9 +69,10 @@ CAMEL_CASE_OF_OTHERS = {
     "readStream",
     "writeStream",
     "availableNow",
+    "maxReceiveCount",
 }
-"""Names in code spans that look like keys: RocketMQ's fields, commands and its own keys, and
-Spark's methods."""
+"""Names in code spans that look like keys: RocketMQ's fields, commands and its own keys, Spark's
+methods, and what SQS has."""
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 TREES = ("conf/", "examples/", "proto/", "tests/")
 
