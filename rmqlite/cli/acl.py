@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import NOT_ALL, AsJson, option, wrong
-from rmqlite.cli.output.documents import Document, many, maybe, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_lines, print_table
 from rmqlite.cli.output.writing import template_to_standard_output
 
@@ -26,29 +26,19 @@ app = typer.Typer(
 )
 
 _CHECKED: Final = Document(
-    "CheckedAccounts",
-    "What a file of accounts has.",
-    accounts=int,
-    white_addresses=int,
-    warnings=list[str],
+    "CheckedAccounts", "A file.", **fields_of(int, "accounts white_addresses"), warnings=list[str]
 )
 _ACCOUNT: Final = Document(
     "Account",
     "An account and its rights, without its secret.",
-    access_key=str,
-    role=str,
-    white_remote_address=str,
-    default_topic_perm=str,
-    default_group_perm=str,
-    topic_perms=dict[str, str],
-    group_perms=dict[str, str],
+    **fields_of(str, "access_key role white_remote_address default_topic_perm default_group_perm"),
+    **fields_of(dict[str, str], "topic_perms group_perms"),
 )
 _SHOWN: Final = Document(
     "ShownAccounts",
     "The accounts of a file.",
-    global_white_remote_addresses=list[str],
+    **fields_of(list[str], "global_white_remote_addresses warnings"),
     accounts=many(_ACCOUNT),
-    warnings=list[str],
 )
 _TRIED: Final = Document(
     "TriedRight", "rule: the one that forbids it.", allowed=bool, rule=maybe(str)

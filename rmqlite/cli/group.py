@@ -24,7 +24,7 @@ from rmqlite.cli.options import (
     with_options,
     wrong,
 )
-from rmqlite.cli.output.documents import Document, many, maybe, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_columns,
@@ -66,11 +66,7 @@ _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
 )
 _DELETED: Final = Document(
-    "DeletedGroup",
-    "The group that was deleted, or would be.",
-    GroupStatus,
-    progress=many(_PROGRESS),
-    dry_run=bool,
+    "DeletedGroup", "Or would be.", GroupStatus, progress=many(_PROGRESS), dry_run=bool
 )
 _ATTEMPT: Final = Document(
     "Retries", "Retries that come one after the other; delay: the level's.", Attempt, delay=str
@@ -84,24 +80,16 @@ _SHOWN: Final = Document(
     dead_after_ms=maybe(int),
 )
 _CHANGED: Final = Document(
-    "ChangedGroup",
-    "A group's settings before, null if it is new, and after.",
-    before=maybe(GroupInfo),
-    after=GroupInfo,
+    "ChangedGroup", "before: null for a new one.", before=maybe(GroupInfo), after=GroupInfo
 )
 _QUEUE_RESET: Final = Document(
     "ResetQueue",
-    "How many messages of a queue come again, or are skipped.",
+    "Messages that come again, or are skipped.",
     QueueReset,
-    again=int,
-    skipped=int,
+    **fields_of(int, "again skipped"),
 )
 _RESET: Final = Document(
-    "ResetGroup",
-    "The offsets that were reset, or would be.",
-    group=str,
-    dry_run=bool,
-    queues=many(_QUEUE_RESET),
+    "ResetGroup", "Or would be.", group=str, dry_run=bool, queues=many(_QUEUE_RESET)
 )
 
 Orderly = Annotated[

@@ -19,7 +19,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
-from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.terminal import (
     print_columns,
     print_json,
@@ -36,12 +36,7 @@ app = typer.Typer(
 )
 
 _WAITING: Final = Document(
-    "Level",
-    "A level's delay, and the messages that wait at it.",
-    level=int,
-    delay=str,
-    pending=int,
-    next_due_ms=int,
+    "Level", "Its waiting messages.", **fields_of(int, "level pending next_due_ms"), delay=str
 )
 _SHOWN: Final = Document(
     "ShownLevels", "The tables of levels, and what waits.", LevelsInForce, levels=many(_WAITING)

@@ -92,9 +92,7 @@ def test_a_command_without_a_schema_is_refused(run: Run) -> None:
     for words in (("store", "cat"), ("topic",), ("topic", "lists")):
         result = run("schema", *words)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert f"COMMAND must be one that rmqlite schema lists, not '{' '.join(words)}'" in (
-            result.stderr
-        )
+        assert "COMMAND must be one that rmqlite schema lists, not" in result.stderr
 
 
 def test_a_field_that_no_schema_has_is_noticed() -> None:

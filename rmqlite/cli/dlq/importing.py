@@ -19,7 +19,7 @@ from rmqlite.cli.dlq.export_rows import letter_in, row_in
 from rmqlite.cli.dlq.redrive import Rate, ToTopic
 from rmqlite.cli.job.redrive_jobs import place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
-from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -46,18 +46,12 @@ if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 _REASON: Final = Document(
-    "RefusedReason",
-    "Why letters were refused; example: a place, or a line of the file.",
-    reason=str,
-    letters=int,
-    example=str,
+    "RefusedReason", "Such as a place, or a line.", **fields_of(str, "reason example"), letters=int
 )
 _IMPORTED: Final = Document(
     "ImportedLetters",
     "The outcomes of the letters of a file.",
-    sent=int,
-    already=int,
-    refused=int,
+    **fields_of(int, "sent already refused"),
     dry_run=bool,
     topics=list[TopicCount],
     reasons=many(_REASON),

@@ -14,7 +14,7 @@ import typer
 from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
-from rmqlite.cli.output.documents import Document, prints
+from rmqlite.cli.output.documents import Document, fields_of, prints
 from rmqlite.cli.output.terminal import note, print_json, printable
 from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
 from rmqlite.views.failed_messages import filter_text, letters_text
@@ -23,10 +23,8 @@ _PURGED: Final = Document(
     "Purged",
     "Dead letters that were hidden, shown again, or would be; open: not redriven.",
     group=str,
-    restore=bool,
-    dry_run=bool,
-    letters=int,
-    open=int,
+    **fields_of(bool, "restore dry_run"),
+    **fields_of(int, "letters open"),
 )
 
 

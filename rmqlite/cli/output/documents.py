@@ -59,6 +59,11 @@ class Either:
         self.kinds = kinds
 
 
+def fields_of(kind: Any, names: str) -> dict[str, Any]:
+    """Fields of one type, by their names with blanks between."""
+    return dict.fromkeys(names.split(), kind)
+
+
 def many(kind: Any) -> Any:
     """The type of a list of them."""
     return GenericAlias(list, (kind,))

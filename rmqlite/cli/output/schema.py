@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 
-from rmqlite.cli.options import refuse
 from rmqlite.cli.output.documents import DOCUMENT, Document, Either, Printed
 from rmqlite.cli.output.terminal import print_json, print_lines
 
@@ -35,7 +34,7 @@ def schema(
     if not name:
         print_lines(sorted(known))
     elif name not in known:
-        refuse("COMMAND", name, "one that rmqlite schema lists")
+        raise typer.BadParameter(f"COMMAND must be one that rmqlite schema lists, not {name!r}")
     else:
         print_json(schema_of(name, known[name]))
 

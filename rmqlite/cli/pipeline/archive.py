@@ -6,18 +6,15 @@ from dataclasses import asdict
 from typing import Annotated, Final
 
 from rmqlite.cli.options import moment_ms, option, with_options, wrong
-from rmqlite.cli.output.documents import Document, many, maybe, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
 from rmqlite.views.counts import size_text
 
 _RUN: Final = Document(
     "Run",
-    "A run of the archive; begin, end: physical offsets; last: its newest record.",
-    begin=int,
-    end=int,
-    records=int,
-    record_bytes=int,
+    "begin, end: physical offsets; last: the newest record.",
+    **fields_of(int, "begin end records record_bytes"),
     last=list[int | str],
     source=str,
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
-from rmqlite.cli.output.documents import prints
+from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import (
-    Row,
     SourceOptions,
     answer,
     answered,
@@ -34,12 +33,7 @@ Until = Annotated[str, option("--until TIME", "Died before then.")]
 
 
 _ANSWER: Final = answered(
-    "DlqExport",
-    "How many dead letters were added to an export, and were in it already.",
-    export=str,
-    added=int,
-    known=int,
-    counts=list[Row],
+    "DlqExport", "known: not new.", "counts", export=str, **fields_of(int, "added known")
 )
 
 

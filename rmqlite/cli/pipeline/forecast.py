@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import option, refuse, with_options
 from rmqlite.cli.output.bars import print_bars
-from rmqlite.cli.output.documents import prints
+from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.running import (
-    PlotOptions,
-    Row,
-    answer,
-    answered,
-    started,
-    write,
-    write_plot,
-)
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
@@ -30,15 +22,11 @@ _BUCKETS_MAX: Final = 100_000
 _ROWS_SHOWN: Final = 10
 _CLOCK: Final = slice(0, 16)
 """The part of a time's text without seconds."""
+Row = dict[str, Any]
 
 
 _ANSWER: Final = answered(
-    "Forecast",
-    "Messages by due time, topic and level.",
-    now_ms=int,
-    span_ms=int,
-    bucket_ms=int,
-    rows=list[Row],
+    "Forecast", "By due time.", "rows", **fields_of(int, "now_ms span_ms bucket_ms")
 )
 
 

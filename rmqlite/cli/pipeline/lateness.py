@@ -8,28 +8,14 @@ from typing import Annotated, Any, Final
 from rmqlite.cli.options import moment_ms, option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.running import (
-    PlotOptions,
-    Row,
-    answer,
-    answered,
-    started,
-    write,
-    write_plot,
-)
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
 
 
 _ANSWER: Final = answered(
-    "Lateness",
-    "The lateness of deliveries in all, by level, by hour, and by both.",
-    late_ms=int,
-    all=list[Row],
-    levels=list[Row],
-    hours=list[Row],
-    levels_and_hours=list[Row],
+    "Lateness", "Of deliveries.", "all levels hours levels_and_hours", late_ms=int
 )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import option, with_options
-from rmqlite.cli.output.documents import maybe, prints
+from rmqlite.cli.output.documents import fields_of, maybe, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_table,
@@ -18,7 +18,6 @@ from rmqlite.cli.output.terminal import (
 )
 from rmqlite.cli.pipeline.running import (
     PROMISE_BROKEN,
-    Row,
     TableOptions,
     answer,
     answered,
@@ -46,13 +45,11 @@ _MEANINGS: Final = {
 _ANSWER: Final = answered(
     "Reconciled",
     "held: no promise was broken.  totals: messages by state.  offenders: the first of them.",
+    "levels offenders",
     held=bool,
     totals=dict[str, int],
-    without_pointer=int,
-    now_ms=int,
+    **fields_of(int, "without_pointer now_ms"),
     horizon_ms=maybe(int),
-    levels=list[Row],
-    offenders=list[Row],
 )
 
 

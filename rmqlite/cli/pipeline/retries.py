@@ -9,15 +9,7 @@ from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import (
-    PlotOptions,
-    Row,
-    answer,
-    answered,
-    started,
-    write,
-    write_plot,
-)
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.views.times import span_text
 
@@ -25,14 +17,7 @@ _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
 
 
-_ANSWER: Final = answered(
-    "RetryFunnel",
-    "What failed, by group and topic, by attempt, by reason and by level.",
-    groups=list[Row],
-    funnel=list[Row],
-    reasons=list[Row],
-    levels=list[Row],
-)
+_ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons levels")
 
 
 @prints(lambda: _ANSWER)

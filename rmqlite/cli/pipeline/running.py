@@ -14,20 +14,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import AsJson, option, refuse, wrong
-from rmqlite.cli.output.documents import Document
+from rmqlite.cli.output.documents import Document, fields_of
 from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.errors import StoreUnavailable
 from rmqlite.extras import check_extra
 
-Row = dict[str, Any]
-"""A row of a job's table; spark/README.md has the columns of each."""
 SNAPSHOT: Final = Document(
     "Snapshot",
     "What a job has read: physical offsets, and the time of the newest record.",
     text=str,
-    begin_offset=int,
-    end_offset=int,
-    newest_timestamp_ms=int,
+    **fields_of(int, "begin_offset end_offset newest_timestamp_ms"),
 )
 PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
@@ -160,9 +156,14 @@ def write_plot(draw: Callable[[Any], bytes], options: PlotOptions) -> None:
     note(f"wrote {options.plot}")
 
 
-def answered(name: str, about: str, **fields: Any) -> Document:
-    """The document of a job's answer."""
-    return Document(name, about, snapshot=SNAPSHOT, **fields)
+def answered(name: str, about: str, tables: str, **fields: Any) -> Document:
+    """The document of a job's answer; tables: the names of its lists of rows.
+
+    The page of Spark has the columns of each.
+    """
+    return Document(
+        name, about, snapshot=SNAPSHOT, **fields_of(list[dict[str, Any]], tables), **fields
+    )
 
 
 def answer(

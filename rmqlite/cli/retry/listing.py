@@ -29,7 +29,7 @@ from rmqlite.cli.options import (
     GroupArgument,
     with_options,
 )
-from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import (
     STYLES,
@@ -96,8 +96,7 @@ _RETRY: Final = Document(
     "A failed message that its group gets again; attempt: the next one.",
     DeadLetter,
     offset_message_id=str,
-    attempt=int,
-    attempts_max=int,
+    **fields_of(int, "attempt attempts_max"),
     is_due=bool,
 )
 _RETRIES: Final = Document(

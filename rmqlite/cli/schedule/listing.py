@@ -20,7 +20,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
-from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import listed
 from rmqlite.cli.output.terminal import (
     note,
@@ -48,9 +48,8 @@ _PENDING: Final = Document(
 _LIST: Final = Document(
     "PendingMessages",
     "In due order; left_out: more that match; cursor: for the next part of the list, or empty.",
-    now_ms=int,
+    **fields_of(int, "now_ms left_out"),
     messages=many(_PENDING),
-    left_out=int,
     cursor=str,
 )
 _COUNT: Final = Document(

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TaskProgressColumn
 from rich.text import Text
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
@@ -33,13 +33,8 @@ _CHECKED: Final = Document(
     "The result of a check, and every inconsistency; offsets are physical offsets.",
     store=str,
     result=Literal["sound", "not-closed", "inconsistent"],
-    is_live=bool,
-    is_closed=bool,
-    log_begin=int,
-    log_end=int,
-    messages=int,
-    log_bytes=int,
-    bytes_without_checksum=int,
+    **fields_of(bool, "is_live is_closed"),
+    **fields_of(int, "log_begin log_end messages log_bytes bytes_without_checksum"),
     seconds=float,
     findings=many(FINDING),
 )

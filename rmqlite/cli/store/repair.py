@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, option
-from rmqlite.cli.output.documents import Document, many, maybe, prints
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import print_json, printable
 from rmqlite.cli.store.check import (
     FINDING,
@@ -33,15 +33,9 @@ if TYPE_CHECKING:
 _ACTION: Final = Document(
     "Action",
     "A repair of a file: what is wrong, what is done, and the messages that are lost by it.",
-    what=str,
-    path=str,
-    position=int,
-    wrong=str,
-    remedy=str,
-    lost=list[str],
-    lostMessages=int,
-    about=list[str],
-    kept=list[str],
+    **fields_of(str, "what path wrong remedy"),
+    **fields_of(int, "position lostMessages"),
+    **fields_of(list[str], "lost about kept"),
 )
 _COUNT: Final = Document("Readable", "Of a topic.", "rmqlite.store.repair:TopicCount")
 _REPAIR: Final = Document(
@@ -49,13 +43,10 @@ _REPAIR: Final = Document(
     "The plan, and if it was carried out the folder with the removed bytes.",
     store=str,
     actions=many(_ACTION),
-    findings=many(FINDING),
-    remaining=many(FINDING),
-    before=GenericAlias(dict, (str, _COUNT)),
-    after=GenericAlias(dict, (str, _COUNT)),
+    **fields_of(many(FINDING), "findings remaining findings_afterwards"),
+    **fields_of(GenericAlias(dict, (str, _COUNT)), "before after"),
     is_done=bool,
     side_folder=maybe(str),
-    findings_afterwards=many(FINDING),
 )
 LOST_SHOWN: Final = 10
 """More lines of one action are only counted; --json and the report have all lines."""
