@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -85,8 +86,11 @@ class Spans:
         span.end()
 
     @contextmanager
-    def processing(self, message: StoredMessage) -> Iterator[Processing]:
-        """The span of a listener's call, current inside of it, with the message's baggage."""
+    def processing(self, message: StoredMessage) -> Iterator[Callable[[str], None]]:
+        """The span of a listener's call, current inside of it, with the message's baggage.
+
+        What `with` gives takes the reason of a failure that the listener returns.
+        """
         # Without the current span: else that would seem to be the message's.
         outside = trace.set_span_in_context(INVALID_SPAN)
         inside = propagate.extract(message.properties, outside)
@@ -108,7 +112,7 @@ class Spans:
         )
         token = context.attach(trace.set_span_in_context(span, inside))
         try:
-            yield Processing(span)
+            yield partial(_returned, span)
         except BaseException as error:
             _failed(span, error)
             raise
@@ -194,24 +198,15 @@ class Sending:
         self._span.end()
 
 
-class Processing:
-    """One call of a listener."""
-
-    __slots__ = ("_span",)
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def failed(self, reason: str) -> None:
-        """The listener has returned a failure."""
-        self._span.set_attribute("error.type", "reconsume_later")
-        self._span.set_status(StatusCode.ERROR, reason)
-
-
 def _link(properties: Mapping[str, str]) -> Link:
     """To the context in a message's properties; not valid without one."""
     found = propagate.extract(properties, context.Context())
     return Link(trace.get_current_span(found).get_span_context())
+
+
+def _returned(span: Span, reason: str) -> None:
+    span.set_attribute("error.type", "reconsume_later")
+    span.set_status(StatusCode.ERROR, reason)
 
 
 def _failed(span: Span, error: BaseException) -> None:

@@ -90,10 +90,10 @@ def traced(listener: Listener, spans: Spans) -> Listener:
     """The listener with a span around each call."""
 
     def run(message: StoredMessage) -> ConsumeResult:
-        with spans.processing(message) as processing:
+        with spans.processing(message) as failed:
             result = result_of(listener(message), listener)
             if not result.is_success:
-                processing.failed(result.reason)
+                failed(result.reason)
             return result
 
     run.__qualname__ = name_of(listener)
@@ -104,10 +104,10 @@ def traced_async(listener: AsyncListener, spans: Spans) -> AsyncListener:
     """The same for a listener that is awaited."""
 
     async def run(message: StoredMessage) -> ConsumeResult:
-        with spans.processing(message) as processing:
+        with spans.processing(message) as failed:
             result = result_of(await listener(message), listener)
             if not result.is_success:
-                processing.failed(result.reason)
+                failed(result.reason)
             return result
 
     run.__qualname__ = name_of(listener)
