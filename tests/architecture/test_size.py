@@ -29,12 +29,10 @@ SIZES: Final = {
     BASE: Size(7_035, 41),  # topics and groups are deleted, offsets reset; traces, notes
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
-    "broker": Size(15_214, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "broker": Size(15_226, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
     "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
     "views": Size(1_651, 13),  # what commands, top and page computed each for itself
-    "server": Size(
-        15_181, 99
-    ),  # tells systemd when it is ready, reloads and stops; notes of changes
+    "server": Size(15_181, 99),  # systemd (ready, reload, stop); notes of changes
     "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
     "cli": Size(10_983, 73),  # --note
     "arrow": Size(2_253, 13),
