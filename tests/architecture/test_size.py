@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(15_226, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
     "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
     "views": Size(1_651, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_181, 99),  # systemd (ready, reload, stop); notes of changes
+    "server": Size(15_216, 99),  # lag and members of each group are metrics; notes of changes
     "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
     "cli": Size(10_983, 73),  # --note
     "arrow": Size(2_253, 13),
