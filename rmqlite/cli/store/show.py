@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, many, maybe, prints
-from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text
+from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
@@ -92,7 +92,7 @@ def show(
     if as_json:
         shown, of_group = _documents()
         groups = [of_group.tree(each, lag=each.lag) for each in figures.groups]
-        print_json(shown.tree(figures, groups=groups))
+        print_json(shown.tree(**to_tree(figures) | {"groups": groups}))
         return
     _print_store(figures)
     _print_segments(figures.segments, with_all=with_all)
