@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqlite.arrow.columns import columns_of
+from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.clock import local_text
 from rmqlite.spark.options import as_text, parse_options
 from rmqlite.spark.partitions import look
@@ -76,6 +76,31 @@ def read_log(
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     parse_options(texts)
     return spark.read.format("rmqlite").options(**texts).load()
+
+
+def read_here(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    columns: Sequence[str] = (),
+    **options: object,
+) -> DataFrame:
+    """As read_log(), but this process reads the records, and now: for a small log.
+
+    Also raises StoreDamaged, OffsetGone, Unavailable.
+    """
+    import pyarrow as pa
+
+    from rmqlite.arrow.decode import arrow_schema
+    from rmqlite.spark.source import RmqliteDataSource, spark_schema
+
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    named = columns_named(texts.get("columns", ""))
+    schema = spark_schema(named)
+    reader = RmqliteDataSource(texts).reader(schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(named)), schema)
 
 
 def load_texts(
