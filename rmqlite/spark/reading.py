@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.clock import local_text
+from rmqlite.errors import InvalidValue
 from rmqlite.spark.options import as_text, parse_options
 from rmqlite.spark.partitions import look
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rmqlite.arrow.planning import Look
+
+
+VIEWS_MAX: Final = 1_000
+"""The views that one call makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,45 @@ def read_here(
     reader = RmqliteDataSource(texts).reader(schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(named)), schema)
+
+
+def create_views(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    columns: Sequence[str] = (),
+    **options: object,
+) -> tuple[str, ...]:
+    """Make a temporary view of each topic, named as the topic, and return the names.
+
+    All views have the records that the log has now.  options: as read_log(); topicPattern and
+    topics choose the topics.  Raises InvalidValue, StoreDamaged, Unavailable.
+    """
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    wanted = parse_options(texts)
+    found = look(wanted)
+    found.check_topics(wanted.topics)
+    names = sorted(filter(wanted.takes_topic, {*found.topics, *wanted.topics}))
+    _check_views(names)
+    texts = {name: text for name, text in texts.items() if not name.lower().startswith("topic")}
+    texts = {"endingPhysicalOffset": str(found.place.end)} | texts
+    for name in names:
+        view = spark.read.format("rmqlite").options(**texts, topic=name).load()
+        view.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+    return tuple(names)
+
+
+def _check_views(names: Sequence[str]) -> None:
+    """Raises InvalidValue for too many names, or for two that are one to Spark."""
+    if len(names) > VIEWS_MAX:
+        rule = f"a pattern of at most {VIEWS_MAX} topics"
+        raise InvalidValue("topicPattern", f"{len(names)} topics", rule)
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidValue("topic", name, f"another name than {other} also in lower case")
 
 
 def load_texts(
