@@ -102,10 +102,12 @@ def read_here(
 
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     named = columns_named(texts.get("columns", ""))
-    schema = spark_schema(named)
+    schema, kinds = spark_schema(named), arrow_schema(named)
     reader = RmqliteDataSource(texts).reader(schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(named)), schema)
+    # Spark does not take a table without a batch.
+    table = pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], kinds)], kinds)
+    return spark.createDataFrame(table, schema)
 
 
 def create_views(

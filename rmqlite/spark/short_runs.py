@@ -31,7 +31,7 @@ _MAKING_S_MAX: Final = 60
 """A class archive that is older and not complete was left by a killed process."""
 _JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # Otherwise Java says on standard output why it does not take an archive.
-_SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
+_SILENT: Final = "-Xlog:disable"
 _SETTINGS: Final = {
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",

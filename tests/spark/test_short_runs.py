@@ -9,15 +9,18 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rmqlite.spark import short_runs
-from rmqlite.spark.reading import looked
+from rmqlite.spark.reading import looked, read_here
 from rmqlite.spark.short_runs import ARCHIVES_MAX, ShortRun, is_short
 from tests.support.eventually import eventually
 from tests.support.stores import StoreUnderTest, new_record, scheduled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 COMPLETE = b"\xa8\xab\x0b\xf0 and the classes"
@@ -122,6 +125,19 @@ def test_only_a_small_log_in_this_process_is_a_short_run(
     assert not is_short(found, master="spark://host:7077", conf={})
     monkeypatch.setattr(short_runs, "LOG_BYTES_MAX", found.place.end - found.place.begin - 1)
     assert not is_short(found, master="local[2]", conf={})
+
+
+def test_a_log_without_the_wanted_records_is_an_empty_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Most stores have no dead letters."""
+    store = StoreUnderTest(tmp_path / "store")
+    store.append(new_record("x"))
+    store.sync()
+    store.close()
+    names = ("topic", "properties", "store_timestamp")
+    table = read_here(spark, path=str(store.root), columns=names, topicPattern="%DLQ%*")
+    assert (table.columns, table.count()) == ([*names], 0)
 
 
 def test_a_command_says_one_line_before_its_answer(tmp_path: Path) -> None:
