@@ -29,7 +29,7 @@ SIZES: Final = {
     BASE: Size(7_011, 41),  # topics and groups are deleted, offsets reset
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
-    "broker": Size(15_212, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "broker": Size(15_224, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
     "wire": Size(6_186, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_650, 13),  # what commands, top and page computed each for itself
     "server": Size(15_136, 99),  # tells systemd when it is ready, reloads and stops

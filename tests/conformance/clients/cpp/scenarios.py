@@ -44,7 +44,7 @@ def sent(producer: Any, message: Any) -> Any:
         except ProducerSendSyncFailed:
             if time.monotonic() > until_s:
                 raise
-            time.sleep(0.05)
+            threading.Event().wait(0.05)
 
 
 def send(asked: dict[str, Any]) -> None:
