@@ -10,10 +10,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rmqlite.clock import utc_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
@@ -160,13 +160,10 @@ def _moment(name: str, text: str) -> int:
     """Milliseconds since 1970, from them or from a time in words."""
     if text.isdigit():
         return _number(name, text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidValue(name, text, _MOMENT_RULE) from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since_1970 = moment - datetime.fromtimestamp(0, UTC)
-    return _number(name, str(since_1970 // timedelta(milliseconds=1)))
+    moment_ms = utc_ms(text)
+    if moment_ms is None:
+        raise InvalidValue(name, text, _MOMENT_RULE)
+    return _number(name, str(moment_ms))
 
 
 def _count(name: str, text: str) -> int:

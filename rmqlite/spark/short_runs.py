@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from rmqlite import __version__
+from rmqlite.clock import wall_ms
 from rmqlite.spark.session import is_on_disk, java_home
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def _class_options() -> str:
     try:
         archive = _class_archive(cache_folder())
         if is_complete(archive):
-            os.utime(archive)
+            archive.touch()
             return f' "-XX:SharedArchiveFile={archive}" {_SILENT}'
-        if archive.exists() and time.time() - archive.stat().st_mtime < _MAKING_S_MAX:
+        if archive.exists() and wall_ms() / 1000 - archive.stat().st_mtime < _MAKING_S_MAX:
             return ""
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if shutil.disk_usage(archive.parent).free < ROOM_BYTES_MIN:
