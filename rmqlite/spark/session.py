@@ -33,8 +33,10 @@ _OTHER_CONFIGURATION: Final = frozenset(
     {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"}
 )
 """With one of these in the environment, a session may have another file system than the disk."""
-_EVERY_START: Final = (b"WARNING: package ", b"WARNING: Using incubator modules:")
-"""The lines with which Java answers Spark's options; the last of them always comes."""
+_EVERY_START: Final = re.compile(
+    rb"^WARNING: (?:Using incubator modules:|package \S+ not in) .*\n", re.MULTILINE
+)
+"""The lines with which Java answers Spark's own options."""
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _PLACES: Final = ("/usr/lib/jvm", "/opt/homebrew/opt/openjdk", "/Library/Java/JavaVirtualMachines")
 
@@ -103,12 +105,9 @@ def _start_java(wanted: Mapping[str, str]) -> None:
 def _pass_on(reader: int) -> None:
     """Copy what Java writes to standard error, without the lines of every start."""
     with open(reader, "rb") as java, open(2, "wb", buffering=0, closefd=False) as error:
-        while (line := java.readline()) and not line.startswith(_EVERY_START[-1]):
-            if not line.startswith(_EVERY_START):
-                error.write(line)
-        # Not line by line: a progress bar has no ends of lines.
+        # Java writes a line at once.  Not line by line: a progress bar has no ends of lines.
         while part := java.read1():
-            error.write(part)
+            error.write(_EVERY_START.sub(b"", part))
 
 
 def active() -> SparkSession | None:
