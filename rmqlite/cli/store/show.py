@@ -13,7 +13,7 @@ from rmqlite.cli.output.terminal import print_json, print_table, printable, time
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
-from rmqlite.views.counts import size_text
+from rmqlite.views.counts import counted, size_text
 from rmqlite.views.levels import delay_cell, level_text, waiting_text
 from rmqlite.views.times import span_text
 
@@ -124,7 +124,7 @@ def _print_store(figures: _Figures) -> None:
     lines = [
         ("store", str(info.root)),
         ("state", f"{_STATES[info.state]}; {_progress(info)}"),
-        ("holds", f"{count:,} messages, {pending:,} pending, the newest of {newest}"),
+        ("holds", f"{counted(count, 'message')}, {pending:,} pending, the newest of {newest}"),
         ("log", f"{size_text(info.end - info.begin)}, physical offsets {info.begin} to {info.end}"),
         ("disk", f"{disk.used_ratio:.0%} used; of it {_on_disk(disk)}"),
         (
