@@ -66,10 +66,10 @@ def query(
     count: Annotated[
         int, option("--max -n", "At most this many, the newest, up to 64.", min=1, max=64)
     ] = 32,
-    hops: Annotated[
+    history: Annotated[
         bool,
         option(
-            "--hops/--no-hops",
+            "--history/--no-history",
             "Also its places in schedule, retries and dead letters, or only TOPIC.",
         ),
     ] = True,
@@ -89,7 +89,7 @@ def query(
         begin_ms=moment_ms("--since", since) or 0,
         end_ms=moment_ms("--until", until),
         max_messages=count,
-        hops=hops,
+        history=history,
     )
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         found = admin.find_messages(asked)

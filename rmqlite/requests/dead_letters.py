@@ -292,13 +292,13 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """hops: in the order of the log.  is_cut: older ones may be left out.
+    """events: in the order of the log.  is_cut: older ones may be left out.
 
     The new id of a redriven dead letter belongs to the same history: each event names its own id.
     """
 
     message_id: str
-    hops: tuple[HistoryEvent, ...]
+    events: tuple[HistoryEvent, ...]
     is_cut: bool = False
 
 

@@ -229,7 +229,7 @@ class MessageQuery:
     """Which messages of a topic have this key, or (by_message_id) this message id?
 
     begin_ms <= store time < end_ms, by the broker's clock; None means no end.  max_messages:
-    only the newest ones, 1 to 64; 0 means 32.  hops: also the other records of such a message,
+    only the newest ones, 1 to 64; 0 means 32.  history: also the other records of such a message,
     in the schedule, in retry topics and in dead-letter topics.
     """
 
@@ -239,7 +239,7 @@ class MessageQuery:
     begin_ms: int = 0
     end_ms: int | None = None
     max_messages: int = 0
-    hops: bool = False
+    history: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,10 +117,10 @@ NOT_ASKED: Final = RedriveResults()
 
 @dataclass(frozen=True, slots=True)
 class RedriveJobQuery:
-    """Asks for a job.  with_fates: also what became of its messages; that reads the log."""
+    """Asks for a job.  with_results: also what became of its messages; that reads the log."""
 
     job_id: str
-    with_fates: bool = False
+    with_results: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class RedriveJob:
 
     letters: how many dead letters it has to read; looked_at: how many it has read.  sent, already,
     refused: how many have this outcome.  note: why it stands still, such as a full disk; else
-    empty.  samples: the first refused dead letters.  fates: only in the answer to a
+    empty.  samples: the first refused dead letters.  results: only in the answer to a
     RedriveJobQuery.
     """
 
@@ -146,7 +146,7 @@ class RedriveJob:
     ended_at_ms: int = 0
     note: str = ""
     samples: tuple[DeadLetterOutcome, ...] = ()
-    fates: RedriveResults = NOT_ASKED
+    results: RedriveResults = NOT_ASKED
 
     @property
     def is_over(self) -> bool:

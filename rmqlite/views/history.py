@@ -41,27 +41,29 @@ _SENTENCES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ShownEvent:
     """An event of a message, as it is shown.
 
     since_ms: the time since the event before it, None for the first one.
     """
 
-    hop: HistoryEvent
+    event: HistoryEvent
     sentences: tuple[str, ...]
     tone: str
     since_ms: int | None
 
 
-def events(history: History) -> list[Event]:
+def shown(history: History) -> list[ShownEvent]:
     """Every event in words, the oldest first."""
     sentences = _Sentences(history)
     found = []
     before_ms: int | None = None
-    for hop in history.hops:
-        since_ms = None if before_ms is None else max(0, hop.at_ms - before_ms)
-        found.append(Event(hop, tuple(sentences.of(hop)), TONES.get(hop.kind, ""), since_ms))
-        before_ms = hop.at_ms
+    for event in history.events:
+        since_ms = None if before_ms is None else max(0, event.at_ms - before_ms)
+        found.append(
+            ShownEvent(event, tuple(sentences.of(event)), TONES.get(event.kind, ""), since_ms)
+        )
+        before_ms = event.at_ms
     return found
 
 
@@ -82,8 +84,8 @@ class Surroundings:
 
 def heading(history: History) -> str:
     """How many events, and how long it all took."""
-    lasted_ms = history.hops[-1].at_ms - history.hops[0].at_ms if history.hops else 0
-    return counted(len(history.hops), "event") + (
+    lasted_ms = history.events[-1].at_ms - history.events[0].at_ms if history.events else 0
+    return counted(len(history.events), "event") + (
         f" in {span_text(lasted_ms)}" if lasted_ms > 0 else ""
     )
 
@@ -96,7 +98,7 @@ class _Sentences:
     """Describes each event; it remembers the earlier ones, to avoid repetition."""
 
     def __init__(self, history: History) -> None:
-        self._last = {each.group: each for each in history.hops}
+        self._last = {each.group: each for each in history.events}
         self._due_ms: dict[str, int] = {}
         """The due time of a waiting event, by its group; the message itself has ""."""
         self._reasons: dict[str, str] = {}
@@ -147,7 +149,7 @@ class _Sentences:
 def outcome(history: History, around: Surroundings) -> Iterator[str]:
     """Sentences about what the message waits for now, or about its end."""
     last: dict[tuple[str, str], HistoryEvent] = {}
-    for event in history.hops:
+    for event in history.events:
         last[event.message_id, event.group] = event
     for event in last.values():
         which = "It" if event.message_id == history.message_id else event.message_id
@@ -187,7 +189,7 @@ def _end(event: HistoryEvent, history: History, around: Surroundings) -> str:
 
 def _read(event: HistoryEvent, history: History) -> str:
     """The groups that read a message in its topic, without those that failed it."""
-    failing = {each.group for each in history.hops if each.message_id == event.message_id}
+    failing = {each.group for each in history.events if each.message_id == event.message_id}
     readers = [each for each in event.readers if each not in failing]
     if readers:
         return f"was read from {place_text(event)} by {', '.join(readers)}."
@@ -202,7 +204,7 @@ def _is_redriven(dead: HistoryEvent, history: History) -> bool:
             each.kind is EventKind.REDRIVEN
             and each.physical_offset > dead.physical_offset
             and each.group in ("", dead.group)
-            for each in history.hops
+            for each in history.events
         ]
     )
 

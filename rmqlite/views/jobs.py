@@ -122,7 +122,7 @@ def facts(job: RedriveJob) -> list[tuple[str, str]]:
         *spec_facts(spec),
         ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
         ("outcomes", counts_text(job)),
-        *[("of these sent", text) for text in fates_texts(job.fates)],
+        *[("of these sent", text) for text in results_texts(job.results)],
         ("started", second_text(job.created_at_ms)),
         ("changed", second_text(job.changed_at_ms)),
         ("ended", second_text(job.ended_at_ms)),
@@ -169,15 +169,15 @@ def counts_text(done: Any, sent: str = "sent") -> str:
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
-def fates_texts(fates: RedriveResults) -> Iterator[str]:
+def results_texts(results: RedriveResults) -> Iterator[str]:
     """What became of a job's messages in the group that failed, if the broker was asked."""
-    if fates.is_counted:
+    if results.is_counted:
         yield (
-            f"{fates.consumed:,} consumed, {fates.waiting:,} waiting again,"
-            f" {fates.dead:,} dead again"
+            f"{results.consumed:,} consumed, {results.waiting:,} waiting again,"
+            f" {results.dead:,} dead again"
         )
-    if fates.why:
-        yield f"{'incomplete' if fates.is_counted else 'not counted'}: {fates.why}"
+    if results.why:
+        yield f"{'incomplete' if results.is_counted else 'not counted'}: {results.why}"
 
 
 def readers_text(topics: Sequence[TopicCount]) -> str:

@@ -137,7 +137,7 @@ PURGE_DEAD_LETTERS = _rpc(
 LIST_RETRIES = _rpc(
     "Admin", "ListRetries", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
 )
-GET_LIFE = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
+GET_HISTORY = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
 SET_GROUP = _rpc("Admin", "SetGroup", groups.GroupChange, groups.GroupInfo)
 DELETE_GROUP = _rpc("Admin", "DeleteGroup", groups.GroupDeletion, NoneType)
 PREVIEW_OFFSET_RESET = _rpc(

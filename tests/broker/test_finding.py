@@ -65,8 +65,8 @@ def test_another_topics_messages_are_not_found(under_test: BrokerUnderTest) -> N
     under_test.send(plain("mine", keys="k"))
     under_test.send(plain("other's", "payments", keys="k"))
     under_test.send(Message("payments", b"other's later", keys="k", delay_level=1))
-    assert bodies(find(under_test, "k", hops=True)) == ["mine"]
-    assert bodies(find(under_test, "k", topic="payments", hops=True)) == [
+    assert bodies(find(under_test, "k", history=True)) == ["mine"]
+    assert bodies(find(under_test, "k", topic="payments", history=True)) == [
         "other's",
         "other's later",
     ]
@@ -84,7 +84,7 @@ def test_topics_with_one_hash_give_a_message_once(under_test: BrokerUnderTest) -
     for topic in ("%RETRY%Aa", "%RETRY%BB"):
         create_topic(under_test, topic, 1)
         under_test.send(plain("again", topic, keys="k"))
-    found = find(under_test, "k", topic="%RETRY%Aa", hops=True)
+    found = find(under_test, "k", topic="%RETRY%Aa", history=True)
     assert places(found) == [("%RETRY%Aa", RETRY)]
 
 
@@ -92,13 +92,13 @@ def test_a_scheduled_message_is_pending_until_it_is_delivered(under_test: Broker
     """Where a message that was sent with a delay is before its time, and what became of it."""
     (result,) = under_test.send(Message(TOPIC, b"order", keys="k", delay_level=3))
     assert find(under_test, "k") == FoundMessages(())
-    (waiting,) = find(under_test, "k", hops=True).messages
+    (waiting,) = find(under_test, "k", history=True).messages
     assert (waiting.message.topic, waiting.state) == (SCHEDULE_TOPIC, SCHEDULED)
     assert (waiting.deliver_at_ms, waiting.is_pending) == (result.deliver_at_ms, True)
     assert under_test.broker.message_at(result.offset_message_id) == waiting
     under_test.clock.forward(10_000)
     under_test.deliver()
-    delivered, stored = find(under_test, "k", hops=True).messages
+    delivered, stored = find(under_test, "k", history=True).messages
     due_ms = result.deliver_at_ms
     assert delivered == FoundMessage(waiting.message, SCHEDULED, due_ms, False, "delivered")
     assert (stored.message.topic, stored.state, stored.deliver_at_ms) == (TOPIC, STORED, 0)
@@ -113,7 +113,7 @@ def test_messages_of_one_level_are_pending_each_for_itself(under_test: BrokerUnd
     (quick,) = under_test.send(Message(TOPIC, b"quick", keys="k", delay_level=18))
     under_test.clock.forward(1_000)
     under_test.deliver()
-    found = find(under_test, "k", hops=True)
+    found = find(under_test, "k", history=True)
     assert bodies(found) == ["slow", "quick", "quick"]
     assert [each.is_pending for each in found.messages] == [True, False, False]
     due_ms = [slow.deliver_at_ms, quick.deliver_at_ms, 0]
@@ -133,7 +133,7 @@ def test_every_change_of_a_scheduled_message_is_told(under_test: BrokerUnderTest
     under_test.sync()
     told = {}
     for name in ("cancelled", "fired", "moved"):
-        found = done(under_test.broker.find_messages(MessageQuery(TOPIC, name, True, hops=True)))
+        found = done(under_test.broker.find_messages(MessageQuery(TOPIC, name, True, history=True)))
         told[name] = [(each.state, each.is_pending, each.ended) for each in found.messages]
     assert told == {
         "cancelled": [(SCHEDULED, False, "cancelled"), (MessageState.CANCELLED, False, "")],
@@ -166,13 +166,13 @@ LIFE = [
 def test_a_message_is_found_on_every_hop(under_test: BrokerUnderTest, how: dict[str, Any]) -> None:
     """Its whole life under the topic it was sent to; without hops only what is there."""
     a_whole_life(under_test)
-    found = find(under_test, **how, hops=True)
+    found = find(under_test, **how, history=True)
     assert places(found) == LIFE
     assert [each.is_pending for each in found.messages] == [False] * 5
     assert not found.is_cut
     assert places(find(under_test, **how)) == LIFE[1:2]
     assert places(find(under_test, **how, topic=dlq_topic(GROUP))) == LIFE[4:]
-    retried = find(under_test, **how, topic=retry_topic(GROUP), hops=True)
+    retried = find(under_test, **how, topic=retry_topic(GROUP), history=True)
     assert places(retried) == LIFE[2:4]
 
 
@@ -180,7 +180,7 @@ def test_a_message_is_found_on_every_hop(under_test: BrokerUnderTest, how: dict[
 def test_what_is_found_outlives_the_broker(under_test: BrokerUnderTest, how: str) -> None:
     """The index is made again from where it was last on disk."""
     a_whole_life(under_test)
-    before = find(under_test, "k", hops=True)
+    before = find(under_test, "k", history=True)
     under_test.persist()
     under_test.send(plain("later", keys="k"))
     if how == "crash":
@@ -188,7 +188,7 @@ def test_what_is_found_outlives_the_broker(under_test: BrokerUnderTest, how: str
         under_test.open()
     else:
         under_test.restart()
-    after = find(under_test, "k", hops=True)
+    after = find(under_test, "k", history=True)
     assert after.messages[:-1] == before.messages
     assert bodies(after)[-1] == "later"
 
@@ -258,13 +258,13 @@ def test_a_search_ends_at_its_limit(
     under_test.send(Message(TOPIC, b"mine", keys="k", delay_level=1))
     for n in range(20):
         under_test.send(Message("payments", str(n).encode(), keys="k", delay_level=1))
-    found = find(under_test, "k", hops=True)
+    found = find(under_test, "k", history=True)
     assert (found.messages, found.is_cut) == ((), True)
     monkeypatch.setattr(finding, "CANDIDATES_MAX", 21)
-    found = find(under_test, "k", hops=True)
+    found = find(under_test, "k", history=True)
     assert (bodies(found), found.is_cut) == (["mine"], False)
     monkeypatch.setattr(finding, "CANDIDATE_BYTES_MAX", 2_000)
-    assert find(under_test, "k", hops=True) == FoundMessages((), is_cut=True)
+    assert find(under_test, "k", history=True) == FoundMessages((), is_cut=True)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_topic_that_is_not_there_is_said(under_test: BrokerUnderTest) -> None:
 def test_an_offset_message_id_names_one_record(under_test: BrokerUnderTest) -> None:
     """Of each kind; upper or lower case; whatever address is in it."""
     a_whole_life(under_test)
-    for each in find(under_test, "k", hops=True).messages:
+    for each in find(under_test, "k", history=True).messages:
         name = each.message.offset_message_id
         offset = name[-16:]
         same = (name, name.lower(), "0" * 16 + offset, "F" * 40 + offset)
@@ -362,4 +362,4 @@ def test_a_failed_message_is_found_by_its_first_topic(under_test: BrokerUnderTes
     """A dead letter without a retry before leaves nothing in the schedule that names its group."""
     message = received(under_test, keys="k")
     send_back(under_test, message, group="another", delay_level=-1)
-    assert places(find(under_test, "k", hops=True)) == [(TOPIC, STORED), ("%DLQ%another", DEAD)]
+    assert places(find(under_test, "k", history=True)) == [(TOPIC, STORED), ("%DLQ%another", DEAD)]

@@ -73,10 +73,10 @@ def test_a_life_in_rocketmq_is_told(broker: BrokerUnderTest, golden: Path) -> No
         assert kinds(broker, row["properties"]["UNIQ_KEY"]) == ["sent", "dead"]
     retry = of_topic(golden, RETRY)[0]
     told = life(broker, retry["properties"]["UNIQ_KEY"])
-    assert [hop.kind for hop in told.hops[:3]] == [
+    assert [hop.kind for hop in told.events[:3]] == [
         *(EventKind.SENT, EventKind.FAILED, EventKind.RETRIED),
     ]
-    assert [hop.attempt for hop in told.hops[:3]] == [0, 1, 1]
+    assert [hop.attempt for hop in told.events[:3]] == [0, 1, 1]
     (delivered, *_) = of_topic(golden, "reminders")
     assert kinds(broker, delivered["properties"]["UNIQ_KEY"]) == ["scheduled", "delivered"]
 

@@ -61,7 +61,7 @@ def test_a_life_is_told_hop_by_hop(under_test: BrokerUnderTest, restart: Restart
         assert kinds(under_test, "m1") == ["sent", "failed", "retried", "dead", "redriven"]
         told = life(under_test, "m1")
         assert (told.message_id, told.is_cut) == ("m1", False)
-        sent, failed, retry, died, again = told.hops
+        sent, failed, retry, died, again = told.events
         assert (sent.topic, sent.queue_offset, sent.message_id) == (TOPIC, 0, "m1")
         assert sent.offset_message_id == message.offset_message_id
         assert (failed.group, failed.attempt, failed.reason) == (GROUP, 1, "no stock\nat line 1")
@@ -72,7 +72,7 @@ def test_a_life_is_told_hop_by_hop(under_test: BrokerUnderTest, restart: Restart
         assert (died.topic, died.group, died.attempt, died.reason) == (DLQ, GROUP, 2, "none yet")
         assert (again.topic, again.job_id, again.group) == (RETRY, "job-1", GROUP)
         assert again.message_id == f"redrive:{DLQ}:0:0"
-        places = [hop.physical_offset for hop in told.hops]
+        places = [hop.physical_offset for hop in told.events]
         assert places == sorted(places)
         restart(under_test)
 
@@ -81,31 +81,31 @@ def test_every_hop_knows_its_senders_limit(under_test: BrokerUnderTest) -> None:
     """What comes next is counted to it, not to the group's."""
     send_back(under_test, received(under_test, message_id="m1", max_reconsume_times=4))
     send_back(under_test, received(under_test, message_id="m2"))
-    assert [hop.max_reconsume_times for hop in life(under_test, "m1").hops] == [4, 4]
-    assert [hop.max_reconsume_times for hop in life(under_test, "m2").hops] == [None, None]
+    assert [hop.max_reconsume_times for hop in life(under_test, "m1").events] == [4, 4]
+    assert [hop.max_reconsume_times for hop in life(under_test, "m2").events] == [None, None]
 
 
 def test_a_delayed_message_is_scheduled_then_delivered(under_test: BrokerUnderTest) -> None:
     """What still waits says when it comes; a group that has read it is named."""
     under_test.send(named("m1", 3))
     under_test.send(named("m1", 4))
-    (first, second) = life(under_test, "m1").hops
+    (first, second) = life(under_test, "m1").events
     assert (first.kind, first.level, first.is_pending) == (EventKind.SCHEDULED, 3, True)
     assert first.due_ms == first.at_ms + 10_000
     assert second.level == 4
     under_test.clock.forward(10_000)
     under_test.deliver()
     assert kinds(under_test, "m1") == ["scheduled", "scheduled", "delivered"]
-    waited, _, delivered = life(under_test, "m1").hops
+    waited, _, delivered = life(under_test, "m1").events
     assert not waited.is_pending
     assert delivered.topic == TOPIC
     assert delivered.readers == ()
     queue = Queue(TOPIC, delivered.queue_id)
     save_group(under_test)
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {queue: 1}))
-    assert life(under_test, "m1").hops[2].readers == (GROUP,)
+    assert life(under_test, "m1").events[2].readers == (GROUP,)
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {queue: 0}))
-    assert life(under_test, "m1").hops[2].readers == ()
+    assert life(under_test, "m1").events[2].readers == ()
 
 
 def test_every_change_of_a_wait_is_a_hop(under_test: BrokerUnderTest) -> None:
@@ -123,7 +123,7 @@ def test_every_change_of_a_wait_is_a_hop(under_test: BrokerUnderTest) -> None:
         *("scheduled", "rescheduled", "fired"),
         *("failed", "rescheduled", "fired", "failed", "cancelled"),
     ]
-    hops = life(under_test, "m1").hops
+    hops = life(under_test, "m1").events
     assert [hop.group for hop in hops] == [""] * 3 + [GROUP] * 5
     assert [hop.topic for hop in hops if hop.kind is EventKind.FIRED] == [TOPIC, RETRY]
     assert [hop.level for hop in hops] == [3, 5, 0, 3, 6, 0, 4, 0]
@@ -137,7 +137,7 @@ def test_what_cannot_be_delivered_says_why(under_test: BrokerUnderTest) -> None:
     forget_topic(under_test, TOPIC)
     deliver_all(under_test)
     assert kinds(under_test, "m1") == ["scheduled", "undeliverable"]
-    last = life(under_test, "m1").hops[-1]
+    last = life(under_test, "m1").events[-1]
     assert "no topic orders" in last.reason
     assert (last.group, last.attempt) == ("", 0)
 
@@ -151,7 +151,7 @@ def test_a_retry_that_cannot_be_delivered_says_why_and_not_why_it_failed(
     assert FAILURE_REASON_ATTEMPT in under_test.messages(SCHEDULE_TOPIC, 3)[0].properties
     forget_topic(under_test, RETRY)
     deliver_all(under_test)
-    last = life(under_test, "m1").hops[-1]
+    last = life(under_test, "m1").events[-1]
     assert last.kind is EventKind.UNDELIVERABLE
     assert last.reason == f"there is no topic {RETRY} any more"
 
@@ -166,7 +166,7 @@ def test_two_groups_and_two_topics_are_told_in_the_order_of_the_log(
     send_back(under_test, message, group=GROUP)
     send_back(under_test, message, group="other", delay_level=-1)
     assert kinds(under_test, "m1") == ["sent", "sent", "failed", "dead"]
-    hops = life(under_test, "m1").hops
+    hops = life(under_test, "m1").events
     assert [(hop.topic, hop.group) for hop in hops] == [
         (TOPIC, ""),
         ("bills", ""),
@@ -187,7 +187,7 @@ def test_a_redrive_is_followed_both_ways(under_test: BrokerUnderTest) -> None:
     assert kinds(under_test, "m1") == [
         *("sent", "dead", "redriven", "retried", "redriven", "dead", "redriven"),
     ]
-    hops = life(under_test, "m1").hops
+    hops = life(under_test, "m1").events
     assert [hop.job_id for hop in hops if hop.kind is EventKind.REDRIVEN] == [
         *("job-1", "job-2", "job-3"),
     ]
@@ -222,7 +222,7 @@ def test_a_place_that_names_no_letter_leads_nowhere(
     properties = {"UNIQ_KEY": f"redrive:{place}", "REDRIVEN_FROM": place or ":"}
     under_test.store.append([new_record("x", TOPIC, 1, properties=properties)])
     under_test.sync()
-    assert len(life(under_test, f"redrive:{place}").hops) == 1
+    assert len(life(under_test, f"redrive:{place}").events) == 1
 
 
 def test_what_a_forgotten_letter_was_is_found_by_the_id_it_had(make: Make) -> None:
@@ -236,7 +236,7 @@ def test_what_a_forgotten_letter_was_is_found_by_the_id_it_had(make: Make) -> No
     broker.send(named("m1", 18))
     broker.store.append([new_record("x", TOPIC, properties=properties)])
     broker.sync()
-    assert [hop.message_id for hop in life(broker, f"redrive:{DLQ}:0:7").hops] == [
+    assert [hop.message_id for hop in life(broker, f"redrive:{DLQ}:0:7").events] == [
         *("m1", f"redrive:{DLQ}:0:7"),
     ]
 
@@ -249,7 +249,7 @@ def hops_without_id(broker: BrokerUnderTest, **properties: str) -> list[HistoryE
     message, _ = broker.messages(TOPIC)
     send_back(broker, message, reason="a")
     retry = retried(broker)
-    return list(life(broker, retry.offset_message_id).hops)
+    return list(life(broker, retry.offset_message_id).events)
 
 
 def test_records_without_a_message_id_are_joined_as_far_as_they_say(
@@ -260,7 +260,7 @@ def test_records_without_a_message_id_are_joined_as_far_as_they_say(
     hops = hops_without_id(under_test)
     assert [hop.kind.name for hop in hops] == ["SENT", "FAILED", "RETRIED"]
     assert all(hop.message_id == hop.offset_message_id for hop in hops)
-    assert len(life(under_test, hops[0].message_id).hops) == 1
+    assert len(life(under_test, hops[0].message_id).events) == 1
 
 
 def test_records_without_a_message_id_are_found_by_a_key(under_test: BrokerUnderTest) -> None:
@@ -269,7 +269,7 @@ def test_records_without_a_message_id_are_found_by_a_key(under_test: BrokerUnder
     hops = hops_without_id(under_test, **{KEYS: "k1 k2"})
     assert [hop.kind.name for hop in hops] == ["SENT", "FAILED", "RETRIED"]
     for hop in hops:
-        assert list(life(under_test, hop.message_id).hops) == hops
+        assert list(life(under_test, hop.message_id).events) == hops
 
 
 def test_nobody_knows_an_id_that_was_never_used(under_test: BrokerUnderTest) -> None:
@@ -286,9 +286,9 @@ def test_only_what_is_durable_is_told(under_test: BrokerUnderTest) -> None:
     received(under_test, message_id="m1")
     record = new_record("x", "bills", properties={"UNIQ_KEY": "m1"})
     under_test.store.append([record])
-    assert len(life(under_test, "m1").hops) == 1
+    assert len(life(under_test, "m1").events) == 1
     under_test.sync()
-    assert len(life(under_test, "m1").hops) == 2
+    assert len(life(under_test, "m1").events) == 2
 
 
 def test_a_life_of_very_many_hops_is_cut(under_test: BrokerUnderTest, monkeypatch: Any) -> None:
@@ -299,7 +299,7 @@ def test_a_life_of_very_many_hops_is_cut(under_test: BrokerUnderTest, monkeypatc
     under_test.sync()
     told = life(under_test, "same")
     assert told.is_cut
-    assert [hop.queue_offset for hop in told.hops] == list(range(20, 30))
+    assert [hop.queue_offset for hop in told.events] == list(range(20, 30))
 
 
 def test_a_life_is_followed_through_a_bounded_number_of_ids(
@@ -312,7 +312,7 @@ def test_a_life_is_followed_through_a_bounded_number_of_ids(
         redrive(under_test, f"job-{number}", again=True)
     told = life(under_test, "m1")
     assert told.is_cut
-    assert len(told.hops) >= 3
+    assert len(told.events) >= 3
     assert dead_letters(under_test)[0].redriven_by == "job-5"
 
 
@@ -324,4 +324,4 @@ def test_a_life_with_very_long_properties_is_cut(
     for _ in range(3):
         received(under_test, message_id="m1", properties={"long": "x" * 20_000})
     told = life(under_test, "m1")
-    assert (len(told.hops), told.is_cut) == (2, True)
+    assert (len(told.events), told.is_cut) == (2, True)

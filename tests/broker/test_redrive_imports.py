@@ -116,7 +116,7 @@ def test_the_life_of_a_repaired_message_goes_on(under_test: BrokerUnderTest) -> 
     imported(under_test, exported(under_test, body=b"b"))
     send_back(under_test, under_test.messages(RETRY)[0], group=GROUP, delay_level=-1)
     assert kinds(under_test, "m1") == ["sent", "dead", "redriven", "dead"]
-    assert life(under_test, "m1").hops[2].job_id == IMPORTED
+    assert life(under_test, "m1").events[2].job_id == IMPORTED
     first, second = dead_letters(under_test, group=GROUP)
     assert (second.origin_topic, second.origin_message_id) == ("orders", first.origin_message_id)
 

@@ -356,7 +356,7 @@ def test_a_reason_stays_on_the_record_until_a_failure_gives_another(
     assert why(DLQ) == ("KeyError", "5")
     (letter,) = dead_letters(under_test)
     assert (letter.reason, letter.delivery_attempts) == ("KeyError", 6)
-    last = life(under_test, "m1").hops[-1]
+    last = life(under_test, "m1").events[-1]
     assert (last.kind, last.attempt, last.reason) == (EventKind.DEAD, 6, "")
 
 

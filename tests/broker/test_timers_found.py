@@ -30,7 +30,7 @@ def opened(under_test: BrokerUnderTest) -> BrokerUnderTest:
 
 
 def find(broker: BrokerUnderTest, key: str) -> FoundMessages:
-    return done(broker.broker.find_messages(MessageQuery(topic=TOPIC, key=key, hops=True)))
+    return done(broker.broker.find_messages(MessageQuery(topic=TOPIC, key=key, history=True)))
 
 
 def moved(store: MessageStore, waiting: Record, wait_queue: int, **said: str) -> Written:
@@ -57,7 +57,7 @@ def test_a_timer_is_found_while_it_waits_and_after(
     assert (waiting.message.topic, waiting.state) == (TIMER_TOPIC, MessageState.SCHEDULED)
     assert (waiting.deliver_at_ms, waiting.is_pending) == (due_ms, True)
     assert kinds(opened, "a") == ["scheduled"]
-    (hop,) = life(opened, "a").hops
+    (hop,) = life(opened, "a").events
     assert (hop.level, hop.due_ms, hop.is_pending) == (TIMERS, due_ms, True)
     opened.clock.forward(DAY_MS + 1)
     assert opened.deliver() == 1
@@ -66,7 +66,7 @@ def test_a_timer_is_found_while_it_waits_and_after(
     assert (waited.is_pending, waited.ended, waited.deliver_at_ms) == (False, "delivered", due_ms)
     assert (stored.message.topic, stored.state) == (TOPIC, MessageState.STORED)
     assert kinds(opened, "a") == ["scheduled", "delivered"]
-    assert [hop.due_ms for hop in life(opened, "a").hops] == [due_ms, 0]
+    assert [hop.due_ms for hop in life(opened, "a").events] == [due_ms, 0]
 
 
 @pytest.mark.parametrize("restart", WAYS)
@@ -90,7 +90,7 @@ def test_changes_between_the_kinds_are_told(opened: BrokerUnderTest, restart: Re
         *("rescheduled", "rescheduled", "carried", "")
     ]
     assert kinds(opened, "a") == ["scheduled", "rescheduled", "rescheduled", "scheduled"]
-    hops = life(opened, "a").hops
+    hops = life(opened, "a").events
     assert [hop.level for hop in hops] == [TIMERS, 3, TIMERS, TIMERS]
     assert [hop.due_ms for hop in hops] == [first_ms, now_ms + 10_000, last_ms, last_ms]
     assert [hop.is_pending for hop in hops] == [False, False, False, True]

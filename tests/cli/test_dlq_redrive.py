@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.client.admin.letters import BEFORE_ALL_MS
+from rmqlite.client.admin.dead_letters import BEFORE_ALL_MS
 from rmqlite.errors import GroupUnknown
 from rmqlite.requests.dead_letters import DeadLetterFilter, Purged, PurgeRequest
 from rmqlite.requests.redrive import (

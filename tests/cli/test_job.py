@@ -62,8 +62,8 @@ def broker(broker: FakeBroker) -> FakeBroker:
     def get_redrive(query: RedriveJobQuery) -> RedriveJob:
         if query.job_id != "r1":
             raise JobUnknown(query.job_id)
-        fates = FATES if query.with_fates else NOT_ASKED
-        return dataclasses.replace(REDRIVE, fates=fates)
+        results = FATES if query.with_results else NOT_ASKED
+        return dataclasses.replace(REDRIVE, results=results)
 
     def get(job_id: str) -> BulkJob:
         if job_id != "import-7":

@@ -106,13 +106,13 @@ def test_a_life_is_told_from_the_top_down(run: Run, answering: FakeBroker) -> No
         f"  {OFFSET_ID}  failed 17 times",
     ]
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
-    assert asked(answering) == MessageQuery("orders", "order-1", max_messages=32, hops=True)
+    assert asked(answering) == MessageQuery("orders", "order-1", max_messages=32, history=True)
 
 
 def test_every_option_reaches_the_broker(run: Run, answering: FakeBroker) -> None:
     """Times as local time or in milliseconds; by message id instead of a key."""
     run(
-        *("message", "query", "orders", "--id", "ID", "--no-hops", "--max", "5"),
+        *("message", "query", "orders", "--id", "ID", "--no-history", "--max", "5"),
         *("--since", local_text(STORED_MS), "--until", str(DUE_MS)),
     )
     assert asked(answering) == MessageQuery("orders", "ID", True, STORED_MS, DUE_MS, 5, False)

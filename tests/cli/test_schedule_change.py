@@ -361,7 +361,9 @@ def test_of_a_key_each_message_says_what_became_of_it(run: Run, keyed: FakeBroke
     result = run("schedule", "cancel", "--key", "k", "--topic", "orders", "--yes")
     assert result.stdout.splitlines() == ["DELIVERED  already delivered", "PENDING  done"]
     assert (result.exit_code, result.stderr) == (1, "1 of 2 cancelled\n")
-    assert keyed.asked["QueryMessages"] == [MessageQuery("orders", "k", max_messages=64, hops=True)]
+    assert keyed.asked["QueryMessages"] == [
+        MessageQuery("orders", "k", max_messages=64, history=True)
+    ]
     assert keyed.asked["ChangeByIds"] == [ChangeByIds(CANCEL, ("DELIVERED", "PENDING"), "orders")]
 
 

@@ -17,14 +17,14 @@ from rmqlite.client import (
     PushConsumer,
     RawReader,
 )
-from rmqlite.client.admin.letters import LetterAdmin
+from rmqlite.client.admin.dead_letters import DeadLetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.errors import InvalidValue
 from tests.support.fake_broker import FakeBroker
 
 CLIENTS = (AdminClient, BulkScheduler, Producer, PullConsumer, PushConsumer, RawReader)
-PARTS = (LetterAdmin, RedriveAdmin, ScheduleAdmin)
+PARTS = (DeadLetterAdmin, RedriveAdmin, ScheduleAdmin)
 BY_HAND = {"Producer.send", "Producer.send_async", "Producer.send_batch"}
 """They run for every message; the calls below try them."""
 

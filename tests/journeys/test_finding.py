@@ -34,7 +34,7 @@ def test_a_delayed_message_is_found_before_and_after_its_delivery(
         late = producer.send(Message(TOPIC, b"late", keys="order-1 late", delay_level=2))
 
         def hops(key: str, *, by_id: bool = False) -> FoundMessages:
-            return admin.find_messages(MessageQuery(TOPIC, key, by_message_id=by_id, hops=True))
+            return admin.find_messages(MessageQuery(TOPIC, key, by_message_id=by_id, history=True))
 
         def check() -> None:
             assert [each.state for each in hops("soon").messages] == STATES
@@ -64,7 +64,7 @@ def fail_once_then_for_good(message: StoredMessage) -> ConsumeResult:
 def test_a_dead_letter_is_found_by_the_key_it_was_sent_with(start_broker: StartBroker) -> None:
     """What an operator asks first: how did this message come to its end?"""
     broker = start_broker(messageDelayLevel="1s")
-    query = MessageQuery(TOPIC, "order-1", hops=True)
+    query = MessageQuery(TOPIC, "order-1", history=True)
     with (
         Producer(broker.endpoint, "senders") as producer,
         PushConsumer(broker.endpoint, "workers", fail_once_then_for_good) as consumer,

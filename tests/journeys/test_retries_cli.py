@@ -50,8 +50,8 @@ class Shell:
         found = self.tree("retry list billing")["letters"]
         return {each["keys"][0]: each["attempt"] for each in found}
 
-    def hops(self, message_id: str) -> list[tuple[str, int]]:
-        """The kinds of a life's hops, and how often it had failed by then."""
+    def events(self, message_id: str) -> list[tuple[str, int]]:
+        """The kinds of a history's events, and how often it had failed by then."""
         life = self.tree(f"retry show {message_id}")
         return [(each["kind"], each["attempt"]) for each in life["hops"]]
 
@@ -109,8 +109,8 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     broker.start()
     after = shell.tree("retry list billing"), shell.tree(f"retry show {ids['dies']}")
     assert [each["letters"] for each in (before[0], after[0])] == [after[0]["letters"]] * 2
-    assert [hop["offset_message_id"] for hop in before[1]["hops"]] == [
-        hop["offset_message_id"] for hop in after[1]["hops"]
+    assert [event["offset_message_id"] for event in before[1]["hops"]] == [
+        event["offset_message_id"] for event in after[1]["hops"]
     ]
     assert (after[0]["waiting"], after[0]["due"], after[0]["attempts_max"]) == (3, 0, 3)
     reasons = {each["keys"][0]: each["reason"] for each in after[0]["letters"]}
@@ -128,8 +128,8 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     too_late = shell("retry cancel billing", ids["dropped"], exit_code=1).stdout
     assert too_late.endswith("does not wait any more: it was cancelled already\n")
     whole = [("sent", 0), ("failed", 1), ("fired", 1), ("failed", 2), ("fired", 2), ("dead", 3)]
-    assert shell.hops(ids["dies"]) == whole
-    assert shell.hops(ids["dropped"]) == [("sent", 0), ("failed", 1), ("cancelled", 1)]
+    assert shell.events(ids["dies"]) == whole
+    assert shell.events(ids["dropped"]) == [("sent", 0), ("failed", 1), ("cancelled", 1)]
     shown = " ".join(shell("retry show", ids["dies"]).stdout.split())
     assert "dead in billing after 3 attempts: dies declined, time 3" in shown
     assert shown.count("declined, time") == 3
@@ -145,7 +145,7 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     assert (redriven["kind"], redriven["job_id"]) == ("redriven", job.job_id)
     assert redriven["message_id"] != ids["dies"]
     for name in (redriven["message_id"], redriven["offset_message_id"]):
-        assert shell.hops(name) == [*whole, ("redriven", 0)]
+        assert shell.events(name) == [*whole, ("redriven", 0)]
     shown = " ".join(shell("retry show", ids["dies"]).stdout.split())
     assert f"sent again by job {job.job_id} to group billing, as {redriven['message_id']}" in shown
 
@@ -163,7 +163,7 @@ def test_looking_appends_nothing_and_consumes_nothing(start_broker: StartBroker)
     with PushConsumer(broker.endpoint, "billing", listen) as consumer:
         consumer.subscribe("orders")
         consumer.start()
-        eventually(lambda: len(shell.hops(message_id)) > 2, "it was retried")
+        eventually(lambda: len(shell.events(message_id)) > 2, "it was retried")
     with AdminClient(broker.endpoint) as admin:
         eventually(lambda: shell.tree("retry list billing")["due"] == 1, "its retry is due")
         before = admin.broker_status().log_max_offset, admin.group("billing").progress

@@ -268,7 +268,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.LIST_GROUPS: lambda _: None,
     rpcs.DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,
     rpcs.GET_BROKER_STATUS: lambda _: None,
-    rpcs.QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", hops=True),
+    rpcs.QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", history=True),
     rpcs.GET_MESSAGE: Largest.offset_id,
     rpcs.LIST_PENDING: lambda at: PendingQuery(
         EVERY_PENDING if at.is_first else PendingFilter(key="k"), max_messages=1_000
@@ -297,7 +297,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.LIST_RETRIES: lambda at: DeadLettersQuery(
         READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
-    rpcs.GET_LIFE: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
+    rpcs.GET_HISTORY: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
     rpcs.PREVIEW_TOPIC_DELETION: lambda _: WIDE,
     rpcs.DELETE_TOPIC: lambda at: at.name,
     rpcs.DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
@@ -306,7 +306,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
     rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
     rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
-    rpcs.GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_fates=True),
+    rpcs.GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_results=True),
     rpcs.LIST_REDRIVE_JOBS: lambda _: None,
     rpcs.CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
     rpcs.IMPORT_LETTERS: lambda at: ImportRequest(

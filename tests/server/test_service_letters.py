@@ -37,12 +37,12 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
     counted: list[int] = []
 
     async def scenario(server: Served, _: object) -> None:
-        letters = server.service.letters
+        letters = server.service.dead_letters
         for call in (
             letters.dead_groups(),
             letters.dead(DeadLettersQuery(GROUP, wanted)),
             letters.retries(DeadLettersQuery(GROUP, wanted)),
-            letters.life(HistoryQuery("same")),
+            letters.history(HistoryQuery("same")),
         ):
             _, turns = await turns_beside(call)
             counted.append(turns)
@@ -64,8 +64,8 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
     under_test.sync()
 
     async def scenario(server: Served, _: object) -> None:
-        letters = server.service.letters
-        life = await letters.life(HistoryQuery("m2"))
+        letters = server.service.dead_letters
+        life = await letters.history(HistoryQuery("m2"))
         answers: list[tuple[Rpc[Any, Any], Any]] = [
             (rpcs.LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),
             (
@@ -73,7 +73,7 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
                 await letters.dead(DeadLettersQuery(GROUP)),
             ),
             (rpcs.LIST_RETRIES, await letters.retries(DeadLettersQuery(GROUP))),
-            (rpcs.GET_LIFE, life),
+            (rpcs.GET_HISTORY, life),
             (
                 rpcs.PURGE_DEAD_LETTERS,
                 await letters.purge(PurgeRequest(GROUP)),

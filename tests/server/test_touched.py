@@ -198,7 +198,7 @@ def asked_of_the_service(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
         ("messages.record", (aim.physical_offset,)),
         ("messages.at", (offset_id,)),
         ("messages.hand_out", (offset_id,)),
-        ("letters.life", (HistoryQuery(offset_id),)),
+        ("dead_letters.history", (HistoryQuery(offset_id),)),
         ("log.read", (LogReadRequest(aim.physical_offset),)),
         ("transactions.end", (end,)),
     ]

@@ -90,16 +90,16 @@ class Record:
     def __init__(self, message_id: str = ID) -> None:
         self.message_id = message_id
         self.at_ms = NOW_MS
-        self.hops: list[HistoryEvent] = []
+        self.events: list[HistoryEvent] = []
 
     def __call__(self, kind: EventKind, after_ms: int, topic: str, **fields: Any) -> Record:
         self.at_ms += after_ms
-        number = len(self.hops)
+        number = len(self.events)
         if "due_in_ms" in fields:
             fields["due_ms"] = self.at_ms + fields.pop("due_in_ms")
         place = {"queue_id": 0, "queue_offset": number, "physical_offset": number * 1_000}
         named = {"offset_message_id": f"{number:032x}", "message_id": self.message_id}
-        self.hops.append(
+        self.events.append(
             HistoryEvent(kind=kind, at_ms=self.at_ms, topic=topic, **{**place, **named, **fields})
         )
         return self
@@ -121,7 +121,7 @@ class Record:
 
     @property
     def life(self) -> History:
-        return History(ID, tuple(self.hops))
+        return History(ID, tuple(self.events))
 
 
 def has_life(broker: FakeBroker, record: Record, now_ms: int = 0) -> None:

@@ -105,7 +105,7 @@ def life(broker: BrokerUnderTest, message_id: str) -> History:
 def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:
     """Of one life; every id of it tells the same."""
     told = life(broker, message_id)
-    for hop in told.hops:
+    for hop in told.events:
         for other in (hop.message_id, hop.offset_message_id):
             assert life(broker, other) == told
-    return [hop.kind.name.lower() for hop in told.hops]
+    return [hop.kind.name.lower() for hop in told.events]

@@ -1,7 +1,7 @@
 """Finds messages by key, by message id, and by the offset message id that names a record.
 
 The key index yields candidates, newest first; their records in the log decide.  A message
-has one record in each place where it was: with `hops` the schedule, the retry and the
+has one record in each place where it was: with `history` the schedule, the retry and the
 dead-letter topics are searched, too, because the properties of records there name the topic.
 find_messages() and message_at() return durable records only, as a consumer gets them.
 
@@ -144,7 +144,7 @@ def _checked_count(query: MessageQuery) -> int:
 def _candidates(store: MessageStore, query: MessageQuery) -> Steps[Iterator[int]]:
     """Physical offsets of possible matches from every topic, newest first; in steps."""
     places = {query.topic}
-    if query.hops:
+    if query.history:
         places |= {*WAIT_TOPICS, CANCELLED_TOPIC}
         places.update(topic for topic, _ in store.queue_keys() if is_retry(topic) or is_dlq(topic))
     times = {"begin_ms": query.begin_ms}
@@ -186,9 +186,9 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
 def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str]:
     """The topics by which a record may be found."""
     topics = {message.topic}
-    if query.hops and _is_hidden(message.topic):
+    if query.history and _is_hidden(message.topic):
         topics.add(message.properties.get(REAL_TOPIC, ""))
-    if query.hops and any(is_retry(topic) or is_dlq(topic) for topic in topics):
+    if query.history and any(is_retry(topic) or is_dlq(topic) for topic in topics):
         topics.add(message.properties.get(RETRY_TOPIC, ""))
     return topics
 

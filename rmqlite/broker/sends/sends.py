@@ -71,12 +71,14 @@ class _Part:
     """What the next append will store.
 
     singles: calls that are still to be packed together.  taken: calls that are packed, each with
-    the packed records that it has a part in, and its first row there.
+    the packed records that it has a part in, its first row there, and how many rows are its.
+    queues: what _queues_to_choose() has said in this step.
     """
 
     singles: list[_Numbered] = field(default_factory=list)
     packed: list[Packed] = field(default_factory=list)
-    taken: list[tuple[_Numbered, Sequence[Packed], int]] = field(default_factory=list)
+    taken: list[tuple[_Numbered, Sequence[Packed], int, int]] = field(default_factory=list)
+    queues: dict[str, int] = field(default_factory=dict)
     work: int = 0
 
     def take(self, calls: Iterable[_Numbered], packed: Sequence[Packed]) -> None:
@@ -84,8 +86,9 @@ class _Part:
         self.packed += packed
         first = 0
         for numbered in calls:
-            self.taken.append((numbered, packed, first))
-            first += numbered.messages
+            count = numbered.messages
+            self.taken.append((numbered, packed, first, count))
+            first += count
 
 
 class Sends:
@@ -133,10 +136,12 @@ class Sends:
         for number, call in enumerate(calls):
             try:
                 if not self._takes_one(number, call, part):
+                    part.queues.clear()
                     yield from self._take(number, call, part, outcomes)
             except RmqliteError as error:
                 _refuse((number,), error, outcomes)
             if part.work >= STEP_MESSAGES and number + 1 < len(calls):
+                part.queues.clear()
                 yield from self._store_part(part, outcomes)
                 yield
         yield from self._store_part(part, outcomes)
@@ -150,17 +155,13 @@ class Sends:
         draft = call.drafts[0] if len(call.drafts) == 1 else None
         if draft is None or (draft.spans and len(draft.body) > BODY_BYTES):
             return False
-        info = self._topics.get(draft.topic)
-        if info is None or group_of(draft.topic) is not None:
-            return False
-        self._retention.check_room()
-        check_sendable(draft.topic)
+        queues = part.queues.get(draft.topic)
+        if queues is None:
+            queues = part.queues[draft.topic] = self._queues_to_choose(draft.topic)
         work = work_of(draft)
-        if work + NEW_QUEUE_WORK >= STEP_MESSAGES:
+        if not queues or work + NEW_QUEUE_WORK >= STEP_MESSAGES:
             return False
-        if 0 <= draft.queue_id < info.write_queues:
-            self._topics.wanted(draft.topic)
-        else:
+        if not 0 <= draft.queue_id < queues:
             queue_id = self._needed(draft.queue_id).queue_for(draft.topic, draft.queue_id)
             # Not _replace(): it takes three times as long.
             draft = Draft(draft.topic, queue_id, *draft[2:])
@@ -170,6 +171,18 @@ class Sends:
         part.singles.append(_Numbered(number, call))
         part.work += work + self._new_queue_work(draft)
         return True
+
+    def _queues_to_choose(self, topic: str) -> int:
+        """The queues of an ordinary topic that may be sent to; 0 leaves its sends to _take().
+
+        Raises what _take() raises.
+        """
+        info = self._topics.get(topic)
+        if info is None or group_of(topic) is not None:
+            return 0
+        self._retention.check_room()
+        check_sendable(topic)
+        return self._topics.wanted(topic).write_queues
 
     def _take(
         self, number: int, call: DraftCall, part: _Part, outcomes: list[Outcome]
@@ -334,11 +347,11 @@ class Sends:
         try:
             self._log.append_packed(packed)
         except RmqliteError as error:
-            _refuse([each.number for each, _, _ in taken], error, outcomes)
+            _refuse([each.number for each, *_ in taken], error, outcomes)
             return
         self._counts.sent += sum(map(len, packed))
-        for numbered, mine, first in taken:
-            outcomes[numbered.number] = _stored(numbered, mine, first)
+        for numbered, mine, first, count in taken:
+            outcomes[numbered.number] = _stored(numbered.call, mine, first, count)
 
 
 def _parts_of(drafts: Sequence[Draft]) -> Iterable[list[Draft]]:
@@ -359,21 +372,20 @@ def _with_level(draft: Draft, table: LevelTable) -> Draft:
     return draft._replace(properties=joined(draft.properties, pair), delay="")
 
 
-def _stored(numbered: _Numbered, packed: Sequence[Packed], first: int) -> Stored:
-    call = numbered.call
-    if len(packed) == 1 and numbered.messages == 1:
+def _stored(call: DraftCall, packed: Sequence[Packed], first: int, count: int) -> Stored:
+    if len(packed) == 1 and count == 1:
         (one,) = packed
         queue_offset, physical_offset, due = one.place(first)
         timer_ms = due if due and call.is_alone and one.is_timer(first) else 0
         queue_id = call.drafts[0].queue_id
         return Stored((queue_id,), (queue_offset,), (physical_offset,), (due,), timer_ms)
-    rows = slice(first, first + numbered.messages)
+    rows = slice(first, first + count)
     columns = [(each.queue_offsets, each.physical_offsets, each.due_ms) for each in packed]
     queue_offsets: Sequence[int]
     if len(packed) > 1 and len({key for each in packed for key in each.queues}) == 1:
         # A long batch: a list for each column would take milliseconds of the append's turn.
         first = packed[0].queue_offsets[0]
-        queue_offsets = range(first, first + numbered.messages)
+        queue_offsets = range(first, first + count)
         physical_offsets = [*chain.from_iterable([each.physical_offsets for each in packed])]
         due_ms = [*chain.from_iterable([each.due_ms for each in packed])]
     elif len(packed) > 1:

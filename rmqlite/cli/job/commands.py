@@ -95,7 +95,7 @@ def show_job(
     With --follow: exit code 1 if it ends with a refused message, or is cancelled.
     """
     with connected(endpoint) as admin:
-        job = _job_of(admin, job_id, with_fates=not follow_it)
+        job = _job_of(admin, job_id, with_results=not follow_it)
         if follow_it and isinstance(job, RedriveJob):
             job = follow(admin.redrives, job)
     if as_json:
@@ -242,9 +242,9 @@ def _check_redrive(admin: AdminClient, job_id: str) -> None:
     )
 
 
-def _job_of(admin: AdminClient, job_id: str, *, with_fates: bool = False) -> Job:
+def _job_of(admin: AdminClient, job_id: str, *, with_results: bool = False) -> Job:
     """The redrive job or else the bulk job with this id.  Raises JobUnknown."""
     try:
-        return admin.redrives.job(job_id, with_fates=with_fates)
+        return admin.redrives.job(job_id, with_results=with_results)
     except JobUnknown:
         return admin.job(job_id)

@@ -136,8 +136,9 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
     tree: dict[str, Any] = to_tree(job)
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
-    if job.fates == NOT_ASKED:
-        del tree["fates"]
+    results = tree.pop("results")
+    if job.results != NOT_ASKED:
+        tree["fates"] = results
     return tree | {"kind": "redrive", "state": state_text(job), "samples": samples}
 
 

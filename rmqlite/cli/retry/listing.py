@@ -54,7 +54,7 @@ from rmqlite.requests.schedule import PendingFilter, PendingQuery
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
 from rmqlite.views.groups import group_figures, readers_text
-from rmqlite.views.history import Event, Surroundings, events, heading, outcome, place_text
+from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.times import instant_text, span_text, time_text, until_text
 
 if TYPE_CHECKING:
@@ -226,15 +226,15 @@ def show(
     if not message_id.strip():
         raise typer.BadParameter("a message id is empty")
     with connected(endpoint) as admin:
-        history = admin.dead_letters.life(message_id)
-        around = _surroundings(admin, history) if history.hops else Surroundings(0)
+        history = admin.dead_letters.history(message_id)
+        around = _surroundings(admin, history) if history.events else Surroundings(0)
     if as_json:
-        hops = [_event_tree(each) for each in history.hops]
+        events = [_event_tree(each) for each in history.events]
         tree: dict[str, Any] = {"message_id": history.message_id, "now_ms": around.now_ms}
-        print_json(tree | {"hops": hops, "is_cut": history.is_cut})
-    elif history.hops:
+        print_json(tree | {"hops": events, "is_cut": history.is_cut})
+    elif history.events:
         _print(history, around)
-    if not history.hops:
+    if not history.events:
         note(f"no message with the id {message_id}")
         raise typer.Exit(NOT_ALL)
 
@@ -242,7 +242,7 @@ def show(
 def _surroundings(admin: AdminClient, history: History) -> Surroundings:
     """The broker's clock, and the status of the groups in the history."""
     groups = {}
-    for name in {each.group for each in history.hops if each.group}:
+    for name in {each.group for each in history.events if each.group}:
         with suppress(GroupUnknown):
             groups[name] = admin.group(name)
     return Surroundings(admin.broker_status().now_ms, groups)
@@ -260,38 +260,38 @@ def _print(history: History, around: Surroundings) -> None:
     if history.is_cut:
         console.print(Text("older events are left out", style="dim"))
     day = ""
-    for event in events(history):
-        text = time_text(event.hop.at_ms)
+    for each in shown(history):
+        text = time_text(each.event.at_ms)
         if text[:10] != day:
             day = text[:10]
             console.print(Text(day, style="bold"))
-        since = "" if event.since_ms is None else f"+{span_text(event.since_ms)}"
+        since = "" if each.since_ms is None else f"+{span_text(each.since_ms)}"
         times = f"{text[11:]:>{_TIME_WIDTH}}  {since:>{_SINCE_WIDTH}}  "
-        _print_event(console, columns, times, event)
+        _print_event(console, columns, times, each)
     console.print()
     for line in outcome(history, around):
-        for each in _wrapped(line, columns):
-            console.print(Text(each, style="bold"))
+        for part in _wrapped(line, columns):
+            console.print(Text(part, style="bold"))
 
 
-def _print_event(console: Console, columns: int, times: str, event: Event) -> None:
+def _print_event(console: Console, columns: int, times: str, event: ShownEvent) -> None:
     width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
     for sentence in event.sentences:
         for line in _wrapped(sentence, width):
             console.print(Text(times) + Text(line, style=STYLES[event.tone]))
             times = _INDENT
-    for record in _record(event.hop, columns - len(_RECORD_INDENT)):
+    for record in _record(event.event, columns - len(_RECORD_INDENT)):
         console.print(Text(_RECORD_INDENT + record, style="dim"))
 
 
-def _record(hop: HistoryEvent, width: int) -> Iterator[str]:
+def _record(event: HistoryEvent, width: int) -> Iterator[str]:
     """The place of the event's record, on one line if there is room."""
-    place = printable(place_text(hop))
-    if len(place) + 2 + len(hop.offset_message_id) <= width:
-        yield f"{place}  {hop.offset_message_id}"
+    place = printable(place_text(event))
+    if len(place) + 2 + len(event.offset_message_id) <= width:
+        yield f"{place}  {event.offset_message_id}"
         return
     yield place
-    yield hop.offset_message_id
+    yield event.offset_message_id
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -183,7 +183,7 @@ def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
     """The ids of messages with the key that are, or were, scheduled for the topic."""
     if not wanted.topic or is_retry(wanted.topic):
         return []
-    query = MessageQuery(wanted.topic, wanted.key, max_messages=_FOUND_MAX, hops=True)
+    query = MessageQuery(wanted.topic, wanted.key, max_messages=_FOUND_MAX, history=True)
     try:
         found = broker.admin.find_messages(query)
     except TopicUnknown:

@@ -17,7 +17,7 @@ from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.requests.dead_letters import DeadLetter, History, HistoryEvent
 from rmqlite.requests.messages import FoundMessage
-from rmqlite.views.history import Surroundings, events, heading, outcome, place_text
+from rmqlite.views.history import Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.messages import BodyView, inflated_view, message_facts
 from rmqlite.views.tables import Column, Part, Row, Table, cell, row
 from rmqlite.views.times import instant_text
@@ -41,11 +41,11 @@ def events_table(history: History | None, why_not: str, now_ms: int) -> Table:
     if history is None:
         return Table("history", _EVENTS, (), why_not)
     rows: list[Row] = []
-    for number, event in enumerate(events(history)):
-        about = (instant_text(event.hop.at_ms, now_ms), cell(place_text(event.hop), "dim"))
-        for n, sentence in enumerate(event.sentences):
+    for number, each in enumerate(shown(history)):
+        about = (instant_text(each.event.at_ms, now_ms), cell(place_text(each.event), "dim"))
+        for n, sentence in enumerate(each.sentences):
             time, place = ("", "") if n else about
-            rows.append(row(f"{number}.{n}", time, cell(sentence, event.tone), place))
+            rows.append(row(f"{number}.{n}", time, cell(sentence, each.tone), place))
     cut = ", older ones are left out" if history.is_cut else ""
     title = f"history: {heading(history)}{cut}"
     return Table(title, _EVENTS, tuple(rows), "the log has no record of this message")
@@ -53,7 +53,7 @@ def events_table(history: History | None, why_not: str, now_ms: int) -> Table:
 
 def event_of(history: History, key: str) -> HistoryEvent:
     """The event of a table's row."""
-    return history.hops[int(key.partition(".")[0])]
+    return history.events[int(key.partition(".")[0])]
 
 
 def outcome_lines(history: History | None, around: Surroundings, width: int) -> list[Line]:
@@ -133,7 +133,7 @@ class MessageScreen(Frame):
     def reload(self) -> None:
         # A message may have no message id.
         wanted = self._letter.message_id or self._letter.offset_message_id
-        self.top.call(lambda admin: admin.dead_letters.life(wanted), self._take_history)
+        self.top.call(lambda admin: admin.dead_letters.history(wanted), self._take_history)
         self._ask_record()
 
     def _ask_record(self) -> None:

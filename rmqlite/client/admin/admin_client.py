@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.client.admin import Asking
-from rmqlite.client.admin.letters import LetterAdmin
+from rmqlite.client.admin.dead_letters import DeadLetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
@@ -48,7 +48,7 @@ class AdminClient(Asking, Closing):
     ) -> None:
         super().__init__(Connection(endpoint, credentials=credentials), timeout_ms / 1000)
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
-        self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
+        self.letters: Final = DeadLetterAdmin(self._connection, self._timeout_s)
         self.dead_letters: Final = self.letters
         self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
 

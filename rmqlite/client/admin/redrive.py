@@ -62,12 +62,12 @@ class RedriveAdmin(Asking):
         """
         return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
 
-    def job(self, job_id: str, *, with_fates: bool = False) -> RedriveJob:
+    def job(self, job_id: str, *, with_results: bool = False) -> RedriveJob:
         """The state of a job.  Raises JobUnknown.
 
-        with_fates: also count what became of its messages; that takes up to some seconds.
+        with_results: also count what became of its messages; that takes up to some seconds.
         """
-        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_fates))
+        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
 
     def jobs(self) -> tuple[RedriveJob, ...]:
         """Every job that the broker remembers, without samples, the most recently changed first."""

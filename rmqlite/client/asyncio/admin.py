@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.client.admin.admin_client import AdminClient
-from rmqlite.client.admin.letters import LetterAdmin
+from rmqlite.client.admin.dead_letters import DeadLetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.asyncio.bridge import (
@@ -33,14 +33,14 @@ class AsyncScheduleAdmin(Bridge[ScheduleAdmin]):
     reschedule = in_thread(ScheduleAdmin.reschedule)
 
 
-class AsyncDeadLetterAdmin(Bridge[LetterAdmin]):
+class AsyncDeadLetterAdmin(Bridge[DeadLetterAdmin]):
     """AsyncAdmin.dead_letters: retries, dead letters and histories, as AdminClient.dead_letters."""
 
-    groups = in_thread(LetterAdmin.groups)
-    dead = items_in_thread(LetterAdmin.dead)
-    retries = items_in_thread(LetterAdmin.retries)
-    life = in_thread(LetterAdmin.life)
-    purge = in_thread(LetterAdmin.purge)
+    groups = in_thread(DeadLetterAdmin.groups)
+    dead = items_in_thread(DeadLetterAdmin.dead)
+    retries = items_in_thread(DeadLetterAdmin.retries)
+    history = in_thread(DeadLetterAdmin.history)
+    purge = in_thread(DeadLetterAdmin.purge)
 
 
 class AsyncRedriveAdmin(Bridge[RedriveAdmin]):

@@ -38,7 +38,7 @@ from rmqlite.server.turns import done_in_turns
 _of_asked = needs(lambda query: [Need(Right.VIEW, "group" if query.group else "", query.group)])
 
 
-class LetterCalls(Part):
+class DeadLetterCalls(Part):
     """Calls of administrators about failed messages."""
 
     @view
@@ -64,8 +64,8 @@ class LetterCalls(Part):
         return await done_in_turns(self._broker.retries.pages(query))
 
     @view
-    async def life(self, query: HistoryQuery) -> History:
-        """Every hop of one message."""
+    async def history(self, query: HistoryQuery) -> History:
+        """Every event of one message."""
         return await done_in_turns(self._broker.histories.history(query))
 
 
@@ -94,10 +94,10 @@ class RedriveCalls(Part):
     async def get(self, query: RedriveJobQuery) -> RedriveJob:
         """A job; on demand with what became of its messages."""
         redrive = self._broker.redrive
-        if not query.with_fates:
+        if not query.with_results:
             return redrive.get(query.job_id)
-        fates = await done_in_turns(redrive.results.of(query.job_id))
-        return replace(redrive.get(query.job_id), fates=fates)
+        results = await done_in_turns(redrive.results.of(query.job_id))
+        return replace(redrive.get(query.job_id), results=results)
 
     @view
     async def all(self) -> tuple[RedriveJob, ...]:

@@ -17,7 +17,7 @@ from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.requests.figures import BrokerStatus, Rate, Rates, RegisteredBroker, Traffic
 from rmqlite.server.gate.exposure import open_ports
 from rmqlite.server.service.access import admin, anyone, view
-from rmqlite.server.service.dead_letters import LetterCalls, RedriveCalls
+from rmqlite.server.service.dead_letters import DeadLetterCalls, RedriveCalls
 from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.leases import LeaseCalls
 from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionCalls
@@ -45,7 +45,7 @@ class Service(Part):
         self.groups = GroupCalls(parts)
         self.leases = LeaseCalls(parts)
         self.schedule = ScheduleCalls(parts)
-        self.letters = LetterCalls(parts)
+        self.dead_letters = DeadLetterCalls(parts)
         self.redrives = RedriveCalls(parts)
         self.log = LogCalls(parts)
         self.transactions = TransactionCalls(parts)

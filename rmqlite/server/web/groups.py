@@ -58,7 +58,7 @@ async def figures_of(
 
 async def groups(visit: Visit) -> Response:
     shown, after = visit.part_of(await visit.service.groups.all())
-    figures = await figures_of(visit, shown, await visit.service.letters.dead_groups())
+    figures = await figures_of(visit, shown, await visit.service.dead_letters.dead_groups())
     return visit.page("groups.html", groups=groups_table(figures), after=after)
 
 
@@ -83,7 +83,7 @@ async def change(visit: Visit) -> Response:
 async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
     status = await visit.service.groups.status(name)
     in_force = await visit.service.schedule.levels()
-    dead = await visit.service.letters.dead_groups()
+    dead = await visit.service.dead_letters.dead_groups()
     (figures,) = await figures_of(visit, (status.info,), dead)
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)
@@ -113,7 +113,7 @@ async def retries(visit: Visit) -> Response:
         return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
     wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
     query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await _letters(visit, visit.service.letters.retries, query)
+    rows, cursor = await _letters(visit, visit.service.dead_letters.retries, query)
     fields = args.given(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
     change = {("origin" if name == "topic" else name): value for name, value in fields.items()}
@@ -130,7 +130,7 @@ async def retries(visit: Visit) -> Response:
 
 
 async def dead_groups(visit: Visit) -> Response:
-    found = await visit.service.letters.dead_groups()
+    found = await visit.service.dead_letters.dead_groups()
     shown, after = visit.part_of(found)
     return visit.page("dead_groups.html", groups=shown, after=after)
 
@@ -146,9 +146,9 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    rows, cursor = await _letters(visit, visit.service.letters.dead, query)
+    rows, cursor = await _letters(visit, visit.service.dead_letters.dead, query)
     # Who may see this group only sees its dead letters, without the counts.
-    found = await visit.service.letters.dead_groups() if visit.sees_all else ()
+    found = await visit.service.dead_letters.dead_groups() if visit.sees_all else ()
     return visit.page(
         "dead_letters.html",
         group=group,
@@ -165,14 +165,14 @@ async def dead_letters(visit: Visit) -> Response:
 async def purge_preview(visit: Visit) -> Response:
     """The number of dead letters that a purge would hide or bring back, and its form."""
     request = replace(_purge(visit.args, visit.now_ms), dry_run=True)
-    purged = await visit.service.letters.purge(request)
+    purged = await visit.service.dead_letters.purge(request)
     fields = visit.args.given("group", "what", *LETTER_FIELDS)
     return _purged(visit, request, purged, fields | instants(request.filter))
 
 
 async def purge(visit: Visit) -> Response:
     request = _purge(visit.form, visit.now_ms)
-    purged = await visit.service.letters.purge(request)
+    purged = await visit.service.dead_letters.purge(request)
     return _purged(visit, request, purged, {})
 
 

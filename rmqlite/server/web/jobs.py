@@ -96,7 +96,7 @@ async def job(visit: Visit) -> Response:
     query = RedriveJobQuery(visit.args.required("id"))
     found = await visit.service.redrives.get(query)
     if found.is_over and found.sent:
-        found = await visit.service.redrives.get(replace(query, with_fates=True))
+        found = await visit.service.redrives.get(replace(query, with_results=True))
     return visit.page("job.html", job=found, facts=facts(found), texts=OUTCOME_TEXTS)
 
 

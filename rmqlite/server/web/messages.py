@@ -24,7 +24,7 @@ from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.dead_letters import HistoryQuery
 from rmqlite.requests.messages import MessageQuery
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.views.history import Surroundings, events, heading, outcome
+from rmqlite.views.history import Surroundings, heading, outcome, shown
 from rmqlite.views.messages import FORM_NAMES, BodyView, body_view, message_facts
 
 BODY_BYTES_MAX: Final = 24 << 10
@@ -39,17 +39,17 @@ async def history(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.service.letters.life(HistoryQuery(message_id))
-    shown, after = visit.part_of(events(found))
+    found = await visit.service.dead_letters.history(HistoryQuery(message_id))
+    part, after = visit.part_of(shown(found))
     groups = {}
-    for name in {each.group for each in found.hops if each.group} if visit.sees_all else ():
+    for name in {each.group for each in found.events if each.group} if visit.sees_all else ():
         with suppress(GroupUnknown):
             groups[name] = await visit.service.groups.status(name)
     return visit.page(
         "history.html",
         history=found,
         heading=heading(found),
-        events=shown,
+        events=part,
         outcome=list(outcome(found, Surroundings(visit.now_ms, groups))),
         begin=visit.args.number("begin"),
         after=after,

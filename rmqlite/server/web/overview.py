@@ -24,7 +24,7 @@ async def overview(visit: Visit) -> Response:
     status = await visit.service.status()
     jobs = await visit.service.redrives.all()
     infos = await visit.service.groups.all()
-    dead = await visit.service.letters.dead_groups()
+    dead = await visit.service.dead_letters.dead_groups()
     groups = await figures_of(visit, infos, dead)
     known = {each.group for each in groups}
     # A group without settings can have dead letters, such as the schedule itself.

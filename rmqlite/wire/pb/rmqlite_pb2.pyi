@@ -36,19 +36,19 @@ class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ALREADY_CANCELLED: _ClassVar[ChangeOutcome]
     UNDELIVERABLE: _ClassVar[ChangeOutcome]
 
-class HopKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class EventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    SENT: _ClassVar[HopKind]
-    HOP_SCHEDULED: _ClassVar[HopKind]
-    DELIVERED: _ClassVar[HopKind]
-    FAILED: _ClassVar[HopKind]
-    RETRIED: _ClassVar[HopKind]
-    HOP_DEAD: _ClassVar[HopKind]
-    HOP_CANCELLED: _ClassVar[HopKind]
-    FIRED: _ClassVar[HopKind]
-    RESCHEDULED: _ClassVar[HopKind]
-    HOP_UNDELIVERABLE: _ClassVar[HopKind]
-    REDRIVEN: _ClassVar[HopKind]
+    SENT: _ClassVar[EventKind]
+    EVENT_SCHEDULED: _ClassVar[EventKind]
+    DELIVERED: _ClassVar[EventKind]
+    FAILED: _ClassVar[EventKind]
+    RETRIED: _ClassVar[EventKind]
+    EVENT_DEAD: _ClassVar[EventKind]
+    EVENT_CANCELLED: _ClassVar[EventKind]
+    FIRED: _ClassVar[EventKind]
+    RESCHEDULED: _ClassVar[EventKind]
+    EVENT_UNDELIVERABLE: _ClassVar[EventKind]
+    REDRIVEN: _ClassVar[EventKind]
 
 class RedriveOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -91,17 +91,17 @@ NOT_FOUND: ChangeOutcome
 ALREADY_DELIVERED: ChangeOutcome
 ALREADY_CANCELLED: ChangeOutcome
 UNDELIVERABLE: ChangeOutcome
-SENT: HopKind
-HOP_SCHEDULED: HopKind
-DELIVERED: HopKind
-FAILED: HopKind
-RETRIED: HopKind
-HOP_DEAD: HopKind
-HOP_CANCELLED: HopKind
-FIRED: HopKind
-RESCHEDULED: HopKind
-HOP_UNDELIVERABLE: HopKind
-REDRIVEN: HopKind
+SENT: EventKind
+EVENT_SCHEDULED: EventKind
+DELIVERED: EventKind
+FAILED: EventKind
+RETRIED: EventKind
+EVENT_DEAD: EventKind
+EVENT_CANCELLED: EventKind
+FIRED: EventKind
+RESCHEDULED: EventKind
+EVENT_UNDELIVERABLE: EventKind
+REDRIVEN: EventKind
 REDRIVE_SENT: RedriveOutcome
 REDRIVE_ALREADY: RedriveOutcome
 REDRIVE_REFUSED: RedriveOutcome
@@ -405,22 +405,22 @@ class GetQueueRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ...) -> None: ...
 
 class QueryMessagesRequest(_message.Message):
-    __slots__ = ("topic", "key", "by_message_id", "begin_ms", "end_ms", "max_messages", "hops")
+    __slots__ = ("topic", "key", "by_message_id", "begin_ms", "end_ms", "max_messages", "history")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     BY_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
     END_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    HOPS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: str
     by_message_id: bool
     begin_ms: int
     end_ms: int
     max_messages: int
-    hops: bool
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., by_message_id: bool = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., max_messages: _Optional[int] = ..., hops: bool = ...) -> None: ...
+    history: bool
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., by_message_id: bool = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., max_messages: _Optional[int] = ..., history: bool = ...) -> None: ...
 
 class QueryMessagesResponse(_message.Message):
     __slots__ = ("messages", "is_cut")
@@ -1180,7 +1180,7 @@ class PurgeDeadLettersResponse(_message.Message):
     open: int
     def __init__(self, letters: _Optional[int] = ..., open: _Optional[int] = ...) -> None: ...
 
-class Hop(_message.Message):
+class HistoryEvent(_message.Message):
     __slots__ = ("kind", "at_ms", "topic", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "message_id", "group", "attempt", "level", "due_ms", "is_pending", "reason", "job_id", "readers", "max_reconsume_times")
     KIND_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -1199,7 +1199,7 @@ class Hop(_message.Message):
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     READERS_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
-    kind: HopKind
+    kind: EventKind
     at_ms: int
     topic: str
     queue_id: int
@@ -1216,7 +1216,7 @@ class Hop(_message.Message):
     job_id: str
     readers: _containers.RepeatedScalarFieldContainer[str]
     max_reconsume_times: int
-    def __init__(self, kind: _Optional[_Union[HopKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[EventKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
 
 class GetLifeRequest(_message.Message):
     __slots__ = ("message_id",)
@@ -1225,14 +1225,14 @@ class GetLifeRequest(_message.Message):
     def __init__(self, message_id: _Optional[str] = ...) -> None: ...
 
 class GetLifeResponse(_message.Message):
-    __slots__ = ("message_id", "hops", "is_cut")
+    __slots__ = ("message_id", "events", "is_cut")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    HOPS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     IS_CUT_FIELD_NUMBER: _ClassVar[int]
     message_id: str
-    hops: _containers.RepeatedCompositeFieldContainer[Hop]
+    events: _containers.RepeatedCompositeFieldContainer[HistoryEvent]
     is_cut: bool
-    def __init__(self, message_id: _Optional[str] = ..., hops: _Optional[_Iterable[_Union[Hop, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
+    def __init__(self, message_id: _Optional[str] = ..., events: _Optional[_Iterable[_Union[HistoryEvent, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
 
 class SetGroupRequest(_message.Message):
     __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy", "orderly")
@@ -1341,7 +1341,7 @@ class RedrivenLetter(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., outcome: _Optional[_Union[RedriveOutcome, str]] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RedriveJob(_message.Message):
-    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples", "fates")
+    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples", "results")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -1355,7 +1355,7 @@ class RedriveJob(_message.Message):
     ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    FATES_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     spec: RedriveSpec
     state: JobState
@@ -1369,10 +1369,10 @@ class RedriveJob(_message.Message):
     ended_at_ms: int
     note: str
     samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
-    fates: RedriveFates
-    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., fates: _Optional[_Union[RedriveFates, _Mapping]] = ...) -> None: ...
+    results: RedriveResults
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., results: _Optional[_Union[RedriveResults, _Mapping]] = ...) -> None: ...
 
-class RedriveFates(_message.Message):
+class RedriveResults(_message.Message):
     __slots__ = ("is_counted", "consumed", "waiting", "dead", "why")
     IS_COUNTED_FIELD_NUMBER: _ClassVar[int]
     CONSUMED_FIELD_NUMBER: _ClassVar[int]
@@ -1441,12 +1441,12 @@ class StartRedriveResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
 
 class GetRedriveJobRequest(_message.Message):
-    __slots__ = ("job_id", "with_fates")
+    __slots__ = ("job_id", "with_results")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    WITH_FATES_FIELD_NUMBER: _ClassVar[int]
+    WITH_RESULTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    with_fates: bool
-    def __init__(self, job_id: _Optional[str] = ..., with_fates: bool = ...) -> None: ...
+    with_results: bool
+    def __init__(self, job_id: _Optional[str] = ..., with_results: bool = ...) -> None: ...
 
 class GetRedriveJobResponse(_message.Message):
     __slots__ = ("job",)

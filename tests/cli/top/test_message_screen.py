@@ -38,7 +38,7 @@ def test_a_narrow_screen_tells_what_and_leaves_out_where() -> None:
 def test_every_line_leads_to_its_event() -> None:
     """Enter on the retry of a failure shows the failure's record."""
     keys = [each.key for each in events_table(HISTORY, "", NOW_MS).rows]
-    assert [HISTORY.hops.index(event_of(HISTORY, key)) for key in keys] == [0, 1, 1, 2]
+    assert [HISTORY.events.index(event_of(HISTORY, key)) for key in keys] == [0, 1, 1, 2]
 
 
 def test_a_history_that_is_not_known_says_why() -> None:

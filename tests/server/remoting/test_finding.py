@@ -73,8 +73,8 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
             assert len(by_key.messages) == 1
             page = await service.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
-            life = await service.letters.life(HistoryQuery(key))
-            assert len(life.hops) == 2
+            life = await service.dead_letters.history(HistoryQuery(key))
+            assert len(life.events) == 2
             (changed,) = await service.schedule.change_by_ids(
                 ChangeByIds(ScheduleAction.CANCEL, (key,))
             )

@@ -40,9 +40,9 @@ Methods = Mapping[Rpc[Any, Any], Method]
 def methods_of(service: Service) -> Methods:
     """The method for every call."""
     messages, topics, groups = service.messages, service.topics, service.groups
-    schedule, letters, redrives, log = (
+    schedule, dead_letters, redrives, log = (
         service.schedule,
-        service.letters,
+        service.dead_letters,
         service.redrives,
         service.log,
     )
@@ -79,11 +79,11 @@ def methods_of(service: Service) -> Methods:
         rpcs.CHANGE_BY_FILTER: _of(schedule.change_by_filter),
         rpcs.GET_LEVELS: _of_nothing(schedule.levels),
         rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
-        rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(letters.dead_groups),
-        rpcs.LIST_DEAD_LETTERS: _of(letters.dead),
-        rpcs.PURGE_DEAD_LETTERS: _of(letters.purge),
-        rpcs.LIST_RETRIES: _of(letters.retries),
-        rpcs.GET_LIFE: _of(letters.life),
+        rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
+        rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
+        rpcs.PURGE_DEAD_LETTERS: _of(dead_letters.purge),
+        rpcs.LIST_RETRIES: _of(dead_letters.retries),
+        rpcs.GET_HISTORY: _of(dead_letters.history),
         rpcs.PREVIEW_REDRIVE: _of(redrives.preview),
         rpcs.START_REDRIVE: _of(redrives.start),
         rpcs.GET_REDRIVE_JOB: _of(redrives.get),

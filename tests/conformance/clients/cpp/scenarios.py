@@ -9,15 +9,19 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 # mypy and this repository do not know the wheel.
 from rocketmq import client as rocketmq  # type: ignore[import-not-found]
+from rocketmq.exceptions import ProducerSendSyncFailed  # type: ignore[import-not-found]
 from rocketmq.ffi import MessageModel  # type: ignore[import-not-found]
 
 NAMES = sys.argv[1]
 KEY, SECRET = os.environ.get("ACCESS_KEY", ""), os.environ.get("SECRET_KEY", "")
 MOUTH = threading.Lock()
+AGAIN_S = 2.0
+"""How long a send that fails at once is tried again."""
 producers: dict[str, Any] = {}
 consumers: dict[str, Any] = {}
 
@@ -25,6 +29,22 @@ consumers: dict[str, Any] = {}
 def say(**said: Any) -> None:
     with MOUTH:
         print(json.dumps(said), flush=True)
+
+
+def sent(producer: Any, message: Any) -> Any:
+    """The result of a send.
+
+    While another thread of the client connects to a broker, a send fails at once, all its tries in
+    the same millisecond, as if the topic had no route: nothing left the client then.
+    """
+    until_s = time.monotonic() + AGAIN_S
+    while True:
+        try:
+            return producer.send_sync(message)
+        except ProducerSendSyncFailed:
+            if time.monotonic() > until_s:
+                raise
+            threading.Event().wait(0.05)
 
 
 def send(asked: dict[str, Any]) -> None:
@@ -48,7 +68,7 @@ def send(asked: dict[str, Any]) -> None:
             producer.send_oneway(message)
             say(sent=key, status="ONE_WAY")
         else:
-            result = producer.send_sync(message)
+            result = sent(producer, message)
             status = "SEND_OK" if result.status == 0 else str(result.status)
             say(sent=key, status=status, offset=result.offset, id=result.msg_id)
         message.destroy()

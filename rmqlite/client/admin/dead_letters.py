@@ -32,7 +32,7 @@ BEFORE_ALL_MS: Final = 1
 
 
 @check_public_arguments()
-class LetterAdmin(Asking):
+class DeadLetterAdmin(Asking):
     """Asks the broker behind a connection about retries and dead letters.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
@@ -76,9 +76,9 @@ class LetterAdmin(Asking):
         """All of list_retries(), page by page as they are needed."""
         return self._all(rpcs.LIST_RETRIES, DeadLettersQuery(group, filter))
 
-    def life(self, message_id: str) -> History:
-        """The whole life of a message, by its message id or an offset message id."""
-        return self._ask(rpcs.GET_LIFE, HistoryQuery(message_id))
+    def history(self, message_id: str) -> History:
+        """The whole history of a message, by its message id or an offset message id."""
+        return self._ask(rpcs.GET_HISTORY, HistoryQuery(message_id))
 
     def purge(self, request: PurgeRequest) -> Purged:
         """Hide dead letters, or show them again; returns when that is on disk.

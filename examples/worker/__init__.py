@@ -1,0 +1,1 @@
+"""Reminders: a web application sends them ahead, a worker delivers them when they are due."""
