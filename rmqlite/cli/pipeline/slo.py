@@ -39,8 +39,7 @@ def slo(
 ) -> None:
     """Compare each topic and day (UTC) with a target of timely and complete delivery.
 
-    Exit code 1 if one missed it.  A message due, and not delivered, is late as soon as it can no
-    longer be in time.  --output has a row for each topic and day.
+    Exit code 1 if one missed it.  --output has a row for each topic and day.
     """
     within_ms = _within_ms(within)
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
