@@ -32,7 +32,7 @@ SIZES: Final = {
     "broker": Size(15_224, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
     "wire": Size(6_186, 39),  # the gRPC clients of RocketMQ 5, and its POP
     "views": Size(1_650, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_136, 99),  # tells systemd when it is ready, reloads and stops
+    "server": Size(15_171, 99),  # lag and members of each group are metrics
     "client": Size(5_236, 39),  # asyncio, over the same clients
     "cli": Size(11_185, 75),  # redrives, service levels, costs, a forecast between two times
     "arrow": Size(2_259, 13),  # columns of redriven messages

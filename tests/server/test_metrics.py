@@ -17,7 +17,9 @@ from rmqlite.broker.waits.wait_queue import BOUNDS_MS
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message
+from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.server.protocols.metrics.timers import TOPICS_MAX, TimerMetrics
 from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
@@ -38,6 +40,8 @@ NOT_MEASURED = {
     "rmqlite_parked_polls",
     "rmqlite_messages_in_flight",
     "rmqlite_dead_letters_open",
+    "rmqlite_messages_not_consumed",
+    "rmqlite_members",
     "rmqlite_disk_full",
     "rmqlite_broken_files",
     "rmqlite_name_servers_away",
@@ -113,6 +117,23 @@ def test_messages_are_counted_on_their_way(broker: BrokerUnderTest) -> None:
     redrive(broker)
     assert scrape(broker).value("rmqlite_redriven_total") == 2
     assert scrape(broker).value("rmqlite_dead_letters_open", group="shop") == 0
+
+
+def test_a_group_that_nobody_reads_for_shows(broker: BrokerUnderTest) -> None:
+    """What it could get and has not got, and its members: an alert needs both."""
+    broker.send(*[Message("orders", b"x")] * 5)
+    joins = HeartbeatRequest("shop", "member-1", (Subscription("orders"),))
+    broker.broker.heartbeat(joins)
+    first = broker.messages("orders")[0]
+    broker.broker.commit_offsets(OffsetsCommit("shop", {Queue("orders", 0): 2}))
+    broker.broker.send_back(SendBackRequest("shop", first.physical_offset, delay_level=1))
+    broker.clock.forward(10_000)
+    broker.deliver()
+    found = scrape(broker)
+    assert found.value("rmqlite_messages_not_consumed", group="shop") == 3 + 1
+    assert found.value("rmqlite_members", group="shop") == 1
+    broker.broker.membership.leave("shop", "member-1")
+    assert scrape(broker).value("rmqlite_members", group="shop") == 0
 
 
 def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
