@@ -34,9 +34,9 @@ SIZES: Final = {
     "views": Size(1_650, 13),  # what commands, top and page computed each for itself
     "server": Size(15_171, 99),  # lag and members of each group are metrics
     "client": Size(5_236, 39),  # asyncio, over the same clients
-    "cli": Size(11_185, 75),  # redrives, service levels, costs, a forecast between two times
+    "cli": Size(11_181, 75),  # redrives, service levels, costs, a forecast between two times
     "arrow": Size(2_259, 13),  # columns of redriven messages
-    "spark": Size(4_693, 34),  # the same questions as functions and plots
+    "spark": Size(4_690, 34),  # the same questions as functions and plots
     "compiled": Size(63, 1),
     "C": Size(2_164, 13),
 }

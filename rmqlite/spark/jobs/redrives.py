@@ -31,7 +31,6 @@ COLUMNS: Final = (
 )
 """The columns to read from the log."""
 STATES: Final = ("consumed", "waiting", "dead", "cancelled", "elsewhere")
-_RETRY_OR_DLQ: Final = f"^({RETRY_PREFIX}|{DLQ_PREFIX})"
 
 
 def redriven(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
@@ -59,14 +58,13 @@ def redriven(records: DataFrame, committed: DataFrame | None = None) -> DataFram
         .otherwise(F.when(is_read.isNull(), "elsewhere").otherwise("waiting"))
     )
     last = F.struct("consumer_group", "redriven_by", state.alias("state"), "failure_kind")
-    attempts = F.max("reconsume_times")
     return (
         found.groupBy("redriven_from", "unique_key")
         .agg(
             F.max_by(last, F.struct(is_dead, "physical_offset")).alias("last"),
             F.min("store_timestamp").alias("sent_timestamp"),
             F.max("store_timestamp").alias("changed_timestamp"),
-            attempts.alias("attempts"),
+            F.max("reconsume_times").alias("attempts"),
         )
         .select(
             "last.redriven_by",
