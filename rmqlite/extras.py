@@ -14,6 +14,7 @@ Versions = tuple[tuple[int, ...], tuple[int, ...]]
 _ARROW: Final[dict[str, Versions]] = {"pyarrow": ((18,), (27,)), "numpy": ((2, 1), (3,))}
 EXTRAS: Final[dict[str, dict[str, Versions]]] = {
     "arrow": _ARROW,
+    "opentelemetry": {"opentelemetry-api": ((1, 27), (2,))},
     "plot": {"matplotlib": ((3, 9), (4,))},
     "spark": {"pyspark": ((4, 2, 1), (4, 4)), **_ARROW},
     "tls": {"cryptography": ((45,), (60,))},

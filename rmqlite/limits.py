@@ -60,6 +60,14 @@ LEVELS_TEXT_BYTES_MAX: Final = 1_024
 """The length of a messageDelayLevel; 64 levels take half of it."""
 DELAY_BYTES_MAX: Final = 64
 """The length of a delay such as 10m."""
+NOTE_CHARS_MAX: Final = 500
+"""The length of a note, why somebody makes a change."""
+
+
+def check_note(note: str) -> None:
+    """Raises InvalidValue for a note that is too long, or would break a line of a log."""
+    if len(note) > NOTE_CHARS_MAX or not note.isprintable():
+        raise InvalidValue("note", note, f"one line of at most {NOTE_CHARS_MAX} characters")
 
 
 def check_length(field: str, text: str, bytes_max: int) -> None:

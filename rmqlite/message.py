@@ -197,6 +197,12 @@ class Message:
         named: Message = copied(self, _ALL_SLOTS, _SLOTS["message_id"], message_id)
         return named
 
+    def with_properties(self, more: Mapping[str, str]) -> Message:
+        """A copy with further properties that need no check; those that it has stay."""
+        properties = {**more, **self.properties}
+        message: Message = copied(self, _ALL_SLOTS, _SLOTS["properties"], properties)
+        return message
+
     def at_level(self, delay_level: int) -> Message:
         """A copy with this level, which the caller has worked out from the delay."""
         at_level: Message = copied(self, _ALL_SLOTS, _SLOTS["delay_level"], delay_level)

@@ -25,11 +25,13 @@ SHORT_CALL_MS_MAX: Final = 5_000
 
 
 @contextmanager
-def connected(endpoint: str, timeout_ms: int = CALL_MS_MAX) -> Iterator[AdminClient]:
+def connected(
+    endpoint: str, timeout_ms: int = CALL_MS_MAX, *, note: str = ""
+) -> Iterator[AdminClient]:
     """The calls of the broker at endpoint; the client is loaded only now."""
     from rmqlite.client import AdminClient
 
-    with AdminClient(endpoint, timeout_ms=timeout_ms) as admin:
+    with AdminClient(endpoint, timeout_ms=timeout_ms, note=note) as admin:
         yield admin
 
 

@@ -172,7 +172,7 @@ def delete_group(*, group: GroupArgument, force: Force = False, how: ChangeOptio
     consumes again begins anew: with default settings and without offsets.
     """
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         status = admin.group(group)
         _check_unused(status, force=force)
         if not how.as_json:
@@ -224,7 +224,7 @@ def reset_offset(
     """
     wanted = _reset(OffsetReset(group, topic, None, queue_id, offset, force), to)
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         if not how.dry_run:
             _check_unused(admin.group(group), force=force)
         resets = admin.preview_offset_reset(wanted)

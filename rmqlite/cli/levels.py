@@ -80,7 +80,7 @@ def set_levels(*, table: TableWords, how: ChangeOptions) -> None:
     """Put another table of delay levels in force at once; waiting messages keep their time."""
     how.check_can_ask()
     text = " ".join(table)
-    with connected(how.endpoint, SHORT_CALL_MS_MAX) as admin:
+    with connected(how.endpoint, SHORT_CALL_MS_MAX, note=how.note) as admin:
         changed = admin.change_levels(text, dry_run=True)
         is_change = changed.before != changed.after
         if not how.as_json:

@@ -69,6 +69,14 @@ Count = Annotated[int, option("--max -n", "At most this many.", min=1, max=100_0
 Cursor = Annotated[str, option("--cursor CURSOR", "Continue where another list ended.")]
 DryRun = Annotated[bool, option("--dry-run", "Show what would be done; change nothing.")]
 Yes = Annotated[bool, option("--yes -y", "Do not ask.")]
+Note = Annotated[
+    str,
+    option(
+        "--note TEXT",
+        "Why, such as a ticket; kept in the broker's audit log and in the job.",
+        show_default=False,
+    ),
+]
 Key = Annotated[str | None, option("--key -k KEY", "One of the message's keys.")]
 Since = Annotated[
     str, option("--since TIME", "Stored at this time or later: '2026-11-20 10:00' or epoch ms.")
@@ -102,6 +110,7 @@ class ChangeOptions:
 
     dry_run: DryRun = False
     yes: Yes = False
+    note: Note = ""
     endpoint: Endpoint = DEFAULT_ENDPOINT
     as_json: AsJson = False
 

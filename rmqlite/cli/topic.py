@@ -102,7 +102,7 @@ def delete_topic(*, topic: TopicArgument, how: ChangeOptions) -> None:
     for it in the schedule become dead letters when they are due.
     """
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         loss = admin.preview_topic_deletion(topic)
         if not how.as_json:
             print_lines(loss_lines(loss))

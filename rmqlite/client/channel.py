@@ -20,6 +20,8 @@ from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, lea
 from rmqlite.client.quiet_grpc import grpc
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.limits import check_note
+from rmqlite.wire.notes import note_metadata
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.signing import Signer
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata, error_from_status
@@ -88,7 +90,7 @@ class Connection(Closing):
     """Calls to the broker at endpoint ("host:port", or "tls://host:port").  Usable from any thread.
 
     channel: a gRPC channel to use instead; the caller closes it.  credentials: what they lack comes
-    from the environment; without an account calls are not signed.
+    from the environment; without an account calls are not signed.  note: of all calls.
     """
 
     def __init__(
@@ -97,8 +99,11 @@ class Connection(Closing):
         channel: grpc.Channel | None = None,
         *,
         credentials: Credentials | None = None,
+        note: str = "",
     ) -> None:
         """Raises InvalidValue and ConfigInvalid for credentials that cannot be used."""
+        check_note(note)
+        self._note = note_metadata(note)
         self._credentials = with_environment(credentials)
         self._given = channel
         self._has_met = False
@@ -239,8 +244,9 @@ class Connection(Closing):
         # gRPC would wait for a wrong endpoint, too, and then not say why no connection was made.
         if wait_for_ready and self._has_met:
             how["wait_for_ready"] = True
-        if self._signer is not None:
-            how["metadata"] = self._signer.metadata(rpc.path, wall_ms())
+        if self._signer is not None or self._note:
+            signed = self._signer.metadata(rpc.path, wall_ms()) if self._signer else ()
+            how["metadata"] = (*signed, *self._note)
         return how
 
     def _outcome(self, rpc: Rpc[Any, A], done: Any) -> A | RmqliteError:

@@ -21,6 +21,8 @@ GROUPS_NAMED_MAX: Final = 1_000
 """The most names of groups on one page of a preview."""
 IMPORTED_DEAD_LETTERS_MAX: Final = 100
 """The most dead letters that one call imports, 5 ms."""
+NOTES_MAX: Final = 10
+"""How many notes of operators a job holds, the newest ones."""
 SAMPLES_MAX: Final = 20
 """How many refused dead letters, the first ones, a job holds with place and reason."""
 
@@ -130,7 +132,8 @@ class RedriveJob:
     letters: how many dead letters it has to read; looked_at: how many it has read.  sent, already,
     refused: how many have this outcome.  note: why it stands still, such as a full disk; else
     empty.  samples: the first refused dead letters.  results: only in the answer to a
-    RedriveJobQuery.
+    RedriveJobQuery.  operator_notes: why it was started, paused or changed, in the words of those
+    who did it.
     """
 
     job_id: str
@@ -147,6 +150,12 @@ class RedriveJob:
     note: str = ""
     samples: tuple[DeadLetterOutcome, ...] = ()
     results: RedriveResults = NOT_ASKED
+    operator_notes: tuple[str, ...] = ()
+
+    def noted(self, note: str) -> RedriveJob:
+        """The job with one more note of an operator; "" is none."""
+        notes = [*self.operator_notes, note] if note else self.operator_notes
+        return replace(self, operator_notes=tuple(notes[-NOTES_MAX:]))
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +171,7 @@ class RedriveJob:
 
 _PLAIN: Final = (
     *("job_id", "letters", "looked_at", "sent", "already", "refused"),
-    *("created_at_ms", "changed_at_ms", "ended_at_ms"),
+    *("created_at_ms", "changed_at_ms", "ended_at_ms", "operator_notes"),
 )
 
 

@@ -123,6 +123,7 @@ def facts(job: RedriveJob) -> list[tuple[str, str]]:
         ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
         ("outcomes", counts_text(job)),
         *[("of these sent", text) for text in results_texts(job.results)],
+        *[("note", text) for text in job.operator_notes],
         ("started", second_text(job.created_at_ms)),
         ("changed", second_text(job.changed_at_ms)),
         ("ended", second_text(job.ended_at_ms)),

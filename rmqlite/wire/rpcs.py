@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message_factory import GetMessageClass
@@ -32,6 +32,10 @@ from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+
+ADMIN: Final = "rmqlite.v1.Admin"
+"""The service of administrators' calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ ALONE = {
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server.protocols", "rmqlite.client"},
     "asyncio": {"rmqlite.server", "rmqlite.client.asyncio"},
+    "opentelemetry": {"rmqlite.client.spans", "rmqlite.client.tracing"},
     "grpc_health": {"rmqlite.server.protocols.grpc.health"},
     "grpc_reflection": {"rmqlite.server.protocols.grpc.health"},
     "prometheus_client": {"rmqlite.server.protocols.metrics"},

@@ -26,15 +26,15 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(7_011, 41),  # topics and groups are deleted, offsets reset
+    BASE: Size(7_035, 41),  # topics and groups are deleted, offsets reset; traces, notes
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_611, 69),  # the table of POP's modes is checked
-    "broker": Size(15_224, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
-    "wire": Size(6_186, 39),  # the gRPC clients of RocketMQ 5, and its POP
-    "views": Size(1_650, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_171, 99),  # lag and members of each group are metrics
-    "client": Size(5_236, 39),  # asyncio, over the same clients
-    "cli": Size(11_181, 75),  # redrives, service levels, costs, a forecast between two times
+    "broker": Size(15_226, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
+    "views": Size(1_651, 13),  # what commands, top and page computed each for itself
+    "server": Size(15_216, 99),  # lag and members of each group are metrics; notes of changes
+    "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
+    "cli": Size(11_214, 75),  # --note; redrives, service levels, costs, a forecast between two times
     "arrow": Size(2_259, 13),  # columns of redriven messages
     "spark": Size(4_690, 34),  # the same questions as functions and plots
     "compiled": Size(63, 1),

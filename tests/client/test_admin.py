@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from rmqlite.client import AdminClient
-from rmqlite.errors import BrokerUnreachable
+from rmqlite.client import AdminClient, Credentials
+from rmqlite.client.asyncio import AsyncAdmin
+from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.message import Message
 from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
 from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.requests.topics import Queue, TopicInfo
+from rmqlite.wire.notes import read_note
+from rmqlite.wire.signing import ACCESS_KEY
 from tests.support.fake_broker import FakeBroker
 
 
@@ -63,3 +67,31 @@ def test_a_broker_that_is_down_is_reported_at_once(tmp_path: Path) -> None:
         pytest.raises(BrokerUnreachable),
     ):
         admin.list_topics()
+
+
+def test_a_note_goes_with_every_call(broker: FakeBroker) -> None:
+    """Beside a signature, too; without one there is no metadata at all."""
+    note = "INC-12: für Ämter"
+    broker.answers = {"ListTopics": lambda _: ()}
+
+    async def program() -> None:
+        async with AsyncAdmin(broker.endpoint, note=note) as admin:
+            await admin.list_topics()
+
+    with AdminClient(broker.endpoint, note=note) as admin:
+        admin.list_topics()
+    with AdminClient(broker.endpoint, note=note, credentials=Credentials("me", "secret")) as admin:
+        admin.list_topics()
+    asyncio.run(program())
+    with AdminClient(broker.endpoint) as admin:
+        admin.list_topics()
+    assert [read_note(metadata) for _, metadata in broker.metadata] == [note] * 3 + [""]
+    signed = [ACCESS_KEY in dict(metadata) for _, metadata in broker.metadata]
+    assert signed == [False, True, False, False]
+
+
+@pytest.mark.parametrize("note", ["two\nlines", "x" * 501, "\ud800"])
+def test_a_note_is_one_line(tmp_path: Path, note: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(InvalidValue, match="note must be one line of at most 500 characters"):
+        AdminClient(f"unix:{tmp_path / 'nobody'}", note=note)

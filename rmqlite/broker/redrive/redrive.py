@@ -87,7 +87,7 @@ class Redrive:
 
     # ---- called for users
 
-    def start(self, request: RedriveRequest) -> RedriveJob:
+    def start(self, request: RedriveRequest, note: str = "") -> RedriveJob:
         """Begin a job, or return the existing one with this id and the same spec.
 
         The rate is not compared: it may have been changed since.  Raises InvalidValue,
@@ -110,6 +110,7 @@ class Redrive:
         now_ms = self._broker.clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
         progress = JobProgress.begun(job_id, spec, parts, now_ms)
+        progress = replace(progress, job=progress.job.noted(note))
         self._put(Step(progress.at, progress))
         log.info(
             "redrive started job=%s group=%s letters=%d", job_id, spec.group, progress.job.letters
@@ -136,7 +137,7 @@ class Redrive:
             [replace(job, note=self._notes.get(job.job_id, "")) for job in self.jobs.all()]
         )
 
-    def change(self, change: JobChange) -> RedriveJob:
+    def change(self, change: JobChange, note: str = "") -> RedriveJob:
         """Pause, resume or cancel a job, or set its rate; no change is no error.
 
         Raises JobUnknown, JobOver, InvalidValue, StoreUnavailable.
@@ -159,6 +160,7 @@ class Redrive:
             if change.action is JobAction.CANCEL:
                 changes["ended_at_ms"] = now_ms
             progress = progress.moved(progress.at, changed_at_ms=now_ms, **changes)
+            progress = replace(progress, job=progress.job.noted(note))
             self.note(job.job_id, "")
             self._put(Step(progress.at, progress))
             log.info(

@@ -172,7 +172,7 @@ def import_letters(
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         # A file without a letter asks nothing: fail anyway if the broker is away.
         admin.broker_status()
         if how.dry_run or not how.yes:

@@ -36,7 +36,7 @@ def purge(
     """
     group = checked_group(group)
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         wanted = options.filter(BrokerView(admin))
         if restore and wanted != EVERY_DEAD_LETTER:
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")

@@ -88,7 +88,7 @@ def redrive(
         raise typer.BadParameter("an option is empty")
     group = checked_group(group)
     how.check_can_ask()
-    with connected(how.endpoint) as admin:
+    with connected(how.endpoint, note=how.note) as admin:
         broker = BrokerView(admin)
         waits = ("--delay", delay) if delay is not None else ("--level", level)
         number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,15 @@ from rmqlite.cli.job.redrive_jobs import (
     print_over,
     print_samples,
 )
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, option
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    Endpoint,
+    Note,
+    option,
+    with_options,
+)
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.terminal import (
     note,
@@ -53,6 +62,15 @@ JobId = Annotated[
     ),
 ]
 _COLUMNS = ("JOB", "KIND", "STATE", "LOOKED AT", "CHANGED")
+
+
+@dataclass(frozen=True, slots=True)
+class JobChangeOptions:
+    """The options of a change of a job."""
+
+    note: Note = ""
+    endpoint: Endpoint = DEFAULT_ENDPOINT
+    as_json: AsJson = False
 
 
 class Only(enum.StrEnum):
@@ -191,46 +209,50 @@ def _line(group: str, letter: DeadLetterOutcome) -> str:
     return printable("  ".join(words))
 
 
-def pause(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
+@with_options
+def pause(*, job_id: JobId, how: JobChangeOptions) -> None:
     """Pause a redrive job: nothing more is sent until it is resumed, also after a restart."""
-    _run(endpoint, job_id, lambda redrives: redrives.pause(job_id), as_json=as_json)
+    _run(job_id, lambda redrives: redrives.pause(job_id), how)
 
 
-def resume(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
+@with_options
+def resume(*, job_id: JobId, how: JobChangeOptions) -> None:
     """Continue a paused redrive job."""
-    _run(endpoint, job_id, lambda redrives: redrives.resume(job_id), as_json=as_json)
+    _run(job_id, lambda redrives: redrives.resume(job_id), how)
 
 
-def cancel(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
+@with_options
+def cancel(*, job_id: JobId, how: JobChangeOptions) -> None:
     """End a redrive job: sent messages stay sent, and another job may send the others."""
-    _run(endpoint, job_id, lambda redrives: redrives.cancel(job_id), as_json=as_json)
+    _run(job_id, lambda redrives: redrives.cancel(job_id), how)
 
 
+@with_options
 def rate(
+    *,
     job_id: JobId,
     per_second: Annotated[
         int, typer.Argument(metavar="N", min=0, help="Messages per second; 0 means unlimited.")
     ],
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: JobChangeOptions,
 ) -> None:
     """Let a redrive job send at most N messages a second from now on."""
-    _run(endpoint, job_id, lambda redrives: redrives.set_rate(job_id, per_second), as_json=as_json)
+    _run(job_id, lambda redrives: redrives.set_rate(job_id, per_second), how)
 
 
-def _run(endpoint: str, job_id: str, change: Change, *, as_json: bool) -> None:
-    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
+def _run(job_id: str, change: Change, how: JobChangeOptions) -> None:
+    with connected(how.endpoint, SHORT_CALL_MS_MAX, note=how.note) as admin:
         try:
             job = change(admin.redrives)
         except JobUnknown:
             _check_redrive(admin, job_id)
             raise
-    if as_json:
+    if how.as_json:
         print_json(job_tree(job))
         return
     limit = job.spec.max_per_second
-    how = f", at most {limit:,} a second" if limit else ""
-    print_lines([f"job {job.job_id}: {state_text(job)}{how}", counts_text(job)])
+    rate = f", at most {limit:,} a second" if limit else ""
+    print_lines([f"job {job.job_id}: {state_text(job)}{rate}", counts_text(job)])
 
 
 def _check_redrive(admin: AdminClient, job_id: str) -> None:

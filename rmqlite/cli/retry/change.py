@@ -73,7 +73,7 @@ def _run(
 ) -> None:
     all_of_group = PendingOptions(group=wanted.group)
     ids = checked_ids(change, given, everything, wanted, all_of_group, ", not both", "--reason")
-    with connected(change.how.endpoint) as admin:
+    with connected(change.how.endpoint, note=change.how.note) as admin:
         # Raise GroupUnknown for an unknown group: it is probably a typing error.
         admin.group(wanted.group or "")
         carry_out(BrokerView(admin), change, ids, wanted, "--due-from", "--due-until")

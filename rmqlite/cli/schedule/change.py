@@ -102,7 +102,7 @@ def _run(
 ) -> None:
     only = "; only --topic or --group may narrow ids down"
     ids = checked_ids(change, given, everything, wanted, PendingOptions(), only, "--topic")
-    with connected(change.how.endpoint) as admin:
+    with connected(change.how.endpoint, note=change.how.note) as admin:
         carry_out(BrokerView(admin), change, ids, wanted)
 
 

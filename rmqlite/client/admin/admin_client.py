@@ -36,7 +36,8 @@ class AdminClient(Asking, Closing):
 
     Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
     it raises Unavailable at once.  credentials: what they lack
-    comes from the environment.
+    comes from the environment.  note: why this client makes its changes, such as the number of a
+    ticket; the broker writes it to its audit log, and into the redrive jobs that it starts.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class AdminClient(Asking, Closing):
         *,
         timeout_ms: float = 5_000,
         credentials: Credentials | None = None,
+        note: str = "",
     ) -> None:
-        super().__init__(Connection(endpoint, credentials=credentials), timeout_ms / 1000)
+        connection = Connection(endpoint, credentials=credentials, note=note)
+        super().__init__(connection, timeout_ms / 1000)
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
         self.letters: Final = DeadLetterAdmin(self._connection, self._timeout_s)
         self.dead_letters: Final = self.letters

@@ -68,8 +68,9 @@ class AsyncAdmin(Bridge[AdminClient], AsyncClosing):
         *,
         timeout_ms: float = 5_000,
         credentials: Credentials | None = None,
+        note: str = "",
     ) -> None:
-        client = AdminClient(endpoint, timeout_ms=timeout_ms, credentials=credentials)
+        client = AdminClient(endpoint, timeout_ms=timeout_ms, credentials=credentials, note=note)
         super().__init__(client, CallThreads())
         self.schedule: Final = AsyncScheduleAdmin(client.schedule, self._threads)
         self.dead_letters: Final = AsyncDeadLetterAdmin(client.dead_letters, self._threads)

@@ -22,6 +22,7 @@ from rmqlite.client.asyncio.bridge import (
 )
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.producing.producer import Producer
+from rmqlite.client.tracing import Tracing
 from rmqlite.declared_types.checks import check_arguments
 from rmqlite.errors import InvalidValue
 from rmqlite.message import Message
@@ -48,6 +49,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
         batch_bytes_max: int = 1024 * 1024,
         in_flight_max: int = 10_000,
         credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         if in_flight_max < 1:
             raise InvalidValue("in_flight_max", in_flight_max, "1 or more")
@@ -61,6 +63,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
             batch_bytes_max=batch_bytes_max,
             in_flight_max=sys.maxsize,
             credentials=credentials,
+            tracing=tracing,
         )
         super().__init__(client, CallThreads())
         self._room = asyncio.Semaphore(in_flight_max)

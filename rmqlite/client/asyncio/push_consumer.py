@@ -23,11 +23,13 @@ from rmqlite.client.consuming.listener import (
     check_async_listener,
     failure_of,
     result_of,
+    traced_async,
 )
 from rmqlite.client.consuming.push_consumer import PushConsumer
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, Start
 from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.tracing import Tracing
 from rmqlite.compression import inflated
 from rmqlite.declared_types.checks import check_arguments
 from rmqlite.errors import InvalidValue
@@ -71,6 +73,7 @@ class AsyncPushConsumer(AsyncClosing):
         close_timeout_ms: float = 30_000,
         client_id: str | None = None,
         credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         if concurrency < 1:
             raise InvalidValue("concurrency", concurrency, "1 or more")
@@ -90,6 +93,7 @@ class AsyncPushConsumer(AsyncClosing):
             credentials=credentials,
         )
         self.group: Final = group
+        self._spans = tracing.spans(endpoint, group) if tracing else None
         self._listener: AsyncListener | None = None
         self._order_by = order_by
         self._close_timeout_s = close_timeout_ms / 1000
@@ -126,7 +130,7 @@ class AsyncPushConsumer(AsyncClosing):
         """
         check_async_listener(listener)
         self._consumer.listen_elsewhere(self._hand_over)
-        self._listener = listener
+        self._listener = traced_async(listener, self._spans) if self._spans else listener
         return listener
 
     async def start(self) -> None:

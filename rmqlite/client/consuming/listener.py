@@ -12,12 +12,15 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rmqlite.compression import inflated
 from rmqlite.declared_types.checks import check_fields, must_be_type
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
+
+if TYPE_CHECKING:
+    from rmqlite.client.spans import Spans
 
 REASON_BYTES_MAX: Final = 1024
 DEAD_LETTER: Final = -1
@@ -83,9 +86,39 @@ def check_async_listener(listener: AsyncListener) -> AsyncListener:
     return listener
 
 
-def on_this_thread(listener: Listener) -> HandOver:
+def traced(listener: Listener, spans: Spans) -> Listener:
+    """The listener with a span around each call."""
+
+    def run(message: StoredMessage) -> ConsumeResult:
+        with spans.processing(message) as failed:
+            result = result_of(listener(message), listener)
+            if not result.is_success:
+                failed(result.reason)
+            return result
+
+    run.__qualname__ = name_of(listener)
+    return run
+
+
+def traced_async(listener: AsyncListener, spans: Spans) -> AsyncListener:
+    """The same for a listener that is awaited."""
+
+    async def run(message: StoredMessage) -> ConsumeResult:
+        with spans.processing(message) as failed:
+            result = result_of(await listener(message), listener)
+            if not result.is_success:
+                failed(result.reason)
+            return result
+
+    run.__qualname__ = name_of(listener)
+    return run
+
+
+def on_this_thread(listener: Listener, spans: Spans | None = None) -> HandOver:
     """Consume each message where it was taken.  Raises the errors of check_listener()."""
     check_listener(listener)
+    if spans is not None:
+        listener = traced(listener, spans)
 
     def hand_over(message: StoredMessage, settle: Settle) -> None:
         settle(consume(listener, message))

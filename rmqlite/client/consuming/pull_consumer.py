@@ -15,6 +15,8 @@ from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.tracing import Tracing
+from rmqlite.clock import wall_ms
 from rmqlite.compression import inflated
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
@@ -34,8 +36,10 @@ class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
     timeout_ms: limit of one method, without the wait_ms of a pull.  credentials: what they lack
-    comes from the environment.  Every method raises
-    RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
+    comes from the environment.  tracing: make a span of each pull that finds messages.
+
+    Every method raises RmqliteError; Unavailable if the broker did not answer in time, after
+    RETRIES retries.
     """
 
     def __init__(
@@ -45,10 +49,12 @@ class PullConsumer(Closing):
         *,
         timeout_ms: float = 10_000,
         credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         check_group(group)
         self.group: Final = group
         self._connection = Connection(endpoint, credentials=credentials)
+        self._spans = tracing.spans(endpoint, group) if tracing else None
         self._timeout_s = timeout_ms / 1000
         self._positions: dict[Queue, int] = {}
 
@@ -96,8 +102,14 @@ class PullConsumer(Closing):
             sql=sql,
             as_records=True,
         )
-        answer = self._ask(rpcs.PULL, request, wait_ms)
+        began_at_ms = wall_ms()
+        try:
+            answer = self._ask(rpcs.PULL, request, wait_ms)
+        except RmqliteError as failure:
+            self._received(queue, began_at_ms, failure)
+            raise
         result, error = _readable(answer, expression, inflate=inflate)
+        self._received(queue, began_at_ms, result.messages or error or ())
         if queue_offset is None:
             self._positions[queue] = result.next_offset
         if error is not None and not result.messages:
@@ -120,11 +132,14 @@ class PullConsumer(Closing):
         The future's callbacks run on gRPC's own thread.
         """
         future: CallFuture[PullResult] = CallFuture()
+        began_at_ms = wall_ms()
 
         def answered(outcome: PullResult | RmqliteError) -> None:
             if isinstance(outcome, PullResult):
                 result, error = _readable(outcome, expression, inflate=True)
                 outcome = error if error is not None and not result.messages else result
+            found = outcome.messages if isinstance(outcome, PullResult) else outcome
+            self._received(Queue(topic, queue_id), began_at_ms, found)
             future.settle(outcome)
 
         request = PullRequest(
@@ -199,6 +214,12 @@ class PullConsumer(Closing):
     def close(self) -> None:
         """Disconnect, without a commit."""
         self._connection.close()
+
+    def _received(
+        self, queue: Queue, began_at_ms: int, found: Sequence[StoredMessage] | RmqliteError
+    ) -> None:
+        if self._spans is not None:
+            self._spans.received(queue, began_at_ms, found)
 
     def _range(self, queue: Queue) -> QueueRange:
         ranges = self._ranges(queue.topic)

@@ -28,6 +28,7 @@ from rmqlite.client.consuming.send_back import SendBacks
 from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
+from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
@@ -70,7 +71,7 @@ class PushConsumer(Closing):
     heartbeat_interval_ms: how long a heartbeat waits for a new assignment.  close_timeout_ms: how
     long close() waits for running listeners.  client_id: unique in the group; generated if None.
     credentials: what they lack
-    comes from the environment.
+    comes from the environment.  tracing: make a span of each call of the listener.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class PushConsumer(Closing):
         close_timeout_ms: float = 30_000,
         client_id: str | None = None,
         credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         check_group(group)
         for name, value, least in (
@@ -105,7 +107,8 @@ class PushConsumer(Closing):
                 raise InvalidValue(name, value, f"{least} or more")
         self.group: Final = group
         self._given_client_id = client_id
-        self._hand_over = None if listener is None else on_this_thread(listener)
+        self._spans = tracing.spans(endpoint, group) if tracing else None
+        self._hand_over = None if listener is None else on_this_thread(listener, self._spans)
         self._subscriptions: dict[str, Subscription] = {}
         self._consume_from = consume_from
         self._max_reconsume_times = max_reconsume_times
@@ -158,7 +161,7 @@ class PushConsumer(Closing):
         listener.  Raises InvalidValue for an async function or a generator, Refused after start().
         """
         self._check_not_started()
-        self._hand_over = on_this_thread(listener)
+        self._hand_over = on_this_thread(listener, self._spans)
         return listener
 
     def listen_elsewhere(self, hand_over: HandOver) -> None:

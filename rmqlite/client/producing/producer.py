@@ -18,6 +18,7 @@ from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size
 from rmqlite.client.producing.encoding import encoded
 from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
+from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.declared_types.checks import check_public_arguments, check_type
 from rmqlite.declared_types.deliver_times import Instant, Wait
@@ -40,7 +41,7 @@ class Producer(Closing):
     linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
     limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
     without an outcome, send_async blocks.  credentials: what they lack
-    comes from the environment.
+    comes from the environment.  tracing: make a span of each send.
 
     A producer that is not closed loses the messages that send_async still gathers.
     """
@@ -57,6 +58,7 @@ class Producer(Closing):
         batch_bytes_max: int = 1024 * 1024,
         in_flight_max: int = 10_000,
         credentials: Credentials | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._limits = BatchLimits(
             linger_s=linger_ms / 1000,
@@ -69,6 +71,7 @@ class Producer(Closing):
         self._group = group
         self._connection = Connection(endpoint, credentials=credentials)
         self._ids = UniqueIds()
+        self._spans = tracing.spans(endpoint) if tracing else None
         self.begin_anew()
         follow(self)
 
@@ -86,11 +89,15 @@ class Producer(Closing):
         never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable if it did not work
         within send_timeout_ms; the message may have been stored all the same.
         """
-        messages = (self._named(message),)
-        if queue_id is None:
-            return self._shared.send(messages, size_bytes(messages[0]))[0]
-        check_type("queue_id", queue_id, int)
-        return self._call(messages, queue_id)[0]
+        if queue_id is not None:
+            check_type("queue_id", queue_id, int)
+        named = self._named(message)
+        if self._spans is None:
+            return self._sent(named, queue_id)
+        with self._spans.sending((named,)) as sending:
+            result = self._sent(sending.messages[0], queue_id)
+            sending.stored((result,))
+            return result
 
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
         """Send messages of any topics and delays; results in their order.
@@ -100,6 +107,19 @@ class Producer(Closing):
         call fails, its error is raised, with a note of how many messages were stored before.
         """
         named = self._all_named(messages)
+        if self._spans is None:
+            return self._all_sent(named)
+        with self._spans.sending(named) as sending:
+            results = self._all_sent(sending.messages)
+            sending.stored(results)
+            return results
+
+    def _sent(self, message: Message, queue_id: int | None) -> SendResult:
+        if queue_id is None:
+            return self._shared.send((message,), size_bytes(message))[0]
+        return self._call((message,), queue_id)[0]
+
+    def _all_sent(self, named: Sequence[Message]) -> list[SendResult]:
         results: list[SendResult] = []
         parts = deque(_parts(named, self._limits))
         while parts:
@@ -123,7 +143,10 @@ class Producer(Closing):
         Refused after close().  Callbacks of the future run on the producer's own thread:
         while one runs, nothing else is sent.
         """
-        return self._batcher.add(self._named(message))
+        named = self._named(message)
+        if self._spans is None:
+            return self._batcher.add(named)
+        return self._spans.sending((named,)).until(self._batcher.add)
 
     def cancel(self, message_id: str, topic: str = "") -> ChangedId:
         """Cancel a delayed message by the id that send() returned; return when that is on disk.

@@ -36,7 +36,7 @@ class Event:
     """One line.  client: an address; call: a method of the service, or what the protocol calls it.
 
     face: the protocol, by the name that readers of the log know.  target: topic, group or job.
-    outcome: ok, or an error's code.  times: how many refusals.
+    outcome: ok, or an error's code.  times: how many refusals.  note: why the caller does it.
     """
 
     event: str
@@ -48,6 +48,7 @@ class Event:
     outcome: str
     rule: str = ""
     times: int = 1
+    note: str = ""
 
     def __str__(self) -> str:
         text = (
@@ -57,6 +58,8 @@ class Event:
         )
         if self.rule:
             text += f" rule={self.rule!r}"
+        if self.note:
+            text += f" note={self.note!r}"
         return text if self.times == 1 else f"{text} times={self.times}"
 
 

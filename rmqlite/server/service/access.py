@@ -53,6 +53,23 @@ CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 """Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
 
 
+class Note(NamedTuple):
+    """Why a change is made, in the caller's words.
+
+    address, protocol: of the caller, for the audit log of a broker without accounts.  They are no
+    Caller, which might be trusted.
+    """
+
+    text: str = ""
+    address: str = ""
+    protocol: str = ""
+
+
+NO_NOTE: Final = Note()
+NOTE: Final[ContextVar[Note]] = ContextVar("note", default=NO_NOTE)
+"""The note of the running call."""
+
+
 def needs(rule: Callable[..., Iterable[Need]]) -> Callable[[M], M]:
     """Mark a method of the service: who calls it has the rights that rule(arguments) returns."""
     return touches(lambda _, *args, **more: rule(*args, **more))
@@ -223,9 +240,11 @@ class Access:
         outcome = "ok" if error is None else type(error).__name__
         if isinstance(error, RmqliteError):
             outcome = error.code
-        who = caller or _NOBODY
+        note = NOTE.get()
+        who = caller or Caller(None, note.address, note.protocol)
+        by = who.protocol, who.access_key, who.address
         what = call, _target(args), outcome
-        audit.changed(audit.Event("changes", who.protocol, who.access_key, who.address, *what))
+        audit.changed(audit.Event("changes", *by, *what, note=note.text))
 
 
 class AccountsFile(WatchedFiles[Accounts]):

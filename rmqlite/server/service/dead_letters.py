@@ -31,7 +31,7 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.server.service.access import admin, group_right, needs, topic_right, view
+from rmqlite.server.service.access import NOTE, admin, group_right, needs, topic_right, view
 from rmqlite.server.service.part import Part
 from rmqlite.server.turns import done_in_turns
 
@@ -86,7 +86,7 @@ class RedriveCalls(Part):
 
     @admin
     async def start(self, request: RedriveRequest) -> RedriveJob:
-        job = self._broker.redrive.start(request)
+        job = self._broker.redrive.start(request, NOTE.get().text)
         await self._durable()
         return job
 
@@ -106,7 +106,7 @@ class RedriveCalls(Part):
     @admin
     async def change(self, change: JobChange) -> RedriveJob:
         """Pause, resume or cancel a job, or give it another rate."""
-        job = self._broker.redrive.change(change)
+        job = self._broker.redrive.change(change, NOTE.get().text)
         await self._durable()
         return job
 

@@ -20,11 +20,12 @@ from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.limits import check_note
 from rmqlite.requests.figures import NameServerStatus
 from rmqlite.server.gate.limits import Limits
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.service.access import CALLER, Access, Rule, of_admins, rule_of
+from rmqlite.server.service.access import CALLER, NOTE, Access, Rule, of_admins, rule_of
 from rmqlite.server.turns import done_in_turns, let_others
 from rmqlite.server.waiting import Waiting
 
@@ -136,12 +137,17 @@ def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., A
 
 
 def _audited(asked: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
-    """The same method, which changes something; its end is a line of the audit log."""
+    """The same method, which changes something; its end is a line of the audit log.
+
+    Without accounts only a change with a note has one.
+    """
 
     @wraps(asked)
     async def logged(part: Part, *args: Any, **more: Any) -> A:
-        access = part._access
-        if access.accounts is None:
+        access, note = part._access, NOTE.get().text
+        check_note(note)
+        is_dry_run = any(getattr(each, "dry_run", False) for each in args)
+        if is_dry_run or (access.accounts is None and not note):
             return await asked(part, *args, **more)
         try:
             answer = await asked(part, *args, **more)

@@ -14,10 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.service.access import CALLER
+from rmqlite.server.service.access import CALLER, NO_NOTE, NOTE, Note
 from rmqlite.server.web import groups, jobs, login, messages, operating, overview, schedule
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden
+from rmqlite.server.web.sessions import PROTOCOL
 from rmqlite.server.web.site import PageMethod, Site, Visit
 from rmqlite.wire.status import STATUS_NAMES
 
@@ -107,7 +108,7 @@ async def _answer(
 ) -> Response:
     """is_open: whether or not somebody has logged in."""
     visit = None
-    before = CALLER.set(None)
+    before, note_before = CALLER.set(None), NOTE.set(NO_NOTE)
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             site.guard.check(request.headers)
@@ -118,6 +119,7 @@ async def _answer(
             CALLER.set(visit.visitor.caller if visit.visitor else None)
             if visit.is_change:
                 await _take_form(visit, changes=make not in _ENTRY.values())
+                NOTE.set(Note(visit.form.text("note"), visit.address, PROTOCOL))
             return _protected(await make(visit))
     except Forbidden as error:
         status, sentence = error.status, str(error)
@@ -140,6 +142,7 @@ async def _answer(
         status, sentence = _FAILED, "the broker failed to make this page; its log says why"
     finally:
         CALLER.reset(before)
+        NOTE.reset(note_before)
     return _protected(_error_page(request, status, sentence, visit))
 
 

@@ -172,6 +172,7 @@ class Visit:
             "can_write": self.can_write,
             "only_shows": not self.site.guard.can_write,
             "sees_all": self.sees_all,
+            "note": self.form.text("note"),
             "token": self.site.guard.token(self._session),
             "static": self.site.static.url,
             "code": code,

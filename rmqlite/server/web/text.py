@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from rmqlite.clock import zone_text
+from rmqlite.limits import NOTE_CHARS_MAX
 from rmqlite.views.counts import counted, rate_text, share_text, size_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.tables import Subject
@@ -113,4 +114,4 @@ GLOBALS: Final = {
         level_text,
         delay_cell,
     )
-}
+} | {"note_chars_max": NOTE_CHARS_MAX}

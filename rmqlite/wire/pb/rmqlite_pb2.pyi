@@ -1341,7 +1341,7 @@ class RedrivenLetter(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., outcome: _Optional[_Union[RedriveOutcome, str]] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RedriveJob(_message.Message):
-    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples", "results")
+    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples", "results", "operator_notes")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -1356,6 +1356,7 @@ class RedriveJob(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_NOTES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     spec: RedriveSpec
     state: JobState
@@ -1370,7 +1371,8 @@ class RedriveJob(_message.Message):
     note: str
     samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
     results: RedriveResults
-    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., results: _Optional[_Union[RedriveResults, _Mapping]] = ...) -> None: ...
+    operator_notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., results: _Optional[_Union[RedriveResults, _Mapping]] = ..., operator_notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RedriveResults(_message.Message):
     __slots__ = ("is_counted", "consumed", "waiting", "dead", "why")

@@ -69,7 +69,7 @@ def test_a_flood_under_ever_new_names_fills_neither_the_log_nor_the_memory(
 
 def test_a_line_of_json_has_the_fields_of_the_event() -> None:
     """Also what would break a line of text."""
-    event = Event("changes", "grpc", "a 'key\n", HERE, "TopicCalls.delete", 'o"', "ok")
+    event = Event("changes", "grpc", "a 'key\n", HERE, "TopicCalls.delete", 'o"', "ok", note="ü")
     record = logging.LogRecord("rmqlite.audit", logging.INFO, "", 0, "%s", (event,), None)
     line = JsonLines().format(record)
     assert "\n" not in line
@@ -86,6 +86,7 @@ def test_a_line_of_json_has_the_fields_of_the_event() -> None:
         "outcome": "ok",
         "rule": "",
         "times": 1,
+        "note": "ü",
     }
 
 

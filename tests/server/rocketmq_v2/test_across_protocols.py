@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
-from rmqlite.message import Message, encode_properties, offset_message_id
+import pytest
+
+from rmqlite.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
@@ -14,6 +17,7 @@ from rmqlite.requests.messages import (
     SendBackResult,
     SendRequest,
 )
+from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.protocols.grpc.calls import everybody
@@ -22,10 +26,12 @@ from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs as native_rpcs
 from rmqlite.wire.remoting.requests.messages import (
+    CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
     PULL_MESSAGE,
     EndTransaction,
     PullMessage,
+    SendBack,
 )
 from rmqlite.wire.remoting.requests.sends import (
     RECALL_MESSAGE,
@@ -39,6 +45,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.clock import START_MS
+from tests.support.redrives import run
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
 from tests.support.rocketmq_v2_client import (
     GROUP,
@@ -255,5 +262,100 @@ def test_a_half_message_belongs_to_whoever_sends_to_its_topic(
         assert (await client.ask(END_TRANSACTION, own)).code == 0
         (received,) = await v2.received()
         assert received.system_properties.message_type == definition.TRANSACTION
+
+    with_remoting(under_test, scenario)
+
+
+PROTOCOLS: Final = ("native", "remoting", "rocketmq5")
+CONTEXT: Final = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
+    "baggage": "tenant=blue,region=eu%20west;ttl=3",
+}
+
+
+class Traced:
+    """A delayed message with the context of a trace, and each protocol's part of its way."""
+
+    def __init__(self, v2: V2, client: LoopClient) -> None:
+        self.v2, self.client, self.native = v2, client, Native(v2)
+        self._times = 0
+
+    async def send(self, protocol: str) -> None:
+        if protocol == "native":
+            first = Message(TOPIC, b"a", properties=CONTEXT, delay_level=1)
+            await self.native.ask(native_rpcs.SEND, SendRequest((first,)))
+        elif protocol == "remoting":
+            text = encode_properties(CONTEXT | {DELAY: "1"}).decode()
+            asked = SendMessage(TOPIC, "senders", queue_id=0, properties=text)
+            assert (await self.client.ask(SEND_MESSAGE_V2, asked, b"a")).code == 0
+        else:
+            sent = delayed("a", START_MS + 1_000)
+            sent.user_properties.update(CONTEXT)
+            await self.v2.sent(sent)
+
+    async def seen(self, topic: str, *, as_group: bool = False) -> definition.Message:
+        """Every protocol reads the newest message there, whole; as RocketMQ 5's client got it."""
+        self._times += 1
+        about = {} if as_group else {"topic": topic, "group": f"watchers-{self._times}"}
+        found = [
+            (await self.native.pulled(topic)).messages[-1].properties,
+            (await pulled(self.client, topic))[-1].properties,
+            (received := (await self.v2.received(**about))[-1]).user_properties,
+        ]
+        assert [dict(each) | CONTEXT for each in found] == [dict(each) for each in found]
+        return received
+
+    async def failed(
+        self, protocol: str, topic: str, received: definition.Message, delay_level: int
+    ) -> None:
+        """The group fails the newest message of the topic; at level -1 for good."""
+        place = (await self.native.pulled(topic)).messages[-1].physical_offset
+        if protocol == "rocketmq5":
+            if delay_level > 0:
+                return await self.v2.later(1_000 * INVISIBLE_S)
+            request = service.ForwardMessageToDeadLetterQueueRequest(
+                group=named(GROUP),
+                topic=received.topic,
+                receipt_handle=received.system_properties.receipt_handle,
+                message_id=received.system_properties.message_id,
+            )
+            assert await self.v2.code(rpcs.FORWARD_MESSAGE, request) is Code.OK
+            return None
+        await self.v2.acked(received)
+        if protocol == "native":
+            failed = SendBackRequest(GROUP, place, delay_level, "boom")
+            await self.native.ask(native_rpcs.SEND_BACK, failed)
+        else:
+            back = SendBack(place, GROUP, delay_level)
+            assert (await self.client.ask(CONSUMER_SEND_MSG_BACK, back)).code == 0
+        await self.v2.later(1_000)
+
+
+@pytest.mark.parametrize("failing", PROTOCOLS)
+@pytest.mark.parametrize("sending", PROTOCOLS)
+def test_the_context_of_a_trace_stays_with_its_message(
+    under_test: BrokerUnderTest, sending: str, failing: str
+) -> None:
+    """Through delay, retry, dead letter and redrive, as every protocol reads it."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        under_test.broker.groups.change(GroupChange(GROUP))
+        traced = Traced(v2, client)
+        await traced.send(sending)
+        await v2.later(1_000)
+        await traced.seen(TOPIC)
+        (first,) = await v2.received()
+        await traced.failed(failing, TOPIC, first, 1)
+        retried = await traced.seen(retry_topic(GROUP), as_group=True)
+        await traced.failed(failing, retry_topic(GROUP), retried, -1)
+        await traced.seen(dlq_topic(GROUP))
+        started = await traced.native.ask(
+            native_rpcs.START_REDRIVE, RedriveRequest(RedriveSpec(GROUP))
+        )
+        assert run(under_test, started.job_id).sent == 1
+        again = await traced.seen(retry_topic(GROUP), as_group=True)
+        assert (again.body, again.topic.name) == (b"a", TOPIC)
 
     with_remoting(under_test, scenario)

@@ -89,8 +89,9 @@ def test_a_change_of_many_goes_on_where_there_was_no_more_time(
     async def scenario(browser: Browser) -> None:
         page = await browser.get("/schedule/change?action=cancel")
         assert f"{CHANGES_DEFAULT:,} messages would be cancelled, and more" in page.text
-        page = await browser.send("/schedule/change", page.fields())
+        page = await browser.send("/schedule/change", [*page.fields(), ("note", "INC-12")])
         assert "Not finished yet" in page.text
+        assert page.field("note") == "INC-12"
         assert pending(under_test) == 200
         page = await browser.send("/schedule/change", page.fields())
         assert "5,200 messages were cancelled" in page.text

@@ -11,8 +11,9 @@ from rmqlite.server.gate.limits import Limits
 from rmqlite.server.protocols.grpc.calls import Context, peer_host
 from rmqlite.server.protocols.grpc.guard import Guard
 from rmqlite.server.protocols.native.replays import Replays
-from rmqlite.server.service.access import Access, Caller
+from rmqlite.server.service.access import NO_NOTE, NOTE, Access, Caller, Note
 from rmqlite.wire import rpcs
+from rmqlite.wire.notes import read_note
 from rmqlite.wire.signing import is_right, read_signed
 
 PROTOCOL: Final = "grpc"
@@ -26,6 +27,12 @@ KEEPING: Final = frozenset(
 def guard_of(access: Access, limits: Limits | None) -> Guard:
     """Lets calls in that an account has signed, each once, and within the limits."""
     return Guard(access, limits, SignedCalls(access).caller_of, KEEPING)
+
+
+def take_note(context: Context) -> None:
+    """Set the note of the call.  Raises InvalidValue."""
+    text = read_note(context.invocation_metadata() or ())
+    NOTE.set(Note(text, unpack_host(peer_host(context.peer())), PROTOCOL) if text else NO_NOTE)
 
 
 class SignedCalls:

@@ -23,6 +23,7 @@ from rmqlite.server.protocols.grpc.calls import (
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.conversion import Conversion
+from rmqlite.server.protocols.native.guard import take_note
 from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
@@ -111,7 +112,11 @@ def handlers_of(
 
 
 def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
+    is_admins = rpc.service == rpcs.ADMIN
+
     async def answer(data: bytes, context: Context) -> bytes:
+        if is_admins:
+            take_note(context)
         reading = conversion.read(rpc, data)
         del data
         return await conversion.written(rpc, await method(await reading, context))
