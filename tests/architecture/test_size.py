@@ -34,7 +34,7 @@ SIZES: Final = {
     "views": Size(1_651, 13),  # what commands, top and page computed each for itself
     "server": Size(15_216, 99),  # lag and members of each group are metrics; notes of changes
     "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
-    "cli": Size(11_214, 75),  # --note; redrives, service levels, costs, a forecast between two times
+    "cli": Size(11_214, 75),  # --note; redrives, service levels, costs, forecasts of a time
     "arrow": Size(2_259, 13),  # columns of redriven messages
     "spark": Size(4_690, 34),  # the same questions as functions and plots
     "compiled": Size(63, 1),
