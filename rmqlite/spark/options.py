@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rmqlite.clock import utc_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
@@ -26,6 +27,9 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _BYTES = re.compile(r"([0-9]{1,12})([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _WILDCARDS: Final = frozenset("*?[")
 _WORDS: Final = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
+_MOMENT_RULE: Final = (
+    "milliseconds since 1970, or a time such as 2026-11-20 10:00, in UTC unless it has a zone"
+)
 _OFFSETS_RULE: Final = (
     'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -1}}; -2 is earliest, -1 latest'
 )
@@ -152,6 +156,16 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
+def _moment(name: str, text: str) -> int:
+    """Milliseconds since 1970, from them or from a time in words."""
+    if text.isdigit():
+        return _number(name, text)
+    moment_ms = utc_ms(text)
+    if moment_ms is None:
+        raise InvalidValue(name, text, _MOMENT_RULE)
+    return _number(name, str(moment_ms))
+
+
 def _count(name: str, text: str) -> int:
     count = _number(name, text)
     if count < 1:
@@ -190,8 +204,8 @@ _OPTIONS: Final[dict[str, Option]] = {
     "queueIds": ("queue_ids", _ids),
     "startingOffsets": ("starting_offsets", parse_offsets),
     "endingOffsets": ("ending_offsets", parse_offsets),
-    "startingTimestamp": ("starting_timestamp_ms", _number),
-    "endingTimestamp": ("ending_timestamp_ms", _number),
+    "startingTimestamp": ("starting_timestamp_ms", _moment),
+    "endingTimestamp": ("ending_timestamp_ms", _moment),
     "startingPhysicalOffset": ("starting_physical_offset", _number),
     "endingPhysicalOffset": ("ending_physical_offset", _number),
     "failOnDataLoss": ("fail_on_data_loss", _flag),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rmqlite.arrow.columns import columns_of
+from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.clock import local_text
+from rmqlite.errors import InvalidValue
 from rmqlite.spark.options import as_text, parse_options
 from rmqlite.spark.partitions import look
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rmqlite.arrow.planning import Look
+
+
+VIEWS_MAX: Final = 1_000
+"""The views that one call makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,72 @@ def read_log(
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     parse_options(texts)
     return spark.read.format("rmqlite").options(**texts).load()
+
+
+def read_here(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    columns: Sequence[str] = (),
+    **options: object,
+) -> DataFrame:
+    """As read_log(), but this process reads the records, and now: for a small log.
+
+    Also raises StoreDamaged, OffsetGone, Unavailable.
+    """
+    import pyarrow as pa
+
+    from rmqlite.arrow.decode import arrow_schema
+    from rmqlite.spark.source import RmqliteDataSource, spark_schema
+
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    named = columns_named(texts.get("columns", ""))
+    schema, kinds = spark_schema(named), arrow_schema(named)
+    reader = RmqliteDataSource(texts).reader(schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    # Spark does not take a table without a batch.
+    table = pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], kinds)], kinds)
+    return spark.createDataFrame(table, schema)
+
+
+def create_views(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    columns: Sequence[str] = (),
+    **options: object,
+) -> tuple[str, ...]:
+    """Make a temporary view of each topic, named as the topic, and return the names.
+
+    All views have the records that the log has now.  options: as read_log(); topicPattern and
+    topics choose the topics.  Raises InvalidValue, StoreDamaged, Unavailable.
+    """
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    wanted = parse_options(texts)
+    found = look(wanted)
+    found.check_topics(wanted.topics)
+    names = sorted(filter(wanted.takes_topic, {*found.topics, *wanted.topics}))
+    _check_views(names)
+    texts = {name: text for name, text in texts.items() if not name.lower().startswith("topic")}
+    texts = {"endingPhysicalOffset": str(found.place.end)} | texts
+    for name in names:
+        view = spark.read.format("rmqlite").options(**texts, topic=name).load()
+        view.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+    return tuple(names)
+
+
+def _check_views(names: Sequence[str]) -> None:
+    """Raises InvalidValue for too many names, or for two that are one to Spark."""
+    if len(names) > VIEWS_MAX:
+        rule = f"a pattern of at most {VIEWS_MAX} topics"
+        raise InvalidValue("topicPattern", f"{len(names)} topics", rule)
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidValue("topic", name, f"another name than {other} also in lower case")
 
 
 def load_texts(

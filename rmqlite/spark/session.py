@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.errors import ExtraMissing
@@ -32,6 +33,10 @@ _OTHER_CONFIGURATION: Final = frozenset(
     {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"}
 )
 """With one of these in the environment, a session may have another file system than the disk."""
+_EVERY_START: Final = re.compile(
+    rb"^WARNING: (?:Using incubator modules:|package \S+ not in) .*\n", re.MULTILINE
+)
+"""The lines with which Java answers Spark's own options."""
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _PLACES: Final = ("/usr/lib/jvm", "/opt/homebrew/opt/openjdk", "/Library/Java/JavaVirtualMachines")
 
@@ -45,6 +50,17 @@ def session(
     Spark's own configuration, else "local[*]".  conf overrides every setting of this function.
     Raises ExtraMissing.
     """
+    return register(started(master, app_name=app_name, conf=conf))
+
+
+def started(
+    master: str = "",
+    *,
+    app_name: str = "rmqlite",
+    conf: Mapping[str, str] | None = None,
+    is_quiet: bool = False,
+) -> SparkSession:
+    """As session(), but without the format.  is_quiet: without what every Java of Spark's says."""
     check_extra("spark")
     from pyspark import SparkContext
     from pyspark.conf import SparkConf
@@ -58,17 +74,40 @@ def session(
     defaults = SparkConf()
     if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
         java_home()
-    builder = SparkSession.builder.appName(app_name)
+    wanted = {"spark.app.name": app_name}
     if master or not defaults.get("spark.master", ""):
-        builder = builder.master(master or "local[*]")
-    for key, value in _local_conf(master or defaults.get("spark.master", "") or "").items():
-        if defaults.get(key, None) is None:
-            builder = builder.config(key, value)
-    for key, value in (conf or {}).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    register(spark)
-    return spark
+        wanted["spark.master"] = master or "local[*]"
+    ours = _local_conf(master or defaults.get("spark.master", "") or "")
+    wanted |= {key: value for key, value in ours.items() if defaults.get(key, None) is None}
+    wanted |= conf or {}
+    if is_quiet and _OTHER_CONFIGURATION.isdisjoint(os.environ):
+        _start_java(wanted)
+    return SparkSession.builder.config(map={**wanted}).getOrCreate()
+
+
+def _start_java(wanted: Mapping[str, str]) -> None:
+    """Start Spark's Java as pyspark does, with its standard error in our hands."""
+    from pyspark import SparkContext
+    from pyspark.conf import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or os.environ.get("SPARK_REMOTE"):
+        return
+    reader, writer = os.pipe()
+    # It begins to read before Java writes, and goes on as long as Java lives.
+    Thread(target=_pass_on, args=(reader,), daemon=True).start()
+    with open(writer, "wb") as error:
+        given = SparkConf().setAll(list(wanted.items()))
+        gateway = launch_gateway(given, {"stderr": error})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _pass_on(reader: int) -> None:
+    """Copy what Java writes to standard error, without the lines of every start."""
+    with open(reader, "rb") as java, open(2, "wb", buffering=0, closefd=False) as error:
+        # Java writes a line at once.  Not line by line: a progress bar has no ends of lines.
+        while part := java.read1():
+            error.write(_EVERY_START.sub(b"", part))
 
 
 def active() -> SparkSession | None:

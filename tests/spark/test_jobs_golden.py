@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
+from rmqlite.spark import short_runs
 from rmqlite.spark.jobs.dead_letters import read_export
 from tests.support.golden import GROUP, Row, rows, unpack_golden
 
@@ -70,6 +71,12 @@ def same_wait(row: Row) -> tuple[object, ...]:
 
 def level(row: Row) -> int:
     return int(row["queueId"]) + 1
+
+
+@pytest.fixture(autouse=True, params=[0, short_runs.LOG_BYTES_MAX], ids=["tasks", "short run"])
+def reader_of_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's tasks read the log of a job, or its own process does."""
+    monkeypatch.setattr(short_runs, "LOG_BYTES_MAX", request.param)
 
 
 @pytest.fixture(scope="module")

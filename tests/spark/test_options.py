@@ -92,7 +92,8 @@ def test_topics_patterns_and_queues_are_all_to_fit() -> None:
         ({"endingOffsets": '{"a": {"0": -3}}'}, "earliest, latest, or JSON"),
         ({"endingOffsets": '{"a": {"0": 1.5}}'}, "earliest, latest, or JSON"),
         ({"queueIds": "1,x"}, "a whole number"),
-        ({"startingTimestamp": "today"}, "a whole number"),
+        ({"startingTimestamp": "today"}, "milliseconds since 1970, or a time such as"),
+        ({"endingTimestamp": "1969-12-31 23:59"}, "a whole number, 0 or more"),
         ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp or more"),
         ({"startingTimestamp": "9", "startingOffsets": "latest"}, "left out if startingOffsets"),
         ({"startingPhysicalOffset": "9", "endingPhysicalOffset": "8"}, "or more, which is 9"),
@@ -107,6 +108,15 @@ def test_what_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         parse_options({"path": "/store", **options})
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["1763632800123", "2025-11-20 10:00:00.123", "2025-11-20T11:00:00.123+01:00"]
+)
+def test_a_time_may_be_in_words(text: str) -> None:
+    """In UTC, as all columns are, unless it names its zone."""
+    parsed = parse_options({"path": "/store", "startingTimestamp": text})
+    assert parsed.starting_timestamp_ms == 1_763_632_800_123
 
 
 @pytest.mark.parametrize("options", [{}, {"topic": "a"}, {"endpoint": "nowhere"}])

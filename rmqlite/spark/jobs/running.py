@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names, java_error, java_reason
-from rmqlite.spark.reading import SourceSnapshot, looked, read_log, snapshot_of
-from rmqlite.spark.session import active, session
+from rmqlite.spark.reading import SourceSnapshot, looked, read_here, read_log, snapshot_of
+from rmqlite.spark.session import active, register, started
+from rmqlite.spark.short_runs import ShortRun, is_short
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +35,21 @@ class Job:
     """A session, and the snapshot of a store or a broker from which it reads all tables."""
 
     def __init__(
-        self, spark: SparkSession, found: Look, *, path: str, endpoint: str, archive: str = ""
+        self,
+        spark: SparkSession,
+        found: Look,
+        *,
+        path: str,
+        endpoint: str,
+        archive: str = "",
+        is_short: bool = False,
     ) -> None:
-        """archive: the place of archived log files; the store may not have them any more."""
+        """archive: the place of archived log files; the store may not have them any more.
+
+        is_short: this process reads the log.
+        """
         self.spark = spark
+        self._read = read_here if is_short else read_log
         self._with_archive: LogWithArchive | None = None
         self.snapshot: SourceSnapshot = snapshot_of(found)
         if archive:
@@ -59,7 +71,7 @@ class Job:
             "startingPhysicalOffset": self.snapshot.begin_offset,
             "endingPhysicalOffset": self.snapshot.end_offset,
         }
-        return read_log(
+        return self._read(
             self.spark,
             path=self._path,
             endpoint=self._endpoint,
@@ -90,8 +102,9 @@ def running(
     else:
         check_filled(found)
         check(found)
-    with running_session(name, master=master, conf=conf) as spark:
-        yield Job(spark, found, path=path, endpoint=endpoint, archive=archive)
+    short = not archive and is_short(found, master=master, conf=conf or {})
+    with running_session(name, master=master, conf=conf, is_short=short) as spark:
+        yield Job(spark, found, path=path, endpoint=endpoint, archive=archive, is_short=short)
 
 
 def check_filled(found: Look) -> None:
@@ -103,23 +116,30 @@ def check_filled(found: Look) -> None:
 
 @contextmanager
 def running_session(
-    name: str, *, master: str = "", conf: Mapping[str, str] | None = None
+    name: str, *, master: str = "", conf: Mapping[str, str] | None = None, is_short: bool = False
 ) -> Iterator[SparkSession]:
-    """The session of a job: the running one, else a new one that ends with the job."""
+    """The session of a job: the running one, else a new one that ends with the job.
+
+    is_short: it need not have the format, because the job reads a small log by itself.
+    """
     with as_ours():
         found = active()
         if found is not None:
             yield found
             return
         own = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-        spark = session(master, app_name=f"rmqlite {name}", conf=own | dict(conf or {}))
-        if "spark.log.level" not in (conf or {}):
-            # We report a failure once; with --conf spark.log.level=WARN Spark shows all of it.
-            spark.sparkContext.setLogLevel("FATAL")
-        try:
-            yield spark
-        finally:
-            spark.stop()
+        with ShortRun(conf or {}) if is_short else nullcontext() as short:
+            own |= (short.settings if short else {}) | dict(conf or {})
+            spark = started(master, app_name=f"rmqlite {name}", conf=own, is_quiet=True)
+            if not is_short:
+                register(spark)
+            if "spark.log.level" not in (conf or {}):
+                # We report a failure once; with --conf spark.log.level=WARN Spark shows all of it.
+                spark.sparkContext.setLogLevel("FATAL")
+            try:
+                yield spark
+            finally:
+                spark.stop()
 
 
 @contextmanager
