@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rmqlite.cli.options import NOT_ALL, AsJson, option, wrong
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_lines, print_table
 from rmqlite.cli.output.writing import template_to_standard_output
 
@@ -22,6 +23,25 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     help="Look at a file of accounts; no broker is needed.",
+)
+
+_CHECKED: Final = Document(
+    "CheckedAccounts", "A file.", **fields_of(int, "accounts white_addresses"), warnings=list[str]
+)
+_ACCOUNT: Final = Document(
+    "Account",
+    "An account and its rights, without its secret.",
+    **fields_of(str, "access_key role white_remote_address default_topic_perm default_group_perm"),
+    **fields_of(dict[str, str], "topic_perms group_perms"),
+)
+_SHOWN: Final = Document(
+    "ShownAccounts",
+    "The accounts of a file.",
+    **fields_of(list[str], "global_white_remote_addresses warnings"),
+    accounts=many(_ACCOUNT),
+)
+_TRIED: Final = Document(
+    "TriedRight", "rule: the one that forbids it.", allowed=bool, rule=maybe(str)
 )
 
 
@@ -49,13 +69,16 @@ def template() -> None:
 
 
 @app.command("check")
+@prints(lambda: _CHECKED)
 def check(file: FileArgument, as_json: AsJson = False) -> None:
     """Check that a file of accounts can be used; the error names line, key and rule."""
     accounts = _loaded(file)
     _print_warnings(accounts)
     number, white = len(accounts.accounts), len(accounts.global_white_remote_addresses)
     if as_json:
-        print_json({"accounts": number, "white_addresses": white, "warnings": accounts.warnings})
+        print_json(
+            _CHECKED.tree(accounts=number, white_addresses=white, warnings=accounts.warnings)
+        )
     else:
         words = "account" if number == 1 else "accounts"
         addresses = "white address" if white == 1 else "white addresses"
@@ -63,6 +86,7 @@ def check(file: FileArgument, as_json: AsJson = False) -> None:
 
 
 @app.command("show")
+@prints(lambda: _SHOWN)
 def show(file: FileArgument, as_json: AsJson = False) -> None:
     """Show the accounts of a file and their rights; never a secret."""
     accounts = _loaded(file)
@@ -70,8 +94,11 @@ def show(file: FileArgument, as_json: AsJson = False) -> None:
     trees = [_tree(each) for each in accounts.accounts.values()]
     white = [each.text for each in accounts.global_white_remote_addresses]
     if as_json:
-        tree = {"global_white_remote_addresses": white, "accounts": trees}
-        print_json(tree | {"warnings": accounts.warnings})
+        print_json(
+            _SHOWN.tree(
+                global_white_remote_addresses=white, accounts=trees, warnings=accounts.warnings
+            )
+        )
         return
     print_table(
         ("ACCOUNT", "ROLE", "WHITE ADDRESSES", "TOPICS", "GROUPS", "RIGHTS BY NAME"),
@@ -82,6 +109,7 @@ def show(file: FileArgument, as_json: AsJson = False) -> None:
 
 
 @app.command("test")
+@prints(lambda: _TRIED)
 def try_right(
     file: FileArgument,
     account: Annotated[
@@ -111,7 +139,7 @@ def try_right(
     # RocketMQ's words, as a client gets them.
     rule = why_not(found, needs) if found else f"No acl config for {account}"
     if as_json:
-        print_json({"allowed": rule is None, "rule": rule})
+        print_json(_TRIED.tree(allowed=rule is None, rule=rule))
     else:
         print_lines([rule or "allowed"])
     if rule:
@@ -145,15 +173,15 @@ def _tree(account: Account) -> dict[str, Any]:
     """An account for JSON, field by field: what is not named here is not shown."""
     from rmqlite.access.accounts import perm_text
 
-    return {
-        "access_key": account.access_key,
-        "role": str(account.role),
-        "white_remote_address": account.white_remote_address.text,
-        "default_topic_perm": perm_text(account.default_topic_perm),
-        "default_group_perm": perm_text(account.default_group_perm),
-        "topic_perms": {name: perm_text(perm) for name, perm in account.topic_perms.items()},
-        "group_perms": {name: perm_text(perm) for name, perm in account.group_perms.items()},
-    }
+    return _ACCOUNT.tree(
+        access_key=account.access_key,
+        role=str(account.role),
+        white_remote_address=account.white_remote_address.text,
+        default_topic_perm=perm_text(account.default_topic_perm),
+        default_group_perm=perm_text(account.default_group_perm),
+        topic_perms={name: perm_text(perm) for name, perm in account.topic_perms.items()},
+        group_perms={name: perm_text(perm) for name, perm in account.group_perms.items()},
+    )
 
 
 def _rows(tree: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -23,7 +23,8 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql, option
-from rmqlite.cli.output.message_text import about_of
+from rmqlite.cli.output.documents import prints
+from rmqlite.cli.output.message_text import MESSAGE, about_of, message_tree
 from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.message import StoredMessage
@@ -64,6 +65,7 @@ From = Annotated[
 ]
 
 
+@prints(lambda: MESSAGE, is_line=True)
 def consume(
     topic: Annotated[
         str,
@@ -101,7 +103,7 @@ def consume(
     as_json: AsJson = False,
 ) -> None:
     """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
-    show = print_json_line if as_json else print_message
+    show = print_json_message if as_json else print_message
     wanted = Subscription(topic, expression, sql or "")
     if retry_level and not fail_with:
         raise typer.BadParameter("--retry-level needs --fail-with: only a failure is tried again")
@@ -281,6 +283,11 @@ class _Peeked:
             if pulled.next_offset <= at:
                 return
             at = pulled.next_offset
+
+
+def print_json_message(message: StoredMessage) -> None:
+    """Print one line of JSON."""
+    print_json_line(message_tree(message))
 
 
 def print_message(message: StoredMessage) -> None:

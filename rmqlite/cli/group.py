@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from typing import Annotated, Final
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -24,6 +24,7 @@ from rmqlite.cli.options import (
     with_options,
     wrong,
 )
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_columns,
@@ -32,11 +33,16 @@ from rmqlite.cli.output.terminal import (
     print_table,
     print_view,
     shortened,
-    to_tree,
 )
 from rmqlite.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.groups import GroupInfo, GroupStatus, OffsetReset
+from rmqlite.requests.groups import (
+    GroupInfo,
+    GroupStatus,
+    OffsetReset,
+    QueueProgress,
+    QueueReset,
+)
 from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
     attempts_table,
@@ -56,7 +62,35 @@ _POLICY_CHARS: Final = 24
 _ROCKETMQS: Final = "RocketMQ's"
 _INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
-
+_PROGRESS: Final = Document(
+    "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
+)
+_DELETED: Final = Document(
+    "DeletedGroup", "Or would be.", GroupStatus, progress=many(_PROGRESS), dry_run=bool
+)
+_ATTEMPT: Final = Document(
+    "Retries", "Retries that come one after the other; delay: the level's.", Attempt, delay=str
+)
+_SHOWN: Final = Document(
+    "ShownGroup",
+    "A group, and the retries that its settings make: null for a policy of a newer broker.",
+    GroupStatus,
+    progress=many(_PROGRESS),
+    retries=maybe(many(_ATTEMPT)),
+    dead_after_ms=maybe(int),
+)
+_CHANGED: Final = Document(
+    "ChangedGroup", "before: null for a new one.", before=maybe(GroupInfo), after=GroupInfo
+)
+_QUEUE_RESET: Final = Document(
+    "ResetQueue",
+    "Messages that come again, or are skipped.",
+    QueueReset,
+    **fields_of(int, "again skipped"),
+)
+_RESET: Final = Document(
+    "ResetGroup", "Or would be.", group=str, dry_run=bool, queues=many(_QUEUE_RESET)
+)
 
 Orderly = Annotated[
     bool | None,
@@ -65,6 +99,7 @@ Orderly = Annotated[
 
 
 @app.command("list")
+@prints(lambda: list[GroupInfo])
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the consumer groups and their retry settings."""
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
@@ -79,6 +114,7 @@ def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) 
 
 
 @app.command("show")
+@prints(lambda: _SHOWN)
 def show_group(
     group: GroupArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
@@ -89,7 +125,8 @@ def show_group(
         now_ms = admin.broker_status().now_ms
     attempts = _attempts(status.info, table)
     if as_json:
-        print_json(_tree(status) | _attempts_tree(attempts, table))
+        retries = _attempts_tree(attempts, table)
+        print_json(_SHOWN.tree(status, progress=_progress_trees(status), **retries))
         return
     info, figures = status.info, group_figures(group, status)
     print_columns(_settings([info]) | {"LAG": [figures.lag], "DUE RETRIES": [figures.due]})
@@ -101,6 +138,7 @@ def show_group(
 
 
 @app.command("set")
+@prints(lambda: _CHANGED)
 def set_group(
     group: GroupArgument,
     max_reconsume_times: Annotated[
@@ -151,7 +189,7 @@ def set_group(
         )
         table = parse_levels(admin.levels().message_delay_level)
     if as_json:
-        print_json({"before": before and asdict(before), "after": asdict(after)})
+        print_json(_CHANGED.tree(before=before, after=after))
         return
     print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
     made = [] if before else [f"the group {group} is new"]
@@ -164,6 +202,7 @@ Force = Annotated[
 
 
 @app.command("delete")
+@prints(lambda: _DELETED)
 @with_options
 def delete_group(*, group: GroupArgument, force: Force = False, how: ChangeOptions) -> None:
     """Delete a group's settings and offsets; show them before.
@@ -182,12 +221,14 @@ def delete_group(*, group: GroupArgument, force: Force = False, how: ChangeOptio
             how.check_confirmed(f"delete group {group}, its settings and its offsets?")
             admin.delete_group(group, force=force)
     if how.as_json:
-        print_json(_tree(status) | {"dry_run": how.dry_run})
+        progress = _progress_trees(status)
+        print_json(_DELETED.tree(status, progress=progress, dry_run=how.dry_run))
     elif not how.dry_run:
         print_lines([f"deleted group {group}"])
 
 
 @app.command("reset-offset")
+@prints(lambda: _RESET)
 @with_options
 def reset_offset(
     *,
@@ -235,8 +276,10 @@ def reset_offset(
             how.check_confirmed(f"reset group {group}: {resets_text(resets)}?")
             resets = admin.reset_offsets(wanted)
     if how.as_json:
-        queues = [to_tree(each) | {"again": each.again, "skipped": each.skipped} for each in resets]
-        print_json({"group": group, "dry_run": how.dry_run, "queues": queues})
+        queues = [
+            _QUEUE_RESET.tree(each, again=each.again, skipped=each.skipped) for each in resets
+        ]
+        print_json(_RESET.tree(group=group, dry_run=how.dry_run, queues=queues))
     elif moved:
         done = "would reset" if how.dry_run else "reset"
         print_lines([f"{done} group {group}: {resets_text(resets)}"])
@@ -301,18 +344,16 @@ def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:
     return attempts_of(policy, table, info.max_reconsume_times)
 
 
-def _tree(status: GroupStatus) -> dict[str, object]:
-    """The fields of the status, and the lag of each queue, which is computed."""
-    tree: dict[str, object] = to_tree(status)
-    tree["progress"] = [to_tree(each) | {"lag": each.lag} for each in status.progress]
-    return tree
+def _progress_trees(status: GroupStatus) -> list[dict[str, Any]]:
+    """The progress in each queue, and its lag, which is computed."""
+    return [_PROGRESS.tree(each, lag=each.lag) for each in status.progress]
 
 
 def _attempts_tree(attempts: Sequence[Attempt] | None, table: LevelTable) -> dict[str, object]:
     """The retries that the settings make; null for a policy that is unknown here."""
     if attempts is None:
         return {"retries": None, "dead_after_ms": None}
-    retries = [asdict(each) | {"delay": table.name(each.level)} for each in attempts]
+    retries = [_ATTEMPT.tree(each, delay=table.name(each.level)) for each in attempts]
     return {
         "retries": retries,
         "dead_after_ms": attempts[-1].since_first_failure_ms if attempts else 0,

@@ -19,13 +19,13 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.terminal import (
     print_columns,
     print_json,
     print_lines,
     print_table,
     time_text,
-    to_tree,
 )
 from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
 from rmqlite.requests.figures import BrokerStatus
@@ -35,6 +35,25 @@ app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."
 )
 
+_WAITING: Final = Document(
+    "Level", "Its waiting messages.", **fields_of(int, "level pending next_due_ms"), delay=str
+)
+_SHOWN: Final = Document(
+    "ShownLevels", "The tables of levels, and what waits.", LevelsInForce, levels=many(_WAITING)
+)
+_CHANGE: Final = Document(
+    "ChangedLevel",
+    "change: new, removed, longer, shorter, same, or old for a level of an older table.",
+    LevelChange,
+    change=str,
+)
+_CHANGED: Final = Document(
+    "ChangedLevels",
+    "A change of the table; applied: it was made.",
+    LevelsChanged,
+    levels=many(_CHANGE),
+    applied=bool,
+)
 LENGTHS_MAX: Final = 6
 """The most delays that a line names."""
 
@@ -49,6 +68,7 @@ TableWords = Annotated[
 
 
 @app.command("show")
+@prints(lambda: _SHOWN)
 def show(
     history: Annotated[bool, option("--history", "Every table so far, the oldest first.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -60,11 +80,13 @@ def show(
         status = admin.broker_status()
     if as_json:
         waiting = [
-            {"level": s.level, "delay": s.delay, "pending": s.pending, "next_due_ms": s.next_due_ms}
+            _WAITING.tree(
+                level=s.level, delay=s.delay, pending=s.pending, next_due_ms=s.next_due_ms
+            )
             for s in status.levels
             if s.level > 0
         ]
-        print_json(to_tree(levels) | {"levels": waiting})
+        print_json(_SHOWN.tree(levels, levels=waiting))
         return
     if history:
         rows = [(time_text(t.in_force_from_ms), t.message_delay_level) for t in levels.tables]
@@ -75,6 +97,7 @@ def show(
 
 
 @app.command("set")
+@prints(lambda: _CHANGED)
 @with_options
 def set_levels(*, table: TableWords, how: ChangeOptions) -> None:
     """Put another table of delay levels in force at once; waiting messages keep their time."""
@@ -90,10 +113,8 @@ def set_levels(*, table: TableWords, how: ChangeOptions) -> None:
             changed = admin.change_levels(text)
     applied = is_change and not how.dry_run
     if how.as_json:
-        tree = to_tree(changed)
-        for row, each in zip(tree["levels"], changed.levels, strict=True):
-            row["change"] = word(each)
-        print_json(tree | {"applied": applied})
+        rows = [_CHANGE.tree(each, change=word(each)) for each in changed.levels]
+        print_json(_CHANGED.tree(changed, levels=rows, applied=applied))
     elif applied:
         print_lines(["", f"in force now, and after a restart, too: {changed.after}"])
 

@@ -31,6 +31,7 @@ from rmqlite.cli import (
 )
 from rmqlite.cli.bench import bench
 from rmqlite.cli.dlq import app as dlq_app
+from rmqlite.cli.output.schema import schema
 from rmqlite.cli.output.terminal import error_line
 from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.retry import app as retry_app
@@ -164,6 +165,7 @@ app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(acl.app, name="acl")
 app.add_typer(tls.app, name="tls")
 app.command("status")(status.status)
+app.command("schema")(schema)
 app.command("top")(top.top)
 app.command("bench")(bench)
 

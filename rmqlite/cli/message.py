@@ -15,7 +15,8 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms, option
-from rmqlite.cli.output.message_text import json_of, page_of
+from rmqlite.cli.output.documents import Document, many, prints
+from rmqlite.cli.output.message_text import RECORD, json_of, page_of
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.compression import readable_message
 from rmqlite.records.wait_queues import wait_queue_of
@@ -28,11 +29,24 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Find messages, and show one.")
 
+_FOUND: Final = Document(
+    "FoundRecord",
+    "A record, and its part in the history of its message.",
+    RECORD,
+    state=str,
+)
+_FOUND_ALL: Final = Document(
+    "FoundRecords",
+    "The records that were found; is_cut: older ones may be left out.",
+    messages=many(_FOUND),
+    is_cut=bool,
+)
 NOT_FOUND: Final = 1
 _COLUMNS: Final = ("STORED", "STATE", "WHERE", "TAGS", "KEYS")
 
 
 @app.command("get")
+@prints(lambda: _FOUND)
 def get(
     offset_message_id: Annotated[
         str, typer.Argument(metavar="OFFSET_MESSAGE_ID", help="The id as send and query print it.")
@@ -50,6 +64,7 @@ def get(
 
 
 @app.command("query")
+@prints(lambda: _FOUND_ALL)
 def query(
     topic: Annotated[
         str,
@@ -95,7 +110,7 @@ def query(
         found = admin.find_messages(asked)
     if as_json:
         messages = [_tree(each) for each in found.messages]
-        print_json({"messages": messages, "is_cut": found.is_cut})
+        print_json(_FOUND_ALL.tree(messages=messages, is_cut=found.is_cut))
     elif found.messages:
         rows = [(_row(each), _second_line(each)) for each in found.messages]
         print_two_line_table(_COLUMNS, rows)
@@ -141,7 +156,7 @@ def _tree(found: FoundMessage) -> dict[str, Any]:
     """The fields that `store export --inflate` writes of a message, and its state."""
     message, _ = readable_message(found.message)
     tree: dict[str, Any] = json.loads(json_of(message, _waiting(found)))
-    return {"state": found.state.name.lower(), **tree}
+    return _FOUND.tree(tree, state=found.state.name.lower())
 
 
 def _waiting(found: FoundMessage) -> Waiting | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
@@ -29,6 +29,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
 from rmqlite.clock import elapsed_s
@@ -39,6 +40,9 @@ from rmqlite.requests.messages import SendResult
 if TYPE_CHECKING:
     from rmqlite.client import Producer
 
+_SENT: Final = Document(
+    "SentMessage", "Where a message was stored.", SendResult, offset_message_id=str
+)
 BATCH_MESSAGES_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 1024 * 1024
 LISTED_MAX: Final = 20
@@ -85,6 +89,7 @@ LinesOf = Annotated[
 ]
 
 
+@prints(lambda: many(_SENT))
 @with_options
 def send(
     *,
@@ -132,7 +137,10 @@ def send(
         with _producer(endpoint, producer_group) as producer:
             results = _sent(producer, message, chain([first], bodies), total, not as_json)
             if as_json:
-                print_json_array(results)
+                print_json_array(
+                    _SENT.tree(each._asdict(), offset_message_id=each.offset_message_id)
+                    for each in results
+                )
             else:
                 _print_results(topic, results)
 
@@ -227,6 +235,10 @@ def _print_results(topic: str, results: Iterator[SendResult]) -> None:
     sys.stdout.write(
         f"sent {sent:,} messages to {topic} in {took_s:.1f} s ({sent / took_s:,.0f}/s)\n"
     )
+
+
+def _tree(result: SendResult) -> dict[str, Any]:
+    return _SENT.tree(result._asdict(), offset_message_id=result.offset_message_id)
 
 
 def _row(result: SendResult, *, is_delayed: bool) -> tuple[object, ...]:

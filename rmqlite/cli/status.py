@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import print_json, print_table, print_view
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, Unavailable
@@ -50,6 +51,7 @@ _UNKNOWN: Final = "UNIMPLEMENTED"
 _LINE_CHARS: Final = 80
 
 
+@prints(lambda: BrokerStatus)
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """Show what is wrong with the broker, its counts, and its delay levels.
 

@@ -17,6 +17,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_columns,
@@ -24,18 +25,24 @@ from rmqlite.cli.output.terminal import (
     print_lines,
     print_view,
     time_text,
-    to_tree,
 )
 from rmqlite.names import is_system
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.requests.topics import QueueRange, TopicInfo, TopicLoss
 from rmqlite.views.groups import loss_lines, readers_table
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
 
+_SHOWN: Final = Document(
+    "ShownTopic", "A topic and its queues.", topic=TopicInfo, ranges=list[QueueRange]
+)
+_DELETED: Final = Document(
+    "DeletedTopic", "What is lost with a topic, or would be.", TopicLoss, dry_run=bool
+)
 _PERM_BITS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 
 
 @app.command("list")
+@prints(lambda: list[TopicInfo])
 def list_topics(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -53,6 +60,7 @@ def list_topics(
 
 
 @app.command("show")
+@prints(lambda: _SHOWN)
 def show_topic(
     topic: TopicArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
@@ -61,7 +69,7 @@ def show_topic(
         route = admin.route(topic)
         ranges = tuple(admin.ranges(topic))
     if as_json:
-        print_json({"topic": to_tree(route.topic), "ranges": to_tree(ranges)})
+        print_json(_SHOWN.tree(topic=route.topic, ranges=ranges))
         return
     _print_settings([route.topic])
     print_columns(
@@ -77,6 +85,7 @@ def show_topic(
 
 
 @app.command("create")
+@prints(lambda: TopicInfo)
 def create_topic(
     topic: TopicArgument,
     queues: Annotated[int, option("--queues -q", "Queues to read from and write to.", min=1)] = 4,
@@ -94,6 +103,7 @@ def create_topic(
 
 
 @app.command("delete")
+@prints(lambda: _DELETED)
 @with_options
 def delete_topic(*, topic: TopicArgument, how: ChangeOptions) -> None:
     """Delete a topic with its messages; show before what is lost.
@@ -112,7 +122,7 @@ def delete_topic(*, topic: TopicArgument, how: ChangeOptions) -> None:
             how.check_confirmed(f"delete topic {topic}?")
             admin.delete_topic(topic)
     if how.as_json:
-        print_json(to_tree(loss) | {"dry_run": how.dry_run})
+        print_json(_DELETED.tree(loss, dry_run=how.dry_run))
     elif not how.dry_run:
         print_lines([f"deleted topic {topic}"])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.views.counts import counted, times_text
@@ -50,12 +49,6 @@ def attempt_text(letter: DeadLetter, of_group: int | None) -> str:
 
 def letters_text(count: int) -> str:
     return counted(count, "dead letter")
-
-
-def letter_tree(letter: DeadLetter) -> dict[str, Any]:
-    """A failed message's fields, and two names that a program can pass to other commands."""
-    names = {"place": place_text(letter), "offset_message_id": letter.offset_message_id}
-    return dataclasses.asdict(letter) | names
 
 
 def filter_text(wanted: DeadLetterFilter) -> str:

@@ -38,7 +38,7 @@ MAY_IMPORT = {
 ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
-        "rmqlite.store.moving.handover",
+        *("rmqlite.store.moving.handover", "rmqlite.store.moving.backup"),
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file"),
@@ -61,6 +61,7 @@ ALONE = {
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),
+        "rmqlite.cli.output.schema",
     },
     "yaml": {"rmqlite.access.plain_yaml"},
     "google": {"rmqlite.wire"},

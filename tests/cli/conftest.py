@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.requests.schedule import LevelsInForce
+from tests.support.documents_printed import check_document
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 
 Run = Callable[..., Result]
@@ -45,6 +46,7 @@ def run(broker: FakeBroker) -> Run:
         result = CliRunner().invoke(app, list(args), input=stdin, env=env)
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
+        check_document(args, result.stdout)
         return result
 
     return run

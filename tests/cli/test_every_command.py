@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
+from rmqlite.cli.output.documents import DOCUMENT
 from tests.cli.conftest import Run
 
 WITHOUT_JSON = {
@@ -27,10 +28,12 @@ WITHOUT_JSON = {
     "store export": "it writes JSON lines, or the kind that is asked for",
     "acl template": "it prints a file",
     "tls selfsigned": "it writes files",
+    "schema": "it prints nothing but JSON",
 }
 LOCAL = (
-    {"broker", "bench"}
+    {"broker", "bench", "schema"}
     | {"store show", "store cat", "store check", "store repair", "store export", "store handover"}
+    | {"store backup"}
     | {"acl check", "acl show", "acl template", "acl test", "tls selfsigned"}
 )
 """They ask no broker; the pipeline's commands only perhaps."""
@@ -155,6 +158,12 @@ def test_completion_shows_help_as_it_is_written(shell: str) -> None:
 def test_a_command_has_json_or_a_reason_not_to(name: str) -> None:
     """A program reads what a person is shown."""
     assert ("--json" in options(name)) == (name not in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_prints_as_json_has_a_schema(name: str) -> None:
+    """Declared where it is written, so that `rmqlite schema` knows it."""
+    assert ("--json" in options(name)) == hasattr(COMMANDS[name].callback, DOCUMENT)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -16,8 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite import clock
-from rmqlite.cli.output.message_text import BODY_CHARS_SHOWN, json_of, line_of, page_of
-from rmqlite.cli.output.terminal import message_tree
+from rmqlite.cli.output.message_text import (
+    BODY_CHARS_SHOWN,
+    json_of,
+    line_of,
+    message_tree,
+    page_of,
+)
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.records.record import tags_hash

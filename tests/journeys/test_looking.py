@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rmqlite.client import Message, Producer
+from rmqlite.client import AdminClient, Message, Producer
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.looking import run_store
@@ -116,3 +116,34 @@ def test_a_live_store_is_read_while_it_is_written(start_broker: StartBroker) -> 
     broker.stop()
     assert shown(root)["store"]["state"] == "closed"
     assert exported(root)[: len(after_kill)] == after_kill
+
+
+def test_a_backup_of_a_broker_in_use_is_a_store_to_go_on_with(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """Whatever was acknowledged before it began is in it, and what waited comes once."""
+    broker = start_broker(
+        messageDelayLevel=LEVELS, mappedFileSizeCommitLog=1 << 20, maxMessageSize=65536
+    )
+    sending = Sending(broker.endpoint)
+    sending.start()
+    try:
+        eventually(lambda: sending.sent > ENOUGH, "there is something to back up")
+        for number in range(3):
+            before = sending.sent
+            result = run_store("backup", tmp_path / f"copy{number}", broker.store)
+            assert (result.exit_code, result.stderr) == (0, "")
+            assert before <= sending.sent
+    finally:
+        sending.stop()
+    broker.stop()
+    broker.store.rename(tmp_path / "lost")
+    (tmp_path / "copy2").rename(broker.store)
+    broker.start()
+    with AdminClient(broker.endpoint) as admin:
+        eventually(lambda: not admin.schedule.count_pending(), "what waited is delivered")
+    broker.stop()
+    assert run_store("check", broker.store).exit_code == 0
+    keys = [tree["properties"]["KEYS"] for tree in exported(broker.store, "--topic", "orders")]
+    assert len(keys) == len(set(keys)) >= before
+    assert set(keys) >= {f"m{number}" for number in range(before)}

@@ -24,6 +24,7 @@ from rmqlite.message import (
 from rmqlite.spark.jobs.running import error_in
 from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
+from tests.support.documents_printed import check_document
 from tests.support.looking import untouched
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
@@ -37,6 +38,7 @@ def run(*words: object) -> Result:
     result = CliRunner().invoke(app, ["pipeline", *map(str, words)], env={"COLUMNS": "80"})
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
+    check_document(["pipeline", *map(str, words)], result.stdout)
     return result
 
 

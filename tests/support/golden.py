@@ -1,4 +1,4 @@
-"""Stores that RocketMQ wrote.
+"""Stores that RocketMQ wrote, and earlier versions of rmqlite.
 
 The archive of 4.9.8 holds `clean` (shut down), `killed` (copied while running) and
 `expected.jsonl`: every queue entry of `clean` with its record, as RocketMQ decoded it.  That of
@@ -36,6 +36,11 @@ def unpack_timers(folder: Path, which: str) -> tuple[Path, list[Row]]:
     golden = _unpack(TIMERS_ARCHIVE, folder)
     name = "expected.jsonl" if which == "clean" else "expected-killed.jsonl"
     return golden / which, _rows_of(golden / name)
+
+
+def unpack_own(folder: Path, version: str, which: str) -> Path:
+    """Unpack the store `clean` or `killed` of an earlier rmqlite (golden/old_store.py made it)."""
+    return _unpack(_GOLDEN / f"rmqlite-{version}.tar.xz", folder) / which
 
 
 def pending_timers(rows: list[Row]) -> Iterator[tuple[Row, int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
+from tests.support.documents_printed import check_document
 from tests.support.stores import Content, contents
 
 
@@ -36,4 +37,5 @@ def run_store(*args: object, **env: str) -> Result:
     result = CliRunner().invoke(app, words, env={"COLUMNS": "80", **env})
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
+    check_document(words, result.stdout)
     return result

@@ -19,6 +19,7 @@ from rmqlite.cli.dlq.export_rows import letter_in, row_in
 from rmqlite.cli.dlq.redrive import Rate, ToTopic
 from rmqlite.cli.job.redrive_jobs import place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
@@ -26,7 +27,6 @@ from rmqlite.cli.output.terminal import (
     print_json,
     print_two_line_table,
     printable,
-    to_tree,
 )
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import RmqliteError
@@ -45,6 +45,17 @@ from rmqlite.views.jobs import counts_text
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
+_REASON: Final = Document(
+    "RefusedReason", "Such as a place, or a line.", **fields_of(str, "reason example"), letters=int
+)
+_IMPORTED: Final = Document(
+    "ImportedLetters",
+    "The outcomes of the letters of a file.",
+    **fields_of(int, "sent already refused"),
+    dry_run=bool,
+    topics=list[TopicCount],
+    reasons=many(_REASON),
+)
 _REASONS_MAX: Final = 20
 _CALL_BYTES_MAX: Final = 1 << 20
 """A call ends with the letter whose body makes all of them together longer than this."""
@@ -87,8 +98,8 @@ class _Import:
         reasons = list(self._reasons.values())
         if as_json:
             counts = {"sent": self.sent, "already": self.already, "refused": self.refused}
-            about = {"dry_run": self._dry_run, "topics": [to_tree(each) for each in self._topics]}
-            print_json(counts | about | {"reasons": reasons})
+            about = {"dry_run": self._dry_run, "topics": self._topics, "reasons": reasons}
+            print_json(_IMPORTED.tree(**counts, **about))
             return
         if self._dry_run:
             print_topics(self._topics)
@@ -146,10 +157,11 @@ class _Import:
         self.refused += 1
         if why not in self._reasons and len(self._reasons) >= _REASONS_MAX:
             why = "other reasons"
-        row = self._reasons.setdefault(why, {"reason": why, "letters": 0, "example": example})
+        row = self._reasons.setdefault(why, _REASON.tree(reason=why, letters=0, example=example))
         row["letters"] += 1
 
 
+@prints(lambda: _IMPORTED)
 @with_options
 def import_letters(
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -21,6 +20,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import (
     fitted,
@@ -34,7 +34,6 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.requests.dead_letters import NO_REASON, DeadLetter, DeadLetterGroup, DeadLettersQuery
 from rmqlite.views.failed_messages import (
     filter_text,
-    letter_tree,
     letters_text,
     place_text,
     reason_line,
@@ -42,12 +41,30 @@ from rmqlite.views.failed_messages import (
 )
 from rmqlite.views.times import age_text, second_text
 
+LETTER: Final = Document(
+    "DeadLetter",
+    "A dead letter without its body; place and offset_message_id name it to other commands.",
+    DeadLetter,
+    place=str,
+    offset_message_id=str,
+)
+_LETTERS: Final = Document(
+    "DeadLetters",
+    "cursor: for the next part of the list, or empty.",
+    letters=many(LETTER),
+    cursor=str,
+)
+_GROUP: Final = Document(
+    "DeadLetterGroup", "A group's dead letters, and the open ones.", DeadLetterGroup, open=int
+)
+_GROUPS: Final = Document("DeadLetterGroups", "By group.", now_ms=int, groups=many(_GROUP))
 ROWS_DEFAULT: Final = 20
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
 _CELL_WIDTH_MAX: Final = 30
 """The width of a cell whose length senders choose; peek shows all of it."""
 
 
+@prints(lambda: _LETTERS)
 @with_options
 def show(
     *,
@@ -75,7 +92,7 @@ def show(
         query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
         letters, more = letters_listed(admin.dead_letters.list_dead, query, count)
     if as_json:
-        print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
+        print_json(_LETTERS.tree(letters=[letter_tree(each) for each in letters], cursor=more))
     elif letters:
         print_tall_table(_COLUMNS, [(_row(each), _lines(each)) for each in letters])
     if more:
@@ -86,6 +103,11 @@ def show(
     if not letters:
         note(_nothing(group, filter_text(wanted), only_open=only_open, is_first=not cursor))
         raise typer.Exit(NOT_ALL)
+
+
+def letter_tree(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter for JSON."""
+    return LETTER.tree(letter, place=place_text(letter), offset_message_id=letter.offset_message_id)
 
 
 def _row(letter: DeadLetter) -> tuple[str, ...]:
@@ -116,6 +138,7 @@ def _nothing(group: str, filtered: str, *, only_open: bool, is_first: bool) -> s
     return f"no {what} of group {group}{' matches: ' if filtered else ''}{filtered}"
 
 
+@prints(lambda: _GROUPS)
 def list_groups(
     everything: Annotated[bool, option("--all -a", "Also groups without open ones.")] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -133,7 +156,7 @@ def list_groups(
     shown = [each for each in found if each.open or everything]
     shown.sort(key=lambda each: (-each.open, each.group))
     if as_json:
-        print_json({"now_ms": now_ms, "groups": [_group_tree(each) for each in shown]})
+        print_json(_GROUPS.tree(now_ms=now_ms, groups=[_group_tree(each) for each in shown]))
         return
     if shown:
         _print_groups(shown, now_ms)
@@ -183,4 +206,4 @@ def _rest_text(group: DeadLetterGroup) -> str:
 
 
 def _group_tree(group: DeadLetterGroup) -> dict[str, Any]:
-    return dataclasses.asdict(group) | {"open": group.open}
+    return _GROUP.tree(group, open=group.open)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import connected
+from rmqlite.cli.dlq.listing import LETTER, letter_tree
 from rmqlite.cli.dlq.records import message_at
 from rmqlite.cli.filters import checked_group
 from rmqlite.cli.options import (
@@ -19,10 +20,10 @@ from rmqlite.cli.options import (
     option,
     wrong,
 )
-from rmqlite.cli.output.message_text import aligned
+from rmqlite.cli.output.documents import Document, maybe, prints
+from rmqlite.cli.output.message_text import MESSAGE, aligned, message_tree
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import (
-    message_tree,
     note,
     print_json,
     print_two_line_table,
@@ -33,19 +34,26 @@ from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
-from rmqlite.views.failed_messages import letter_tree, place_text, redriven_text
+from rmqlite.views.failed_messages import place_text, redriven_text
 from rmqlite.views.messages import body_view
 from rmqlite.views.times import age_text, second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
+_PEEKED: Final = Document(
+    "PeekedLetter",
+    "A dead letter, null if it was purged, and its message.",
+    letter=maybe(LETTER),
+    message=MESSAGE,
+)
 _ANOTHER_MAX: Final = 20
 _BODY_LINES_MAX: Final = 60
 _BODY_CHARS_MAX: Final = 4_000
 """The part of a body that is shown without --full: some screens."""
 
 
+@prints(lambda: _PEEKED)
 def peek(
     name: Annotated[
         str,
@@ -80,7 +88,7 @@ def peek(
         sys.stdout.buffer.flush()
     elif as_json:
         tree = None if letter is None else letter_tree(letter)
-        print_json({"letter": tree, "message": message_tree(message)})
+        print_json(_PEEKED.tree(letter=tree, message=message_tree(message)))
     else:
         lines = _page(letter, message, now_ms, why, as_hex=as_hex, full=full)
         sys.stdout.write("".join([f"{line}\n" for line in lines]))

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
+from rmqlite.cli.output.documents import Document, fields_of, prints
 from rmqlite.cli.output.terminal import note, print_json, printable
 from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
 from rmqlite.views.failed_messages import filter_text, letters_text
 
+_PURGED: Final = Document(
+    "Purged",
+    "Dead letters that were hidden, shown again, or would be; open: not redriven.",
+    group=str,
+    **fields_of(bool, "restore dry_run"),
+    **fields_of(int, "letters open"),
+)
 
+
+@prints(lambda: _PURGED)
 @with_options
 def purge(
     *,
@@ -50,7 +60,7 @@ def purge(
             found = admin.dead_letters.purge(request)
     if how.as_json:
         about = {"group": group, "restore": restore, "dry_run": how.dry_run}
-        print_json(about | {"letters": found.letters, "open": found.open})
+        print_json(_PURGED.tree(**about, letters=found.letters, open=found.open))
     elif found.letters:
         done = "restored" if restore else "purged"
         would = "would be " if how.dry_run else ""

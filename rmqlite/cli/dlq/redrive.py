@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +16,8 @@ from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, connected, level_number
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.job.redrive_jobs import (
+    JOB,
+    OUTCOME,
     follow,
     job_tree,
     note_how_to_go_on,
@@ -25,12 +27,12 @@ from rmqlite.cli.job.redrive_jobs import (
     print_topics,
 )
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
+from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
     note,
     print_json,
-    to_tree,
 )
 from rmqlite.requests.redrive import (
     JobState,
@@ -42,6 +44,13 @@ from rmqlite.requests.redrive import (
 from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 
+_PREVIEW: Final = Document(
+    "RedrivePreview",
+    "What a redrive would do; samples: outcomes, refused ones first.",
+    RedrivePreview,
+    dry_run=bool,
+    samples=many(OUTCOME),
+)
 ToTopic = Annotated[
     str | None,
     option(
@@ -62,6 +71,7 @@ Detach = Annotated[bool, option("--detach -d", "Start the job and do not follow 
 JobId = Annotated[str, option("--job-id ID", "The job's id; a repeated start stays one job.")]
 
 
+@prints(lambda: Either(JOB, _PREVIEW))
 @with_options
 def redrive(
     *,
@@ -115,7 +125,7 @@ def _report(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_ru
         # The question goes to the terminal; the document is the result of the job.
         if dry_run:
             samples = [outcome_tree(spec.group, each) for each in preview.samples]
-            print_json(to_tree(preview) | {"dry_run": True, "samples": samples})
+            print_json(_PREVIEW.tree(preview, dry_run=True, samples=samples))
         return
     print_topics(preview.topics)
     sys.stdout.write(f"{counts_text(preview, 'would be sent')}\n")

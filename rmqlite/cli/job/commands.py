@@ -7,13 +7,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.job.redrive_jobs import (
+    JOB,
+    OUTCOME,
     follow,
     job_tree,
     outcome_tree,
@@ -30,6 +32,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.terminal import (
     note,
@@ -39,7 +42,6 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     print_view,
     printable,
-    to_tree,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown, NotSupported
@@ -81,9 +83,14 @@ class Only(enum.StrEnum):
     REFUSED = "refused"
 
 
+_BULK: Final = Document(
+    "BulkJob", "The outcomes of a bulk job's calls.", BulkJob, kind=Literal["bulk"]
+)
+_JOB: Final = Either(JOB, _BULK)
 _WIDTH = max(map(len, Only))
 
 
+@prints(lambda: many(_JOB))
 def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """List the redrive and bulk jobs that the broker remembers, the latest change first."""
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
@@ -97,6 +104,7 @@ def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) ->
         note("no jobs yet")
 
 
+@prints(lambda: _JOB)
 def show_job(
     job_id: JobId,
     follow_it: Annotated[
@@ -134,9 +142,9 @@ def _changed_at_ms(job: Job) -> int:
     return job.last_at_ms if isinstance(job, BulkJob) else job.changed_at_ms
 
 
-def _tree(job: Job) -> dict[str, object]:
+def _tree(job: Job) -> dict[str, Any]:
     """A job for JSON."""
-    return to_tree(job) | {"kind": "bulk"} if isinstance(job, BulkJob) else job_tree(job)
+    return _BULK.tree(job, kind="bulk") if isinstance(job, BulkJob) else job_tree(job)
 
 
 def _row(job: Job) -> tuple[str, ...]:
@@ -168,6 +176,7 @@ def _print_bulk(job: BulkJob) -> None:
         print_two_line_table(("ID", "CODE"), rows)
 
 
+@prints(lambda: OUTCOME, is_line=True)
 def outcomes(
     job_id: JobId,
     only: Annotated[
@@ -209,24 +218,28 @@ def _line(group: str, letter: DeadLetterOutcome) -> str:
     return printable("  ".join(words))
 
 
+@prints(lambda: JOB)
 @with_options
 def pause(*, job_id: JobId, how: JobChangeOptions) -> None:
     """Pause a redrive job: nothing more is sent until it is resumed, also after a restart."""
     _run(job_id, lambda redrives: redrives.pause(job_id), how)
 
 
+@prints(lambda: JOB)
 @with_options
 def resume(*, job_id: JobId, how: JobChangeOptions) -> None:
     """Continue a paused redrive job."""
     _run(job_id, lambda redrives: redrives.resume(job_id), how)
 
 
+@prints(lambda: JOB)
 @with_options
 def cancel(*, job_id: JobId, how: JobChangeOptions) -> None:
     """End a redrive job: sent messages stay sent, and another job may send the others."""
     _run(job_id, lambda redrives: redrives.cancel(job_id), how)
 
 
+@prints(lambda: JOB)
 @with_options
 def rate(
     *,

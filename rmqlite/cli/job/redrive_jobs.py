@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rich.progress import (
     BarColumn,
@@ -18,8 +18,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from rmqlite.cli.output.documents import Document, many
 from rmqlite.cli.output.progress import progress_bar, text_column
-from rmqlite.cli.output.terminal import note, print_lines, print_two_line_table, printable, to_tree
+from rmqlite.cli.output.terminal import note, print_lines, print_two_line_table, printable
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
 from rmqlite.requests.redrive import (
@@ -27,6 +28,7 @@ from rmqlite.requests.redrive import (
     DeadLetterOutcome,
     JobState,
     RedriveJob,
+    RedriveResults,
     TopicCount,
 )
 from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
@@ -34,6 +36,23 @@ from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
 if TYPE_CHECKING:
     from rmqlite.client.admin.redrive import RedriveAdmin
 
+OUTCOME: Final = Document(
+    "Outcome",
+    "One dead letter's outcome in a redrive; place names it to other commands.",
+    DeadLetterOutcome,
+    place=str,
+    outcome=Literal["sent", "already", "refused"],
+)
+JOB: Final = Document(
+    "RedriveJob",
+    "A redrive job; fates: what became of its messages, if that was counted.",
+    RedriveJob,
+    without=("results",),
+    kind=Literal["redrive"],
+    state=str,
+    samples=many(OUTCOME),
+    optional={"fates": RedriveResults},
+)
 LOOK_S: Final = 0.2
 PATIENCE_S: Final = 60.0
 """How long to wait for a broker that does not answer: longer than a restart takes."""
@@ -134,15 +153,12 @@ def place_of(group: str, letter: DeadLetterOutcome) -> str:
 
 def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
-    tree: dict[str, Any] = to_tree(job)
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
-    results = tree.pop("results")
-    if job.results != NOT_ASKED:
-        tree["fates"] = results
-    return tree | {"kind": "redrive", "state": state_text(job), "samples": samples}
+    counted = {"fates": job.results} if job.results != NOT_ASKED else {}
+    return JOB.tree(job, kind="redrive", state=state_text(job), samples=samples, **counted)
 
 
 def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
     """One letter's outcome for JSON, with its place."""
-    tree: dict[str, Any] = to_tree(letter)
-    return {"place": place_of(group, letter)} | tree | {"outcome": letter.outcome.name.lower()}
+    place, outcome = place_of(group, letter), letter.outcome.name.lower()
+    return OUTCOME.tree(letter, place=place, outcome=outcome)

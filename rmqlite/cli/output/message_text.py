@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quoted
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from rmqlite.cli.output.documents import Document
 from rmqlite.cli.output.terminal import body_text, printable, time_text
 from rmqlite.compression import readable_message
 from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
@@ -18,6 +19,20 @@ from rmqlite.views.messages import inflated_view, message_facts, where_text
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
 
+_BODY: Final[dict[str, Any]] = {"body_encoding": Literal["utf-8", "hex"], "body": str}
+MESSAGE: Final = Document(
+    "Message", "A message; body is text or hex.", StoredMessage, message_id=str, **_BODY
+)
+RECORD: Final = Document(
+    "Record",
+    "A record of the log; the last three only of a scheduled one.",
+    StoredMessage,
+    message_id=str,
+    offset_message_id=str,
+    **_BODY,
+    optional={"level": int, "deliver_at_ms": int, "is_pending": bool},
+)
+"""What json_of() writes."""
 BODY_CHARS_SHOWN: Final = 100
 
 
@@ -82,6 +97,12 @@ def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
         f"{name:<{width}}  {printable(value)}"
         for name, (_, value) in zip(names, fields, strict=True)
     ]
+
+
+def message_tree(message: StoredMessage) -> dict[str, Any]:
+    """A message for JSON."""
+    encoding, body = body_text(message.body)
+    return MESSAGE.tree(message, message_id=message.message_id, body_encoding=encoding, body=body)
 
 
 def json_of(message: StoredMessage, waiting: Waiting | None) -> str:

@@ -22,8 +22,6 @@ from rich.text import Text
 from rmqlite.cli.output.grid import aligned, head, widths
 from rmqlite.cli.output.grid import shortened as shortened
 from rmqlite.errors import RmqliteError
-from rmqlite.message import StoredMessage
-from rmqlite.requests.messages import SendResult
 from rmqlite.views.tables import BAD, DIM, GOOD, WARN, Column, Table
 from rmqlite.views.tables import row as view_row
 from rmqlite.views.times import time_text as time_text
@@ -52,23 +50,11 @@ def body_text(body: bytes) -> tuple[str, str]:
 
 def to_tree(value: Any) -> Any:
     """A value for JSON, with its field names."""
-    if isinstance(value, StoredMessage):
-        return message_tree(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
-    if isinstance(value, SendResult):
-        return value._asdict() | {"offset_message_id": value.offset_message_id}
     if isinstance(value, (list, tuple)):
         return [to_tree(each) for each in value]
     return value
-
-
-def message_tree(message: StoredMessage) -> dict[str, Any]:
-    """A message's fields; body is text or hex, as body_encoding says."""
-    tree = dataclasses.asdict(message)
-    tree["body_encoding"], tree["body"] = body_text(message.body)
-    tree["message_id"] = message.message_id
-    return tree
 
 
 def print_json(value: Any) -> None:

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Final
 
 from rmqlite.cli.options import moment_ms, option, with_options, wrong
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
 from rmqlite.views.counts import size_text
 
+_RUN: Final = Document(
+    "Run",
+    "begin, end: physical offsets; last: the newest record.",
+    **fields_of(int, "begin end records record_bytes"),
+    last=list[int | str],
+    source=str,
+)
+_ANSWER: Final = Document(
+    "Archive",
+    "All runs; the log before deletable_before is in the archive.",
+    archive=str,
+    runs=many(_RUN),
+    deletable_before=maybe(int),
+)
 
+
+@prints(lambda: _ANSWER)
 @with_options
 def archive(
     *,
@@ -44,8 +61,8 @@ def archive(
     runs = made.runs
     end = runs[-1].end if runs else None
     if options.as_json:
-        rows = [asdict(run) for run in runs]
-        print_json({"archive": place, "runs": rows, "deletable_before": end})
+        rows = [_RUN.tree(**asdict(run)) for run in runs]
+        print_json(_ANSWER.tree(archive=place, runs=rows, deletable_before=end))
         return
     cells = [
         (str(run.begin), str(run.end), run.records, size_text(run.record_bytes)) for run in runs

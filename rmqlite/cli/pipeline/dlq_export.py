@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
+from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import SourceOptions, answer, check_source, settings, started
+from rmqlite.cli.pipeline.running import (
+    SourceOptions,
+    answer,
+    answered,
+    check_source,
+    settings,
+    started,
+)
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
 
@@ -24,6 +32,12 @@ Since = Annotated[
 Until = Annotated[str, option("--until TIME", "Died before then.")]
 
 
+_ANSWER: Final = answered(
+    "DlqExport", "known: not new.", "counts", export=str, **fields_of(int, "added known")
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def dlq_export(
     *,
@@ -62,7 +76,7 @@ def dlq_export(
         found = job_of.export(job_of.dead_letters(log, letters), output)
     counts = [row | {"day": str(row["day"])} for row in found.counts]
     tree = {"export": found.place, "added": found.added, "known": found.known, "counts": counts}
-    answer(job, options, tree, lambda: _print(found.counts))
+    answer(job, options, _ANSWER, tree, lambda: _print(found.counts))
     if not options.as_json:
         note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
 

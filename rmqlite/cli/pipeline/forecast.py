@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
 from rmqlite.cli.output.bars import print_bars
+from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
@@ -26,6 +27,16 @@ _CLOCK: Final = slice(0, 16)
 Row = dict[str, Any]
 
 
+_ANSWER: Final = answered(
+    "Forecast",
+    "By due time.",
+    "rows",
+    **fields_of(int, "now_ms span_ms bucket_ms"),
+    from_ms=int | None,
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def forecast(
     *,
@@ -66,7 +77,7 @@ def forecast(
         write_plot(lambda plot: plot.forecast_plot(job.snapshot.text, rows, **sizes), options)
         write(table, options)
         table.unpersist()
-    answer(job, options, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))
+    answer(job, options, _ANSWER, {**sizes, "rows": rows}, lambda: _print(rows, **sizes))
 
 
 def _bucket_ms(text: str, span_ms: int) -> int:

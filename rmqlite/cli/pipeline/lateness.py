@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
 
 
+_ANSWER: Final = answered(
+    "Lateness", "Of deliveries.", "all levels hours levels_and_hours", late_ms=int
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def lateness(
     *,
@@ -52,7 +59,8 @@ def lateness(
         write_plot(draw, options)
         write(job_of.lateness(counts, late_ms=late_ms), options)
         counts.unpersist()
-    answer(job, options, {"late_ms": late_ms, **tables}, lambda: _print(tables, late_ms))
+    tree = {"late_ms": late_ms, **tables}
+    answer(job, options, _ANSWER, tree, lambda: _print(tables, late_ms))
 
 
 def _print(tables: dict[str, list[dict[str, Any]]], late_ms: int) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import option, with_options
+from rmqlite.cli.output.documents import fields_of, maybe, prints
 from rmqlite.cli.output.terminal import (
     note,
     print_table,
@@ -15,7 +16,14 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.cli.pipeline.running import PROMISE_BROKEN, TableOptions, answer, started, write
+from rmqlite.cli.pipeline.running import (
+    PROMISE_BROKEN,
+    TableOptions,
+    answer,
+    answered,
+    started,
+    write,
+)
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
@@ -34,6 +42,18 @@ _MEANINGS: Final = {
 }
 
 
+_ANSWER: Final = answered(
+    "Reconciled",
+    "held: no promise was broken.  totals: messages by state.  offenders: the first of them.",
+    "levels offenders",
+    held=bool,
+    totals=dict[str, int],
+    **fields_of(int, "without_pointer now_ms"),
+    horizon_ms=maybe(int),
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def reconcile(
     *,
@@ -84,7 +104,7 @@ def reconcile(
         _print(found.rows, totals, found.total("without_pointer"))
         _print_verdict(totals, shown, is_held=found.held)
 
-    answer(job, options, tree, show)
+    answer(job, options, _ANSWER, tree, show)
     if not found.held:
         raise typer.Exit(PROMISE_BROKEN)
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import moment_ms, option, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened, time_text
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 
 _NAME_CHARS: Final = 18
 _KIND_CHARS: Final = 36
@@ -15,6 +16,10 @@ _ALWAYS: Final = ("sent", "consumed", "waiting", "dead")
 _SELDOM: Final = ("cancelled", "elsewhere")
 
 
+_ANSWER: Final = answered("Redrives", "What became of redriven messages.", "redrives")
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def redrives(
     *,
@@ -40,7 +45,7 @@ def redrives(
         write_plot(lambda plot: plot.redrives_plot(run.snapshot.text, rows), options)
         write(messages.orderBy("sent_timestamp", "redriven_from", "unique_key"), options)
         messages.unpersist()
-    answer(run, options, {"redrives": rows}, lambda: _print(rows))
+    answer(run, options, _ANSWER, {"redrives": rows}, lambda: _print(rows))
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -6,8 +6,9 @@ import enum
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import option, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.views.counts import size_text
 from rmqlite.views.times import span_text
 
@@ -22,6 +23,10 @@ class Table(enum.StrEnum):
     COSTS = "costs"
 
 
+_ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons levels costs")
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def retries(
     *,
@@ -64,7 +69,7 @@ def retries(
         write(job_of.costs(failures) if is_costs else job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
-    answer(job, options, tables, lambda: _print(tables))
+    answer(job, options, _ANSWER, tables, lambda: _print(tables))
 
 
 def _print(tables: dict[str, list[dict[str, Any]]]) -> None:

@@ -14,10 +14,17 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import AsJson, option, refuse, wrong
+from rmqlite.cli.output.documents import Document, fields_of
 from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.errors import StoreUnavailable
 from rmqlite.extras import check_extra
 
+SNAPSHOT: Final = Document(
+    "Snapshot",
+    "What a job has read: physical offsets, and the time of the newest record.",
+    text=str,
+    **fields_of(int, "begin_offset end_offset newest_timestamp_ms"),
+)
 PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
 
@@ -159,21 +166,35 @@ def write_plot(draw: Callable[[Any], bytes], options: PlotOptions) -> None:
     note(f"wrote {options.plot}")
 
 
+def answered(name: str, about: str, tables: str, **fields: Any) -> Document:
+    """The document of a job's answer; tables: the names of its lists of rows.
+
+    The page of Spark has the columns of each.
+    """
+    return Document(
+        name, about, snapshot=SNAPSHOT, **fields_of(list[dict[str, Any]], tables), **fields
+    )
+
+
 def answer(
-    job: Any, options: SourceOptions, tree: Mapping[str, Any], show: Callable[[], None]
+    job: Any,
+    options: SourceOptions,
+    document: Document,
+    tree: Mapping[str, Any],
+    show: Callable[[], None],
 ) -> None:
     """Print the answer of a job: with --json its tree and the snapshot, else what show() prints."""
     if not options.as_json:
         show()
         return
     snapshot = job.snapshot
-    read = {
-        "text": snapshot.text,
-        "begin_offset": snapshot.begin_offset,
-        "end_offset": snapshot.end_offset,
-        "newest_timestamp_ms": snapshot.newest_timestamp_ms,
-    }
-    print_json({"snapshot": read, **tree})
+    read = SNAPSHOT.tree(
+        text=snapshot.text,
+        begin_offset=snapshot.begin_offset,
+        end_offset=snapshot.end_offset,
+        newest_timestamp_ms=snapshot.newest_timestamp_ms,
+    )
+    print_json(document.tree(snapshot=read, **tree))
 
 
 def _check_plot(plot: Path) -> None:

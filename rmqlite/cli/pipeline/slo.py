@@ -7,8 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import NOT_ALL, moment_ms, option, refuse, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import PlotOptions, answer, started, write, write_plot
+from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.views.times import span_text
@@ -18,6 +19,18 @@ _ROWS_SHOWN: Final = 40
 _COUNTS: Final = ("due", "late", "undelivered")
 
 
+_ANSWER: Final = answered(
+    "ServiceLevels",
+    "By topic and day.",
+    "rows",
+    within_ms=int,
+    in_time=float,
+    complete=float,
+    is_met=bool,
+)
+
+
+@prints(lambda: _ANSWER)
 @with_options
 def slo(
     *,
@@ -58,7 +71,7 @@ def slo(
         table.unpersist()
     missed = [row for row in rows if not row["is_met"]]
     tree = {**ends, "complete": target.complete, "is_met": not missed, "rows": rows}
-    answer(job, options, tree, lambda: _print(rows, len(missed)))
+    answer(job, options, _ANSWER, tree, lambda: _print(rows, len(missed)))
     if missed:
         raise typer.Exit(NOT_ALL)
 

@@ -12,14 +12,16 @@ from typing import Annotated
 from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import PendingOptions, RetryOptions, checked_group
 from rmqlite.cli.options import ChangeOptions, GroupArgument, option, with_options
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.schedule.change import Ids, carry_out, checked_ids
-from rmqlite.cli.schedule.changing import Change, Words
+from rmqlite.cli.schedule.changing import CHANGES, Change, Words
 from rmqlite.names import RETRY_PREFIX
 from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
 
 All = Annotated[bool, option("--all", "All waiting retries of this group.")]
 
 
+@prints(lambda: CHANGES)
 @with_options
 def now(
     *,
@@ -38,6 +40,7 @@ def now(
     _run(Change(ScheduleAction.FIRE, how, words=words), ids, options.pending(group), everything)
 
 
+@prints(lambda: CHANGES)
 @with_options
 def cancel(
     *,

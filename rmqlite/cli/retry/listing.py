@@ -6,7 +6,6 @@ schedule.  Both are listed, the due ones first.
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from rmqlite.cli.options import (
     GroupArgument,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import (
     STYLES,
@@ -91,6 +91,33 @@ class Outlook:
     can_consume: bool
 
 
+_RETRY: Final = Document(
+    "Retry",
+    "A failed message that its group gets again; attempt: the next one.",
+    DeadLetter,
+    offset_message_id=str,
+    **fields_of(int, "attempt attempts_max"),
+    is_due=bool,
+)
+_RETRIES: Final = Document(
+    "Retries",
+    "The retries of a group; cursor: for the next part of the list, or empty.",
+    Outlook,
+    letters=many(_RETRY),
+    cursor=str,
+)
+_EVENT: Final = Document("Event", "One record of a message's history.", HistoryEvent, kind=str)
+_HISTORY: Final = Document(
+    "History",
+    "The history of a message, oldest event first; is_cut: older ones may be left out.",
+    message_id=str,
+    now_ms=int,
+    hops=many(_EVENT),
+    is_cut=bool,
+)
+
+
+@prints(lambda: _RETRIES)
 @with_options
 def list_retries(
     *,
@@ -114,7 +141,7 @@ def list_retries(
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]
-        print_json(dataclasses.asdict(outlook) | {"letters": trees, "cursor": more})
+        print_json(_RETRIES.tree(outlook, letters=trees, cursor=more))
         return
     for line in summary(outlook):
         sys.stdout.write(f"{printable(line)}\n")
@@ -201,14 +228,16 @@ def _second_line(letter: DeadLetter) -> str:
 
 def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
     """The letter's fields, and its next attempt."""
-    return dataclasses.asdict(letter) | {
-        "offset_message_id": letter.offset_message_id,
-        "attempt": letter.delivery_attempts + 1,
-        "attempts_max": attempts_max(letter, outlook.attempts_max),
-        "is_due": letter.due_ms <= outlook.now_ms,
-    }
+    return _RETRY.tree(
+        letter,
+        offset_message_id=letter.offset_message_id,
+        attempt=letter.delivery_attempts + 1,
+        attempts_max=attempts_max(letter, outlook.attempts_max),
+        is_due=letter.due_ms <= outlook.now_ms,
+    )
 
 
+@prints(lambda: _HISTORY)
 def show(
     message_id: Annotated[
         str,
@@ -230,8 +259,8 @@ def show(
         around = _surroundings(admin, history) if history.events else Surroundings(0)
     if as_json:
         events = [_event_tree(each) for each in history.events]
-        tree: dict[str, Any] = {"message_id": history.message_id, "now_ms": around.now_ms}
-        print_json(tree | {"hops": events, "is_cut": history.is_cut})
+        about = {"message_id": history.message_id, "now_ms": around.now_ms}
+        print_json(_HISTORY.tree(**about, hops=events, is_cut=history.is_cut))
     elif history.events:
         _print(history, around)
     if not history.events:
@@ -249,7 +278,7 @@ def _surroundings(admin: AdminClient, history: History) -> Surroundings:
 
 
 def _event_tree(event: HistoryEvent) -> dict[str, Any]:
-    return dataclasses.asdict(event) | {"kind": EventKind(event.kind).name.lower()}
+    return _EVENT.tree(event, kind=EventKind(event.kind).name.lower())
 
 
 def _print(history: History, around: Surroundings) -> None:

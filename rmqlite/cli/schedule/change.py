@@ -25,8 +25,15 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import time_text
-from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
+from rmqlite.cli.schedule.changing import (
+    CHANGES,
+    Change,
+    change_by_filter,
+    change_by_ids,
+    change_by_key,
+)
 from rmqlite.requests.schedule import ScheduleAction
 
 Ids = Annotated[
@@ -36,6 +43,7 @@ Ids = Annotated[
 All = Annotated[bool, option("--all", "All waiting messages.")]
 
 
+@prints(lambda: CHANGES)
 @with_options
 def cancel(
     *,
@@ -51,6 +59,7 @@ def cancel(
     _run(Change(ScheduleAction.CANCEL, how), ids, wanted, everything)
 
 
+@prints(lambda: CHANGES)
 @with_options
 def deliver_now(
     *,
@@ -66,6 +75,7 @@ def deliver_now(
     _run(Change(ScheduleAction.FIRE, how), ids, wanted, everything)
 
 
+@prints(lambda: CHANGES)
 @with_options
 def reschedule(
     *,

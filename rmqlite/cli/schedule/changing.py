@@ -15,6 +15,7 @@ from typing import Any, Final
 from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.filters import pending_text
 from rmqlite.cli.options import ChangeOptions
+from rmqlite.cli.output.documents import Document, Either, many
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.errors import RmqliteError, TopicUnknown
@@ -31,6 +32,23 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from rmqlite.views.counts import counted
+
+_CHANGE: Final = Document(
+    "Change",
+    "A change of waiting messages, or what it would do; a reschedule has one of the times.",
+    action=str,
+    dry_run=bool,
+    optional={"delay_level": int, "deliver_at_ms": int, "deliver_after_ms": int},
+)
+_CHANGED: Final = Document("Changed", "The outcome for an id.", ChangedId, outcome=str)
+_BY_IDS: Final = Document(
+    "ChangeByIds", "A change of messages by id or key.", _CHANGE, messages=many(_CHANGED)
+)
+_BY_FILTER: Final = Document(
+    "ChangeByFilter", "A change of all messages that match.", _CHANGE, changed=int
+)
+CHANGES: Final = Either(_BY_IDS, _BY_FILTER)
+"""What a command that changes waiting messages prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +140,8 @@ def _answers(
 
 def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> None:
     if change.how.as_json:
-        print_json(_tree(change) | {"messages": [_changed_tree(each) for each in changed]})
+        messages = [_changed_tree(each) for each in changed]
+        print_json(_BY_IDS.tree(_tree(change), messages=messages))
     else:
         for each in changed:
             sys.stdout.write(f"{printable(each.message_id)}  {_outcome_text(change, each)}\n")
@@ -147,17 +166,12 @@ def _word(outcome: ChangeOutcome) -> str:
 
 
 def _tree(change: Change) -> dict[str, Any]:
-    tree: dict[str, Any] = {"action": change.verb, "dry_run": change.how.dry_run}
-    return tree | change.new_time
+    dry_run = change.how.dry_run
+    return _CHANGE.tree(action=change.verb, dry_run=dry_run, **change.new_time)
 
 
 def _changed_tree(changed: ChangedId) -> dict[str, Any]:
-    return {
-        "message_id": changed.message_id,
-        "outcome": changed.outcome.name.lower(),
-        "count": changed.count,
-        "deliver_at_ms": changed.deliver_at_ms,
-    }
+    return _CHANGED.tree(changed, outcome=changed.outcome.name.lower())
 
 
 # ---- by key
@@ -210,7 +224,7 @@ def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) 
     if not changed:
         return _nothing(change, wanted, changed=0)
     if change.how.as_json:
-        print_json(_tree(change) | {"changed": changed})
+        print_json(_BY_FILTER.tree(_tree(change), changed=changed))
     else:
         sys.stdout.write(f"{counted(changed, 'message')} {change.done}{change.where_to}\n")
     return True
@@ -247,7 +261,7 @@ def _noted_when_interrupted(change: Change) -> Iterator[list[int]]:
 
 def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
     if change.how.as_json:
-        print_json(_tree(change) | tree)
+        print_json((_BY_IDS if "messages" in tree else _BY_FILTER).tree(_tree(change), **tree))
     note(f"nothing that waits fits: {pending_text(wanted)}")
     return False
 

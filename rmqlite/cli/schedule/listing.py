@@ -20,6 +20,7 @@ from rmqlite.cli.options import (
     option,
     with_options,
 )
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import listed
 from rmqlite.cli.output.terminal import (
     note,
@@ -41,6 +42,25 @@ from rmqlite.views.counts import size_text, times_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.times import delay_text, until_text
 
+_PENDING: Final = Document(
+    "PendingMessage", "A waiting message without its body.", PendingMessage, offset_message_id=str
+)
+_LIST: Final = Document(
+    "PendingMessages",
+    "In due order; left_out: more that match; cursor: for the next part of the list, or empty.",
+    **fields_of(int, "now_ms left_out"),
+    messages=many(_PENDING),
+    cursor=str,
+)
+_COUNT: Final = Document(
+    "PendingCount",
+    "How many wait; --by leaves columns out.",
+    pending=int,
+    optional={"level": int, "delay": str, "topic": str},
+)
+_COUNTS: Final = Document(
+    "PendingCounts", "All that wait, by level and topic.", pending=int, counts=many(_COUNT)
+)
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
 """The broker sorts messages with one key only in thousands, the newest first: so the command
@@ -48,6 +68,7 @@ fetches all of them, up to this many, and sorts them."""
 _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 
 
+@prints(lambda: _LIST)
 @with_options
 def list_pending(
     *,
@@ -82,7 +103,7 @@ def list_pending(
         more = ""  # The cursor would continue behind the messages that are not shown.
     if as_json:
         trees = [_tree(each) for each in shown]
-        print_json({"now_ms": now_ms, "messages": trees, "left_out": left, "cursor": more})
+        print_json(_LIST.tree(now_ms=now_ms, messages=trees, left_out=left, cursor=more))
         return
     if shown:
         print_two_line_table(_COLUMNS, [(_row(each, now_ms), _second_line(each)) for each in shown])
@@ -121,7 +142,7 @@ def _second_line(message: PendingMessage) -> str:
 
 
 def _tree(message: PendingMessage) -> dict[str, Any]:
-    return dataclasses.asdict(message) | {"offset_message_id": message.offset_message_id}
+    return _PENDING.tree(message, offset_message_id=message.offset_message_id)
 
 
 class By(enum.StrEnum):
@@ -131,6 +152,7 @@ class By(enum.StrEnum):
     TOPIC = "topic"
 
 
+@prints(lambda: _COUNTS)
 def count(
     by: Annotated[By | None, option("--by", "Sum up by level or by topic.")] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -145,8 +167,8 @@ def count(
     total = sum([each.pending for each in counts])
     if as_json:
         names = [name.lower() for name in columns]
-        trees = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({"pending": total, "counts": trees})
+        trees = [_COUNT.tree(**dict(zip(names, row, strict=True))) for row in rows]
+        print_json(_COUNTS.tree(pending=total, counts=trees))
         return
     sys.stdout.write(f"{total:,} {'message waits' if total == 1 else 'messages wait'}\n")
     if rows:

@@ -20,6 +20,7 @@ from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import Levels, PendingOptions
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refuse
 from rmqlite.cli.output.bars import print_bars
+from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.terminal import print_json
 from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
@@ -57,6 +58,13 @@ class Bucket:
         return sum(self.levels.values())
 
 
+_BUCKET: Final = Document("Bucket", "Messages by level.", Bucket, pending=int)
+_TIMELINE: Final = Document(
+    "Timeline", "Waiting messages by due time.", now_ms=int, buckets=many(_BUCKET)
+)
+
+
+@prints(lambda: _TIMELINE)
 def timeline(
     over: Annotated[str, option("--over SPAN", "The span, in buckets of one size: 1h, 2d.")] = "",
     buckets: Annotated[
@@ -79,7 +87,7 @@ def timeline(
         bounds_ms = tuple([now_ms + each for each in offsets_ms])
         found = _buckets(bounds_ms, broker.schedule.timeline(bounds_ms, levels))
     if as_json:
-        print_json({"now_ms": now_ms, "buckets": [_tree(each) for each in found]})
+        print_json(_TIMELINE.tree(now_ms=now_ms, buckets=[_tree(each) for each in found]))
         return
     shown = found if over else _shortened(found, now_ms)
     rows = [(_span(each, now_ms), _clock(each, now_ms), each.pending) for each in shown]
@@ -166,9 +174,4 @@ def _clock(bucket: Bucket, now_ms: int) -> str:
 
 
 def _tree(bucket: Bucket) -> dict[str, Any]:
-    return {
-        "from_ms": bucket.from_ms,
-        "until_ms": bucket.until_ms,
-        "pending": bucket.pending,
-        "levels": bucket.levels,
-    }
+    return _BUCKET.tree(bucket, pending=bucket.pending)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from rmqlite.cli.store import check, export, handover, repair, show
+from rmqlite.cli.store import backup, check, export, handover, repair, show
 
 app = typer.Typer(no_args_is_help=True, help="Look at a store's files; no broker is needed.")
 app.command("show")(show.show)
 app.command("check")(check.check)
 app.command("repair")(repair.repair)
+app.command("backup")(backup.backup)
 app.command("handover")(handover.handover)
 app.command("cat")(export.cat)
 app.command("export")(export.export)

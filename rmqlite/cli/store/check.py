@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn
 from rich.text import Text
 
 from rmqlite.cli.options import AsJson
+from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
     from rmqlite.store.check import Finding, StoreCheck
 
+FINDING: Final = Document(
+    "Finding", "Of a store.", "rmqlite.store.check:Finding", path=str, is_leftover=bool
+)
+_CHECKED: Final = Document(
+    "CheckedStore",
+    "The result of a check, and every inconsistency; offsets are physical offsets.",
+    store=str,
+    result=Literal["sound", "not-closed", "inconsistent"],
+    **fields_of(bool, "is_live is_closed"),
+    **fields_of(int, "log_begin log_end messages log_bytes bytes_without_checksum"),
+    seconds=float,
+    findings=many(FINDING),
+)
 FOUND: Final = 1
 NOT_CLOSED: Final = 5
 EXIT_CODES: Final = {"sound": 0, "not-closed": NOT_CLOSED, "inconsistent": FOUND}
@@ -51,6 +65,7 @@ Levels = Annotated[
 ]
 
 
+@prints(lambda: _CHECKED)
 def check(
     path: StorePath = None,
     config: ConfigFile = None,
@@ -122,20 +137,9 @@ def place_text(root: Path, path: Path, position: int) -> str:
     return f"{where} at byte {position}" if position or path.name.isdigit() else str(where)
 
 
-def finding_tree(found: Finding) -> dict[str, object]:
+def finding_tree(found: Finding) -> dict[str, Any]:
     """A finding for --json."""
-    return {
-        "path": str(found.path),
-        "position": found.position,
-        "what": found.what,
-        "sentence": found.sentence,
-        "expected": found.expected,
-        "found": found.found,
-        "size": found.size,
-        "opening_mends": found.opening_mends,
-        "count": found.count,
-        "is_leftover": found.is_leftover,
-    }
+    return FINDING.tree(found, path=str(found.path), is_leftover=found.is_leftover)
 
 
 def rate_text(size: int, took_s: float) -> str:
@@ -223,19 +227,17 @@ def _result(found: list[Finding]) -> str:
     return counted(len(found), "inconsistency") if found else "no inconsistency"
 
 
-def _tree(
-    root: Path, checking: StoreCheck, found: list[Finding], took_s: float
-) -> dict[str, object]:
-    return {
-        "store": str(root),
-        "result": checking.verdict(found),
-        "is_live": checking.is_live,
-        "is_closed": checking.is_closed,
-        "log_begin": checking.log_begin,
-        "log_end": checking.log_end,
-        "messages": checking.messages,
-        "log_bytes": checking.log_bytes,
-        "bytes_without_checksum": checking.bytes_without_checksum,
-        "seconds": round(took_s, 3),
-        "findings": [finding_tree(each) for each in found],
-    }
+def _tree(root: Path, checking: StoreCheck, found: list[Finding], took_s: float) -> dict[str, Any]:
+    return _CHECKED.tree(
+        store=str(root),
+        result=checking.verdict(found),
+        is_live=checking.is_live,
+        is_closed=checking.is_closed,
+        log_begin=checking.log_begin,
+        log_end=checking.log_end,
+        messages=checking.messages,
+        log_bytes=checking.log_bytes,
+        bytes_without_checksum=checking.bytes_without_checksum,
+        seconds=round(took_s, 3),
+        findings=[finding_tree(each) for each in found],
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
+from rmqlite.cli.output.documents import Document, prints
 from rmqlite.cli.output.terminal import print_json, print_table, time_text
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
     from rmqlite.store.moving.handover import Handover
 
 
+_HANDED_OVER: Final = Document(
+    "HandedOver",
+    "Timers that were handed over, or would be; to: RocketMQ's version.",
+    "rmqlite.store.moving.handover:Handover",
+    store=str,
+    to=str,
+    dry_run=bool,
+)
+
+
+@prints(lambda: _HANDED_OVER)
 def handover(
     to: Annotated[str, option("--to VERSION", "RocketMQ's version: 4.9, 5.3, 5.4, 5.5.")],
     path: StorePath = None,
@@ -32,7 +44,7 @@ def handover(
     root, given = store_location(path, config)
     found = hand_over(root, to, given, dry_run=dry_run)
     if as_json:
-        print_json({"store": str(root), "to": to, "dry_run": dry_run, **found._asdict()})
+        print_json(_HANDED_OVER.tree(found._asdict(), store=str(root), to=to, dry_run=dry_run))
         return
     row = (to, found.pending, found.overdue, time_text(found.first_due_ms))
     columns = ("TO", "TIMERS", "OVERDUE", "FIRST DUE", "LAST DUE")

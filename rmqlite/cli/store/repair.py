@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rmqlite.cli.options import AsJson, option
+from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import print_json, printable
 from rmqlite.cli.store.check import (
+    FINDING,
     FOUND,
     Levels,
     checker,
@@ -27,11 +30,30 @@ if TYPE_CHECKING:
     from rmqlite.store.check import Finding
     from rmqlite.store.repair import Action, Plan, TopicCount
 
+_ACTION: Final = Document(
+    "Action",
+    "A repair of a file: what is wrong, what is done, and the messages that are lost by it.",
+    **fields_of(str, "what path wrong remedy"),
+    **fields_of(int, "position lostMessages"),
+    **fields_of(list[str], "lost about kept"),
+)
+_COUNT: Final = Document("Readable", "Of a topic.", "rmqlite.store.repair:TopicCount")
+_REPAIR: Final = Document(
+    "Repair",
+    "The plan, and if it was carried out the folder with the removed bytes.",
+    store=str,
+    actions=many(_ACTION),
+    **fields_of(many(FINDING), "findings remaining findings_afterwards"),
+    **fields_of(GenericAlias(dict, (str, _COUNT)), "before after"),
+    is_done=bool,
+    side_folder=maybe(str),
+)
 LOST_SHOWN: Final = 10
 """More lines of one action are only counted; --json and the report have all lines."""
 TOPICS_SHOWN: Final = 20
 
 
+@prints(lambda: _REPAIR)
 def repair(
     path: StorePath = None,
     config: ConfigFile = None,
@@ -147,14 +169,18 @@ def _lost_text(actions: Sequence[Action]) -> str:
 
 
 def _tree(plan: Plan, side: Path | None, left: Sequence[Finding]) -> dict[str, Any]:
-    return {
-        "store": str(plan.root),
-        "actions": [action.tree(plan.root, []) for action in plan.actions],
-        "findings": [finding_tree(each) for each in plan.findings],
-        "remaining": [finding_tree(each) for each in plan.remaining],
-        "before": {topic: count._asdict() for topic, count in plan.before.items()},
-        "after": {topic: count._asdict() for topic, count in plan.after.items()},
-        "is_done": side is not None,
-        "side_folder": str(side) if side else None,
-        "findings_afterwards": [finding_tree(each) for each in left],
-    }
+    return _REPAIR.tree(
+        store=str(plan.root),
+        actions=[_ACTION.tree(**action.tree(plan.root, [])) for action in plan.actions],
+        findings=[finding_tree(each) for each in plan.findings],
+        remaining=[finding_tree(each) for each in plan.remaining],
+        before=_counts(plan.before),
+        after=_counts(plan.after),
+        is_done=side is not None,
+        side_folder=str(side) if side else None,
+        findings_afterwards=[finding_tree(each) for each in left],
+    )
+
+
+def _counts(counts: Mapping[str, TopicCount]) -> dict[str, dict[str, Any]]:
+    return {topic: _COUNT.tree(count._asdict()) for topic, count in counts.items()}

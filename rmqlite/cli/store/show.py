@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
+from rmqlite.cli.output.documents import Document, many, maybe, prints
 from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.clock import wall_ms
@@ -55,6 +56,27 @@ class _Figures:
     pin: Pin | None
 
 
+def _documents() -> tuple[Document, Document]:
+    """What --json prints, and the document of a group's lag in it."""
+    from rmqlite.store import reader
+
+    lag = Document("Lag", "A group's lag in a queue.", reader.GroupLag, lag=int)
+    figures = Document(
+        "ShownStore",
+        "A store's files, queues, levels, groups and disk space.",
+        store=reader.StoreInfo,
+        levels_text=str,
+        segments=list[reader.SegmentInfo],
+        queues=list[reader.QueueInfo],
+        levels=list[reader.LevelInfo],
+        groups=many(lag),
+        disk=reader.DiskUse,
+        pin=maybe(reader.Pin),
+    )
+    return figures, lag
+
+
+@prints(lambda: _documents()[0])
 def show(
     path: StorePath = None,
     config: ConfigFile = None,
@@ -68,10 +90,9 @@ def show(
         settle_timers(reader)
         figures = _count(reader.overview(), reader.levels_text, reader.old_before_ms())
     if as_json:
-        tree = to_tree(figures)
-        for row, lag in zip(tree["groups"], figures.groups, strict=True):
-            row["lag"] = lag.lag
-        print_json(tree)
+        shown, of_group = _documents()
+        groups = [of_group.tree(each, lag=each.lag) for each in figures.groups]
+        print_json(shown.tree(**to_tree(figures) | {"groups": groups}))
         return
     _print_store(figures)
     _print_segments(figures.segments, with_all=with_all)

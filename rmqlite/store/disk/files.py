@@ -109,6 +109,9 @@ class Files(Protocol):
     def remove(self, path: Path) -> None:
         """Remove a file, a link, or an empty folder; nothing happens when there is none."""
 
+    def move(self, path: Path, to: Path) -> None:
+        """Rename a file or a folder durably, in its folder; nothing may have the new name."""
+
     def modified_ms(self, path: Path) -> int:
         """The time of the last write to the file, milliseconds since 1970."""
 
@@ -287,6 +290,11 @@ class SystemFiles:
                 (self._system.rmdir if is_folder else self._system.unlink)(path)
             self._sync_folder(path.parent)
 
+    def move(self, path: Path, to: Path) -> None:
+        with translated("rename", path):
+            self._system.replace(path, to)
+            self._sync_folder(to.parent)
+
     def modified_ms(self, path: Path) -> int:
         return self._status(path).st_mtime_ns // 1_000_000
 
@@ -404,4 +412,4 @@ class ReadOnlyFiles(SystemFiles):
         raise AssertionError("these files are read-only")
 
     create_unsynced = write = sync = sync_folder = cut = _refuse
-    replace = make_folder = remove = lock = _refuse
+    replace = make_folder = remove = move = lock = _refuse

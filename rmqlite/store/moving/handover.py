@@ -77,7 +77,7 @@ def hand_over(
     if to not in TARGETS:
         raise InvalidValue("to", to, f"one of {', '.join(TARGETS)}")
     disk, clock = files or SystemFiles(), clock or SystemClock()
-    store = MessageStore(_config_to_open(disk, root, config), disk, clock)
+    store = MessageStore(config_to_open(disk, root, config), disk, clock)
     try:
         timers, now_ms = _pending(store), clock.now_ms()
         found = _summary(timers, now_ms)
@@ -95,7 +95,7 @@ def hand_over(
     return found
 
 
-def _config_to_open(files: Files, root: Path, given: BrokerConfig | None) -> BrokerConfig:
+def config_to_open(files: Files, root: Path, given: BrokerConfig | None) -> BrokerConfig:
     """A configuration that changes nothing in the store: without one, with its own levels."""
     if given is None:
         levels = load_levels(files, root, BrokerConfig().levels).configured

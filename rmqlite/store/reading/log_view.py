@@ -50,10 +50,10 @@ class LiveFiles(ReadOnlyFiles):
     def next_data(self, path: Path, position: int) -> int:
         try:
             found = super().next_data(path, position)
+            return self.lengthened.get(path, found) if found >= super().size(path) else found
         except StoreUnavailable as error:
             _check_gone(error)
             return position
-        return self.lengthened.get(path, found) if found >= super().size(path) else found
 
     def size(self, path: Path) -> int:
         try:
