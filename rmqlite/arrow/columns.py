@@ -66,6 +66,8 @@ COLUMNS: Final = (
     Column("last_failure_timestamp", TIME, False),
     Column("failure_reason", TEXT, False),
     Column("failure_kind", TEXT, False),
+    Column("redriven_from", TEXT, False),
+    Column("redriven_by", TEXT, False),
     Column("properties", PROPERTIES, False),
 )
 BY_NAME: Final = {column.name: column for column in COLUMNS}

@@ -42,6 +42,8 @@ from rmqlite.message import (
     ORIGIN_QUEUE_OFFSET,
     REAL_QID,
     REAL_TOPIC,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
     RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
@@ -72,6 +74,8 @@ _TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "origin_topic": (RETRY_TOPIC, DLQ_ORIGIN_TOPIC),
     "origin_message_id": (ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
     "failure_reason": (FAILURE_REASON,),
+    "redriven_from": (REDRIVEN_FROM,),
+    "redriven_by": (REDRIVEN_BY,),
 }
 """Column -> properties: the first one that a record has gives the value."""
 _NUMBERS: Final = {

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from rmqlite.arrow.columns import COLUMNS, columns_of
 from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavailable
+from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM
 from rmqlite.spark import hadoop
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.reading import SourceSnapshot, looked, read_log
@@ -122,9 +123,15 @@ class Archive:
         return Run(begin, end, records, record_bytes, _last(there), live.place.where)
 
     def _between(self, begin: int, end: int) -> DataFrame:
-        """The records at these physical offsets; a column that an older archive lacks is null."""
+        """The records at these physical offsets; a column that an older archive lacks is null.
+
+        Those of redriven messages are read from the properties then.
+        """
         schema = T.StructType([*spark_schema(COLUMNS).fields, T.StructField("day", T.DateType())])
         found = self._spark.read.schema(schema).parquet(self.place).select(*_ALL)
+        for name in (REDRIVEN_FROM, REDRIVEN_BY):
+            column = F.coalesce(name.lower(), F.element_at("properties", name))
+            found = found.withColumn(name.lower(), column)
         return found.where(f"physical_offset >= {begin} AND physical_offset < {end}")
 
     def _run(self, name: str) -> Run:

@@ -12,13 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.errors import InvalidValue, NotSupported, StoreUnavailable
+from rmqlite.errors import (
+    ExtraMissing,
+    InvalidValue,
+    NotSupported,
+    RmqliteError,
+    StoreUnavailable,
+)
 from rmqlite.spark.session import is_on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error): )")
+_REQUEST: Final = re.compile(r" \(Service: .*")
+"""What the client of an object store adds about the request."""
+_NO_S3A: Final = "S3AFileSystem not found"
+_S3A: Final = "start Spark with --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION"
 _CLASSIC: Final = "a classic Spark session: this one is a client of Spark Connect"
 
 
@@ -61,6 +72,21 @@ def check_names(names: Sequence[str], place: str, field: str, column: str, what:
     if strange:
         rule = f"{what}, or an empty folder; this one has {strange[0]} in it"
         raise InvalidValue(field, place, rule)
+
+
+def java_error(text: str) -> RmqliteError | None:
+    """The error for the text of a Java exception if one says more than the text; else None."""
+    if _NO_S3A in text:
+        remedy = f"{_S3A}; rmqlite/spark/README.md says which, and how to have fewer jars"
+        return ExtraMissing("hadoop-aws (for s3a)", "none", remedy)
+    return None
+
+
+def java_reason(text: str) -> str:
+    """The line of an exception's text that names the cause, without packages of classes."""
+    lines = [line.removeprefix(": ").strip() for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith("An error occurred while")]
+    return _REQUEST.sub("", _JAVA_CLASS.sub(r"\1", said[0] if said else text))
 
 
 class HadoopFolder:
@@ -122,5 +148,6 @@ class HadoopFolder:
         try:
             yield
         except Py4JJavaError as error:
-            reason = str(error.java_exception.toString()).partition("\n")[0]
-            raise StoreUnavailable(operation, self.place, reason) from error
+            text = str(error.java_exception.toString())
+            known = java_error(text)
+            raise known or StoreUnavailable(operation, self.place, java_reason(text)) from error

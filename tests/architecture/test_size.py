@@ -36,9 +36,9 @@ SIZES: Final = {
     "views": Size(1_651, 13),  # what commands, top and page computed each for itself
     "server": Size(15_216, 99),  # lag and members of each group are metrics; notes of changes
     "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
-    "cli": Size(11_765, 76),  # --note; store backup; a schema of each --json output
-    "arrow": Size(2_253, 13),
-    "spark": Size(4_490, 32),  # short runs, views and tables in SQL
+    "cli": Size(12_011, 78),  # --note; store backup; schemas; redrives, slo, costs
+    "arrow": Size(2_259, 13),  # columns of redriven messages
+    "spark": Size(4_964, 35),  # short runs, SQL; the same questions as functions and plots
     "compiled": Size(63, 1),
     "C": Size(2_164, 13),
 }

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 
-COMMANDS = ("reconcile", "lateness", "retries", "forecast")
+COMMANDS = ("reconcile", "lateness", "slo", "retries", "redrives", "forecast")
 
 
 def run(*words: str) -> Result:
@@ -34,6 +34,9 @@ def test_a_job_reads_one_source(command: str) -> None:
         (["lateness", "--conf", "fast"], "--conf must be KEY=VALUE"),
         (["lateness", "--since", "soon"], "--since must be a time such as"),
         (["lateness", "--plot", "x.html"], "--plot must be a file's name"),
+        (["slo", "--within", "1 second"], "--within must be whole"),
+        (["forecast", "--until", "2"], "give --from with --until"),
+        (["forecast", "--from", "2", "--until", "2"], "--until must be later than --from"),
         (["forecast", "--bucket", "1 minute"], "--bucket must be a whole"),
         (["forecast", "--hours", "9999", "--bucket", "1s"], "--bucket must be at"),
     ],

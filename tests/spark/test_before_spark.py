@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.stores import StoreUnderTest, new_record
 
-TABLES = ("reconcile", "lateness", "retries", "forecast")
+TABLES = ("reconcile", "lateness", "slo", "retries", "redrives", "forecast")
 MORE = {"archive": ("--archive", "kept"), "dlq-export": ("--output", "dlq")}
 
 

@@ -13,7 +13,14 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.errors import Refused, StoreDamaged
-from rmqlite.message import FAILURE_REASON, ORIGIN_MESSAGE_ID, RETRY_TOPIC
+from rmqlite.message import (
+    FAILURE_REASON,
+    ORIGIN_MESSAGE_ID,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+)
 from rmqlite.spark.jobs.running import error_in
 from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
@@ -127,6 +134,77 @@ def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest) -> None:
     ]
 
 
+def test_costs_are_written_and_drawn_if_asked_for(store: StoreUnderTest, tmp_path: Path) -> None:
+    """The table on the terminal is always there; --table says what --output and --plot get."""
+    properties = {RETRY_TOPIC: "orders", ORIGIN_MESSAGE_ID: "A" * 32}
+    store.append(new_record("x", "%DLQ%workers", reconsume_times=1, properties=properties))
+    store.sync()
+    target, plot = tmp_path / "costs.csv", tmp_path / "costs.png"
+    words = ("--table", "costs", "--output", target, "--plot", plot)
+    result = run("retries", "--path", store.root, *words)
+    assert result.exit_code == 0
+    (row,) = csv.read_csv(target).to_pylist()
+    assert (row["consumer_group"], row["dead"], row["records"]) == ("workers", 1, 1)
+    size = f"{row['record_bytes']} bytes"
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["workers", "orders", "1", "0", "1", *size.split(), "0ms"] in lines
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_redrives_are_counted_and_written_letter_by_letter(
+    store: StoreUnderTest, tmp_path: Path
+) -> None:
+    """A program that asks for one job gets only that one."""
+    for number, job in enumerate(["night", "night", "noon"]):
+        place = f"%DLQ%workers:0:{number}"
+        said = {REDRIVEN_FROM: place, REDRIVEN_BY: job, UNIQ_KEY: f"redrive:{place}"}
+        topic = "%DLQ%workers" if number == 1 else "%RETRY%workers"
+        store.append(new_record("x", topic, reconsume_times=number, properties=said))
+    store.sync()
+    target, plot = tmp_path / "letters.json", tmp_path / "r.png"
+    words = ("redrives", "--path", store.root)
+    result = run(*words, "--output", target, "--plot", plot)
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[:2] + line[4:] for line in lines if "workers" in line and len(line) > 7] == [
+        ["night", "workers", "2", "0", "1", "1", "0.0"],
+        ["noon", "workers", "1", "0", "1", "0", "-"],
+    ]
+    assert ["night", "workers", "1", "(no", "reason)"] in lines
+    letters = [json.loads(line) for line in target.read_text().splitlines()]
+    assert {each["redriven_from"][-1]: each["state"] for each in letters} == {
+        "0": "waiting",
+        "1": "dead",
+        "2": "waiting",
+    }
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    (row,) = json.loads(run(*words, "--job", "noon", "--json").stdout)["redrives"]
+    assert row["redriven_by"] == "noon"
+    at_ms = row["sent_timestamp_ms"]
+    for nothing in (("--job", "never"), ("--since", at_ms + 1), ("--until", at_ms)):
+        assert "no dead letter was redriven" in run(*words, *nothing).stderr
+
+
+def test_a_target_that_was_missed_is_exit_code_1(store: StoreUnderTest, tmp_path: Path) -> None:
+    """3 ms late is in time within 3 ms, and late within 2."""
+    plot = tmp_path / "slo.png"
+    words = ("slo", "--path", store.root, "--plot", plot, "--within")
+    met = run(*words, "3ms", "--output", tmp_path / "slo.csv")
+    assert met.exit_code == 0
+    assert met.stdout.endswith("The target was met by every topic on every day.\n")
+    assert csv.read_csv(tmp_path / "slo.csv").to_pylist()[0]["in_time"] == 3
+    missed = run(*words, "2ms")
+    assert missed.exit_code == 1
+    assert missed.stdout.endswith("TARGET MISSED by 1 of 1 topics and days.\n")
+    assert max(map(len, missed.stdout.splitlines())) <= 80
+    tree = json.loads(run(*words, "2ms", "--in-time", 0, "--json").stdout)
+    assert (tree["is_met"], tree["rows"][0]["late"]) == (True, 3)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    nothing = run(*words, "2ms", "--until", 1)
+    assert (nothing.exit_code, "nothing was due" in nothing.stderr) == (0, True)
+    assert run(*words, "2ms", "--topic", "order").exit_code == 1
+
+
 def empty(folder: Path) -> Path:
     store = StoreUnderTest(folder / "empty")
     store.send("x")
@@ -142,11 +220,28 @@ def test_a_forecast_is_bars_and_tables(store: StoreUnderTest, tmp_path: Path) ->
     assert result.exit_code == 0
     assert result.stdout.startswith("1 pending, as of ")
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["orders", "0", "1", "0"] in lines
+    assert ["orders", "0", "1", "0", "1", "at"] in [line[:6] for line in lines]
     assert plot.read_bytes().startswith(b"\x89PNG")
     tree = json.loads(run("forecast", "--path", store.root, "--json").stdout)
     assert [(row["state"], row["level"]) for row in tree["rows"]] == [("due", 3)]
     assert tree["rows"][0]["due_timestamp_ms"] == tree["now_ms"]
+
+
+def test_a_forecast_between_two_times_says_what_comes_before(
+    store: StoreUnderTest, tmp_path: Path
+) -> None:
+    """The hour of a sale, by the broker's clock."""
+    due_ms = store.clock.now_ms() - 1_003 + 10_000
+    words = ("forecast", "--path", store.root, "--plot", tmp_path / "f.png")
+    result = run(*words, "--from", due_ms, "--until", due_ms + 60_000)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert ["TOPIC", "OVERDUE", "BEFORE", "THEN", "LATER", "MOST", "IN", "1M"] in lines
+    assert ["orders", "0", "0", "1", "0", "1", "at"] in [line[:7] for line in lines]
+    before = run(*words, "--from", due_ms + 1, "--hours", 1)
+    assert ["orders", "0", "1", "0", "0", "-"] in [
+        line.split() for line in before.stdout.splitlines()
+    ]
 
 
 def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:

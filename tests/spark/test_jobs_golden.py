@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,17 @@ def test_reconcile_says_of_every_wait_what_the_entries_say(golden: Golden) -> No
     )
     assert min(row["tagsCode"] for row in golden.waiting) > golden.now_ms
     assert (found["held"], found["without_pointer"]) == (True, len(golden.delivered))
+
+
+def test_a_service_level_counts_what_rocketmq_delivered(golden: Golden) -> None:
+    """On the day on which it was due; none is undelivered for want of a pointer."""
+    expected = Counter[tuple[object, ...]]()
+    for scheduled, _ in golden.delivered:
+        day = datetime.fromtimestamp(scheduled["tagsCode"] / 1000, UTC).date()
+        expected[scheduled["properties"]["REAL_TOPIC"], str(day)] += 1
+    rows = answered("slo", golden, "--within", "1h")["rows"]
+    assert {(row["real_topic"], row["day"]): row["in_time"] for row in rows} == expected
+    assert {(row["undelivered"], row["undecided"]) for row in rows} == {(0, 0)}
 
 
 def test_forecast_counts_what_still_waits(golden: Golden) -> None:

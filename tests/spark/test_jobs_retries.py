@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rmqlite.spark.jobs import retries
+from rmqlite.spark.jobs.committed import SCHEMA
 from rmqlite.spark.jobs.forecast import log_forecast
 from rmqlite.spark.tables import collected
-from tests.spark.log_rows import NOON_MS, LogRows, moment
+from tests.spark.log_rows import NOON_MS, RECORD_BYTES, LogRows, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,13 +159,58 @@ def test_committed_offsets_tell_what_no_consumer_has_read(spark: SparkSession) -
     log.fail("unread", 1)
     log.fail("elsewhere", 1, group="others")
     offset = log.rows[-3]["queue_offset"]
-    committed = spark.createDataFrame([("%RETRY%workers", 0, offset)], retries.COMMITTED_SCHEMA)
+    committed = spark.createDataFrame([("workers", "%RETRY%workers", 0, offset)], SCHEMA)
     told = collected(retries.messages(retries.failures(read(spark, log), committed)))
     assert {row["message_id"].removeprefix("origin of "): row["state"] for row in told} == {
         "read": "succeeded",
         "unread": "in hand",
         "elsewhere": "in hand",
     }
+
+
+def test_costs_are_what_failures_added(spark: SparkSession) -> None:
+    """Waits from each failure to the next attempt, however often a retry was rescheduled; the
+    first send is no cost.
+    """
+    log = failed_messages()
+    log.fail("moved", 1, "wait")
+    wait = log.rows[-1]
+    same = {name: wait[name] for name in ("origin_topic", "origin_message_id", "failure_reason")}
+    moved = log.ended(wait, 3_000, "rescheduled", queue_id=9, **same)
+    log.ended(moved, 5_000, **same, queue_offset=1)
+    for row in log.rows:
+        row["store_size"] = RECORD_BYTES
+    found = collected(retries.costs(retries.failures(read(spark, log))))
+    assert [tuple(row.values()) for row in found] == [
+        # group, topic, messages, attempts, dead, records, bytes, waited
+        ("workers", "orders", 7, 11, 1, 25, 25 * RECORD_BYTES, 10 * 500 + 4_000),
+        ("others", "orders", 1, 0, 1, 1, RECORD_BYTES, 0),
+    ]
+
+
+def test_a_forecast_looks_at_the_time_between_two(spark: SparkSession) -> None:
+    """From the first on, before the second; what is due until then is sooner, not lost."""
+    log = LogRows()
+    for due_ms in (30_000, 119_999, 120_000, 179_999, 180_000, 239_999, 240_000):
+        log.scheduled(0, due_ms)
+    table = log_forecast(
+        lambda columns: log.frame(spark, columns),
+        now_ms=NOON_MS + MINUTE_MS,
+        from_ms=NOON_MS + 2 * MINUTE_MS,
+        span_ms=2 * MINUTE_MS,
+    )
+    rows = collected(table)
+    table.unpersist()
+    assert [
+        (row["state"], (row["due_timestamp_ms"] or NOON_MS) - NOON_MS, row["messages"])
+        for row in rows
+    ] == [
+        ("overdue", 0, 1),
+        ("sooner", 0, 1),
+        ("due", 120_000, 2),
+        ("due", 180_000, 2),
+        ("later", 0, 1),
+    ]
 
 
 def test_a_forecast_counts_what_waits_by_when_it_is_due(spark: SparkSession) -> None:

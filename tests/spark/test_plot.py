@@ -63,6 +63,43 @@ def test_a_forecast_says_when_most_comes_due(titles: list[str]) -> None:
     assert titles[2].endswith("(2); 0 overdue, 3 later")
 
 
+def test_a_forecast_from_a_time_on_says_what_comes_sooner(titles: list[str]) -> None:
+    """The axis begins at that time."""
+    sooner = {"state": "sooner", "due_timestamp_ms": None, "real_topic": "a", "messages": 3}
+    drawn = plot.forecast_plot(SNAPSHOT, [sooner], **SIZES, from_ms=NOON_MS + HOUR_MS)
+    assert drawn.startswith(b"\x89PNG")
+    assert titles == ["Nothing comes due in this time; 0 overdue, 3 sooner, 0 later"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 30])
+def test_bars_are_drawn_of_any_number_of_rows(count: int, titles: list[str]) -> None:
+    """Nothing, one, more than there is room for; names with signs of a formula."""
+    group = {"consumer_group": "$x^{" * 20, "origin_topic": None, "redriven_by": "night"}
+    states = {"consumed": 2, "waiting": 0, "dead": 1, "cancelled": 0, "elsewhere": 0}
+    costs = {"attempts": 3, "record_bytes": 1 << 20}
+    rows = [group | states | costs | {"sent": 3, "redriven_by": f"${n}^{{"} for n in range(count)]
+    assert plot.redrives_plot(SNAPSHOT, rows).startswith(b"\x89PNG")
+    assert plot.costs_plot(SNAPSHOT, rows).startswith(b"\x89PNG")
+    assert titles == [
+        f"Of {3 * count} redriven messages {2 * count} are consumed, {count} are dead again",
+        f"Failures cost {3 * count} further attempts and {count}.0 MiB of the log",
+    ]
+
+
+@pytest.mark.parametrize(("days", "topics"), [(0, 0), (1, 1), (28, 12)])
+def test_service_levels_are_drawn_of_any_time(days: int, topics: int, titles: list[str]) -> None:
+    """A day without a decided message has no share."""
+    rows = [
+        {"real_topic": f"$t{n}^{{", "day": f"2026-11-{day:02}", "is_met": n > 0}
+        | {"in_time_share": None if day == 2 else 0.9 + n / 1_000}
+        for day in range(1, days + 1)
+        for n in range(topics)
+    ]
+    assert plot.slo_plot(SNAPSHOT, rows, within_ms=1_000, in_time=0.999).startswith(b"\x89PNG")
+    missed = f"{days} of {days * topics} topics and days missed the target"
+    assert titles == [missed if days else "Nothing was due"]
+
+
 def test_retries_say_how_many_messages_they_saved(titles: list[str]) -> None:
     """And nothing is drawn of nothing."""
     row = {"attempt": 1, "succeeded": 2, "in_hand": 1, "failed": 3}

@@ -43,6 +43,8 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "keys": pairs.get("KEYS"),
         "tags": pairs.get("TAGS"),
         "unique_key": pairs.get("UNIQ_KEY"),
+        "redriven_from": pairs.get("REDRIVEN_FROM"),
+        "redriven_by": pairs.get("REDRIVEN_BY"),
         "delay_level": _number(pairs.get("DELAY"), _INT_MAX),
         "real_topic": pairs.get("REAL_TOPIC"),
         "real_queue_id": _number(pairs.get("REAL_QID"), _INT_MAX),

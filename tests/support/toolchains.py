@@ -1,7 +1,7 @@
 """The official clients, fetched by their own package managers and built into .cache/clients.
 
-Maven brings the Java clients, Go modules the Go client, npm the one for Node, pip the wheel that
-holds the C++ client, the gRPC client for Python, and uvloop.
+Maven brings the Java clients, and Spark's jars for S3; Go modules the Go client, npm the one for
+Node, pip the wheel that holds the C++ client, the gRPC client for Python, an S3 server, and uvloop.
 Without a tool chain its tests are skipped, and say so; with CI set and Maven or Go present they
 must run.  What is built is used again until its sources change.
 """
@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
 SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
 GRPC: Final = SOURCES / "grpc"
+S3A: Final = ROOT / "tests" / "spark" / "s3a"
 JAVA_4: Final = "4.9.8"
 JAVA_5: Final = "5.5.0"
 """RocketMQ 5's client for its remoting protocol."""
@@ -98,16 +99,43 @@ def cpp() -> list[str]:
 
 def grpc_python() -> list[str]:
     """The command of the gRPC client for Python, in an environment of its own."""
-    requirements = GRPC / "python" / "requirements.txt"
+    folder = _environment("grpc-python", GRPC / "python" / "requirements.txt")
+    python = str(folder / "bin" / "python")
+    return ["env", f"HOME={folder}", python, str(GRPC / "python" / "program.py")]
+
+
+def s3_server() -> list[str]:
+    """The command of a server of S3's protocol, in an environment of its own.
+
+    Not its script: that names a Python in the folder where it was built, before it was renamed.
+    """
+    folder = _environment("s3-server", S3A / "requirements.txt")
+    return ["env", f"HOME={folder}", str(folder / "bin" / "python"), "-m", "moto.server"]
+
+
+def s3a_jars() -> list[Path]:
+    """The jars that Spark needs for s3a, without those that it has."""
+    import pyspark
+
+    own = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").iterdir()}
+    jars = [Path(jar) for jar in classpath(S3A / "pom.xml").split(os.pathsep)]
+    return [jar for jar in jars if _artifact(jar) not in own]
+
+
+def _artifact(jar: Path) -> str:
+    """The name of a jar without its version."""
+    return jar.name.rpartition("-")[0]
+
+
+def _environment(name: str, requirements: Path) -> Path:
+    """A virtual environment with these packages."""
 
     def build(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)], folder)
         install = ["install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
         _run([str(folder / "bin" / "python"), "-m", "pip", *install], folder)
 
-    folder = _built("grpc-python", [requirements], build)
-    python = str(folder / "bin" / "python")
-    return ["env", f"HOME={folder}", python, str(GRPC / "python" / "program.py")]
+    return _built(name, [requirements], build)
 
 
 def grpc_node() -> list[str]:

@@ -9,7 +9,9 @@ from rmqlite.cli.pipeline.dlq_export import dlq_export
 from rmqlite.cli.pipeline.forecast import forecast
 from rmqlite.cli.pipeline.lateness import lateness
 from rmqlite.cli.pipeline.reconcile import reconcile
+from rmqlite.cli.pipeline.redrives import redrives
 from rmqlite.cli.pipeline.retries import retries
+from rmqlite.cli.pipeline.slo import slo
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,7 +19,9 @@ app = typer.Typer(
 )
 app.command("reconcile")(reconcile)
 app.command("lateness")(lateness)
+app.command("slo")(slo)
 app.command("retries")(retries)
+app.command("redrives")(redrives)
 app.command("forecast")(forecast)
 app.command("dlq-export")(dlq_export)
 app.command("archive")(archive)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import enum
 from typing import Annotated, Any, Final
 
-from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
 from rmqlite.cli.options import option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
-from rmqlite.names import is_retry, retry_topic
+from rmqlite.views.counts import size_text
 from rmqlite.views.times import span_text
 
 _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
 
 
-_ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons levels")
+class Table(enum.StrEnum):
+    """The tables that can be written and drawn."""
+
+    FUNNEL = "funnel"
+    COSTS = "costs"
+
+
+_ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons levels costs")
 
 
 @prints(lambda: _ANSWER)
@@ -25,57 +31,45 @@ _ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons 
 def retries(
     *,
     options: PlotOptions,
+    table: Annotated[
+        Table, option("--table NAME", "The table for --output and --plot.")
+    ] = Table.FUNNEL,
     reasons: Annotated[
         int, option("--reasons N", "Show this many kinds of reasons per group.", min=1)
     ] = 5,
 ) -> None:
-    """Show the retry funnel per group and topic: successes, their times, and failures.
+    """Show the retry funnel per group and topic, why messages failed, and what that cost.
 
-    --output has a row for each group, topic and attempt.
+    --output has a row for each group, topic and attempt; with --table costs for each group
+    and topic.
     """
     from rmqlite.spark.jobs import retries as job_of
+    from rmqlite.spark.jobs.committed import committed
     from rmqlite.spark.tables import collected
 
     with started("retries", options) as job:
-        committed = job.spark.createDataFrame(
-            _committed(options.path, options.endpoint), job_of.COMMITTED_SCHEMA
-        )
-        failures = job_of.failures(job.read(job_of.COLUMNS), committed).persist()
+        offsets = committed(job.spark, path=options.path, endpoint=options.endpoint)
+        failures = job_of.failures(job.read(job_of.COLUMNS), offsets).persist()
         messages = job_of.messages(failures).persist()
         tables = {
             "groups": collected(job_of.summary(messages)),
             "funnel": collected(job_of.funnel(messages)),
             "reasons": collected(job_of.reasons(failures, most=reasons)),
             "levels": collected(job_of.levels(failures)),
+            "costs": collected(job_of.costs(failures)),
         }
+        text, is_costs = job.snapshot.text, table is Table.COSTS
 
-        write_plot(lambda plot: plot.retries_plot(job.snapshot.text, tables), options)
-        write(job_of.funnel(messages), options)
+        def draw(plot: Any) -> bytes:
+            costs = tables["costs"]
+            drawn = plot.costs_plot(text, costs) if is_costs else plot.retries_plot(text, tables)
+            return bytes(drawn)
+
+        write_plot(draw, options)
+        write(job_of.costs(failures) if is_costs else job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
     answer(job, options, _ANSWER, tables, lambda: _print(tables))
-
-
-def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:
-    """The committed offsets of the retry topics: topic, queue id, queue offset."""
-    if path:
-        from rmqlite.store.reader import StoreReader
-
-        with StoreReader(Path(path)) as reader:
-            lags = reader.overview().lags()
-        return [
-            (lag.topic, lag.queue_id, lag.committed_offset)
-            for lag in lags
-            if lag.topic == retry_topic(lag.group)
-        ]
-    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
-        groups = [admin.group(each.group) for each in admin.list_groups()]
-    return [
-        (each.queue.topic, each.queue.queue_id, each.committed_offset)
-        for group in groups
-        for each in group.progress
-        if is_retry(each.queue.topic) and each.committed_offset is not None
-    ]
 
 
 def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -124,6 +118,18 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         for row in tables["levels"]
     ]
     print_table(("GROUP", "LEVEL", "RETRIES", "OF RETRY"), levels, "Levels at which retries wait")
+    costs = [
+        (
+            _cut(row["consumer_group"]),
+            _cut(row["origin_topic"]),
+            *[row[name] for name in ("messages", "attempts", "records")],
+            size_text(row["record_bytes"]),
+            span_text(row["waited_ms"]),
+        )
+        for row in tables["costs"]
+    ]
+    head = ("GROUP", "TOPIC", "FAILED", "ATTEMPTS", "RECORDS", "OF THE LOG", "WAITED")
+    print_table(head, costs, "What failures cost")
 
 
 def _print_funnel(rows: list[dict[str, Any]]) -> None:

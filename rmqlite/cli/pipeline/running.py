@@ -130,7 +130,17 @@ def started(
         check=check,
     ) as job:
         note(f"reading {job.snapshot.text}")
+        _check_output(job.spark, options, conf)
         yield job
+
+
+def _check_output(spark: Any, options: SourceOptions, conf: Mapping[str, str]) -> None:
+    """Raise an error now for an output that Spark cannot open: the answer may take long."""
+    from rmqlite.spark.hadoop import HadoopFolder, disk_path
+
+    place = getattr(options, "output", "")
+    if place and disk_path(place, master=options.master, conf=conf) is None:
+        HadoopFolder(spark, place).names()
 
 
 def write(table: Any, options: TableOptions) -> None:

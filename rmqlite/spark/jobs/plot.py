@@ -21,6 +21,11 @@ Row = Mapping[str, Any]
 _SERIES_MAX: Final = 8
 """Nobody can distinguish more colours; the other values share one, or are not shown."""
 _BARS_MAX: Final = 120
+_ROWS_MIN: Final = 4
+_ROWS_MAX: Final = 20
+_LABEL_CHARS: Final = 40
+_PARTS: Final = ("#2da44e", "#afb8c1", "#cf5b3c", "#57606a", "#8250df")
+"""The colours of the parts of a bar: good, undecided, bad, and two others."""
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _STEPS_MS: Final = (
@@ -83,9 +88,17 @@ def lateness_plot(
 
 
 def forecast_plot(
-    snapshot: str, rows: Sequence[Row], *, now_ms: int, span_ms: int, bucket_ms: int
+    snapshot: str,
+    rows: Sequence[Row],
+    *,
+    now_ms: int,
+    span_ms: int,
+    bucket_ms: int,
+    from_ms: int | None = None,
 ) -> bytes:
     """When does how much come due, and of which topics?  rows: the table of the job."""
+    when = "" if from_ms is None else f", from {local_text(from_ms)[:16]} on"
+    now_ms = now_ms if from_ms is None else from_ms
     due = [row for row in rows if row["state"] == "due"]
     ahead_ms = max((row["due_timestamp_ms"] for row in due), default=now_ms) + bucket_ms - now_ms
     bar_ms = bucket_ms * -(-ahead_ms // (bucket_ms * _BARS_MAX))
@@ -104,12 +117,13 @@ def forecast_plot(
     states = Counter[str]()
     for row in rows:
         states[row["state"]] += row["messages"]
-    rest = f"{states['overdue']:,} overdue, {states['later']:,} later"
+    sooner = f"{states['sooner']:,} sooner, " if from_ms is not None else ""
+    rest = f"{states['overdue']:,} overdue, {sooner}{states['later']:,} later"
     title = f"Nothing comes due in this time; {rest}"
     if every:
         at, most = max(every.items(), key=lambda each: each[1])
         title = f"{sum(every.values()):,} come due, most at {_clock(at)} ({most:,}); {rest}"
-    figure, axes = _figure(title, f"{snapshot}; the next {span_ms / _HOUR_MS:g} h")
+    figure, axes = _figure(title, f"{snapshot}; the next {span_ms / _HOUR_MS:g} h{when}")
     below = Counter[int]()
     for (topic, mine), colour in zip(bars.items(), _colours(len(bars)), strict=True):
         begins = sorted(mine)
@@ -141,7 +155,7 @@ def retries_plot(snapshot: str, tables: Mapping[str, Sequence[Row]]) -> bytes:
     )
     attempts = sorted(sums["succeeded"])
     below = [0] * len(attempts)
-    for name, colour in zip(names, ("#2da44e", "#afb8c1", "#cf5b3c"), strict=True):
+    for name, colour in zip(names, _PARTS, strict=False):
         mine = [sums[name][attempt] for attempt in attempts]
         axes.bar(attempts, mine, 0.7, below, color=colour, label=name.replace("_", " "))
         below = [one + other for one, other in zip(below, mine, strict=True)]
@@ -151,6 +165,75 @@ def retries_plot(snapshot: str, tables: Mapping[str, Sequence[Row]]) -> bytes:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(attempts[0] - 1, attempts[-1] + 1)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return _png(figure, axes)
+
+
+def redrives_plot(snapshot: str, rows: Sequence[Row]) -> bytes:
+    """Which redrives worked?  rows: the summary of the job."""
+    sums = {name: sum(row[name] for row in rows) for name in ("sent", "consumed", "dead")}
+    title = "Of {sent:,} redriven messages {consumed:,} are consumed, {dead:,} are dead again"
+    names = ("consumed", "waiting", "dead", "cancelled", "elsewhere")
+    bars = {
+        f"{row['redriven_by']}, {row['consumer_group']}": [row[name] for name in names]
+        for row in rows
+    }
+    return _bars(title.format(**sums), snapshot, names, bars, "messages")
+
+
+def costs_plot(snapshot: str, rows: Sequence[Row]) -> bytes:
+    """Which groups' failures fill the log?  rows: the costs of the job."""
+    attempts, size = [sum(row[name] for row in rows) for name in ("attempts", "record_bytes")]
+    bars = {
+        f"{row['consumer_group']}, {row['origin_topic'] or '-'}": [row["record_bytes"] / 2**20]
+        for row in rows
+    }
+    title = f"Failures cost {attempts:,} further attempts and {size / 2**20:,.1f} MiB of the log"
+    return _bars(title, snapshot, ("log",), bars, "MiB")
+
+
+def slo_plot(snapshot: str, rows: Sequence[Row], *, within_ms: int, in_time: float) -> bytes:
+    """On which days were which topics late?  rows: the table of the job."""
+    missed = sum(not row["is_met"] for row in rows)
+    figure, axes = _figure(
+        f"{missed:,} of {len(rows):,} topics and days missed the target"
+        if rows
+        else "Nothing was due",
+        f"{snapshot}; in time is at most {within_ms:,} ms late",
+    )
+    days = sorted({str(row["day"]) for row in rows})
+    shares: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row["in_time_share"] is not None:
+            at = days.index(str(row["day"]))
+            shares.setdefault(str(row["real_topic"]), {})[at] = row["in_time_share"]
+    worst = sorted(shares, key=lambda topic: min(shares[topic].values()))[:_SERIES_MAX]
+    for topic, colour in zip(worst, _colours(len(worst)), strict=True):
+        mine = sorted(shares[topic].items())
+        axes.plot(*zip(*mine, strict=True), "o-", color=colour, ms=4, lw=1.4, label=topic)
+    axes.axhline(in_time, color="black", lw=0.8, ls="--")
+    axes.set_ylabel("share delivered in time")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}%"))
+    step = -(-len(days) // _TICKS_MAX) or 1
+    axes.set_xticks(range(0, len(days), step), days[::step])
+    return _png(figure, axes)
+
+
+def _bars(
+    title: str, snapshot: str, names: Sequence[str], bars: Mapping[str, Sequence[float]], unit: str
+) -> bytes:
+    """Horizontal bars by label, the first one on top, each with a part for every name."""
+    shown = list(bars)[:_ROWS_MAX]
+    cut = f"; the first {_ROWS_MAX} of {len(bars)}" if len(bars) > _ROWS_MAX else ""
+    figure, axes = _figure(title, snapshot + cut)
+    below = [0.0] * len(shown)
+    for number, name in enumerate(names):
+        mine = [bars[label][number] for label in shown]
+        if any(mine):
+            axes.barh(range(len(shown)), mine, 0.7, below, color=_PARTS[number], label=name)
+            below = [one + other for one, other in zip(below, mine, strict=True)]
+    axes.set_yticks(range(len(shown)), [label[:_LABEL_CHARS] for label in shown], parse_math=False)
+    axes.set_ylim(max(len(shown), _ROWS_MIN) - 0.5, -0.5)
+    axes.set_xlabel(unit)
     return _png(figure, axes)
 
 

@@ -34,11 +34,11 @@ COLUMNS: Final = (
     "born_timestamp",
     "store_timestamp",
     "reconsume_times",
+    "store_size",
     "origin_topic",
     "origin_message_id",
     "failure_reason",
 )
-COMMITTED_SCHEMA: Final = "topic string, queue_id int, committed_offset bigint"
 REASONS: Final = 5
 """How many kinds of reasons reasons() returns for each group."""
 _FAILED: Final = "failed"
@@ -51,9 +51,8 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     """The failures and retries among the records (COLUMNS), in one pass.
 
     Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
-    attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, is_read.
-    committed: the committed offsets of the retry topics' queues, with COMMITTED_SCHEMA; without
-    it every record counts as read.
+    attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, record_bytes,
+    is_read.  committed: from committed(); without it every record counts as read.
     """
     topic = F.col("topic")
     waits = is_scheduled() & F.col("real_topic").startswith(RETRY_PREFIX)
@@ -63,13 +62,17 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     # A scheduled message that could not be delivered has failed in no consumer group, and a
     # redriven one whose attempts begin anew has not failed yet.
     is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
-    failed = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP))
+    group = F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "")
+    failed = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP)).withColumn(
+        "consumer_group", group
+    )
     is_read: Column = F.lit(True)
     if committed is not None:
-        failed = failed.join(F.broadcast(committed), ["topic", "queue_id"], "left")
+        keys = ["consumer_group", "topic", "queue_id"]
+        failed = failed.join(F.broadcast(committed), keys, "left")
         is_read = F.col("queue_offset") < F.coalesce("committed_offset", F.lit(0))
     return failed.select(
-        F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "").alias("consumer_group"),
+        "consumer_group",
         "origin_topic",
         # A redriven message is another one than that which died.
         F.when(F.col("unique_key").startswith(REDRIVE_ID_PREFIX), F.col("unique_key"))
@@ -81,6 +84,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
         kind_of("failure_reason").alias("failure_kind"),
         F.unix_millis("born_timestamp").alias("born_ms"),
         F.unix_millis("store_timestamp").alias("stored_ms"),
+        F.col("store_size").alias("record_bytes"),
         is_read.alias("is_read"),
     )
 
@@ -209,6 +213,36 @@ def levels(failures: DataFrame) -> DataFrame:
             F.sort_array(F.collect_set("attempt")).alias("attempts"),
         )
         .orderBy("consumer_group", "delay_level")
+    )
+
+
+def costs(failures: DataFrame) -> DataFrame:
+    """What failures cost each group: one row per group and origin topic, the most bytes first.
+
+    Columns: consumer_group, origin_topic, messages (that failed), attempts (times that they were
+    given out again), dead, records and record_bytes (of the log: what failures and retries added),
+    waited_ms (all waits between a failure and the next attempt, without those that go on).
+    """
+    is_again = F.col("kind") == _AGAIN
+    # A retry that was rescheduled has several records of one failure: the wait began at the first.
+    of_attempt = failures.groupBy(*_OF_MESSAGE, "attempt").agg(
+        F.count(F.when(is_again, 1)).alias("attempts"),
+        F.count(F.when(F.col("kind") == _DEAD, 1)).alias("dead"),
+        F.count("*").alias("records"),
+        F.sum("record_bytes").alias("record_bytes"),
+        (
+            F.max(F.when(is_again, F.col("stored_ms")))
+            - F.min(F.when(~is_again, F.col("stored_ms")))
+        ).alias("waited_ms"),
+    )
+    sums = ("attempts", "dead", "records", "record_bytes", "waited_ms")
+    return (
+        of_attempt.groupBy("consumer_group", "origin_topic")
+        .agg(
+            F.count_distinct("message_id").alias("messages"),
+            *[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in sums],
+        )
+        .orderBy(F.desc("record_bytes"), "consumer_group", "origin_topic")
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
-from rmqlite.spark.hadoop import disk_names
+from rmqlite.spark.hadoop import disk_names, java_error, java_reason
 from rmqlite.spark.reading import SourceSnapshot, looked, read_here, read_log, snapshot_of
 from rmqlite.spark.session import active, register, started
 from rmqlite.spark.short_runs import ShortRun, is_short
@@ -165,5 +165,5 @@ def error_in(text: str) -> RmqliteError:
     if raised:
         # Spark's first line only says that Python failed.
         return Refused(f"Spark: {raised[-1]}")
-    first = next((line for line in text.splitlines() if line.strip()), "an error without a text")
-    return Refused(f"Spark: {_NOISE.sub('', first.strip())}")
+    first = java_reason(text) or "an error without a text"
+    return java_error(text) or Refused(f"Spark: {_NOISE.sub('', first)}")

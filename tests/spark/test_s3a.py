@@ -1,0 +1,160 @@
+"""An object store: exports, archives and tables on s3a, with a server of S3's protocol.
+
+The jars are those that README.md of rmqlite/spark names.  They must be there when the JVM starts,
+so a driver of its own runs the commands; Maven brings them, and without Maven this is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyspark
+import pytest
+
+from tests.support import toolchains
+from tests.support.broker_processes import free_port
+from tests.support.eventually import eventually
+from tests.support.stores import StoreUnderTest, new_record, scheduled
+
+README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
+QUICK: Final = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+DRIVER: Final = """
+import json
+import sys
+from typer.testing import CliRunner
+from rmqlite.cli.main import app
+from rmqlite.spark.jobs.dead_letters import read_export
+from rmqlite.spark.jobs.running import running_session
+
+conf, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+found = []
+with running_session("driver", master="local[2]", conf=conf) as spark:
+    for words in commands:
+        done = CliRunner().invoke(app, ["pipeline", *words])
+        found.append([done.exit_code, done.stdout, done.stderr])
+    letters = read_export(spark, "s3a://bucket/dlq").count()
+    levels = spark.read.option("header", "true").csv("s3a://bucket/slo").collect()
+print(json.dumps([found, letters, [row.asDict() for row in levels]]))
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a server of S3 with an empty bucket."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = [*toolchains.s3_server(), "-H", "127.0.0.1", "-p", str(port)]
+
+    def is_made() -> bool:
+        try:
+            made = urllib.request.Request(f"{address}/bucket", method="PUT")
+            with urllib.request.urlopen(made, timeout=5):
+                return True
+        except OSError:
+            return False
+
+    with (tmp_path / "server.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            eventually(is_made, "the server of S3 makes a bucket")
+            yield address
+        finally:
+            process.kill()
+            process.wait()
+
+
+def store(folder: Path) -> str:
+    """A store of a few log files: dead letters, a delivered message, one that waits."""
+    made = StoreUnderTest(folder, log_file_bytes=1 << 14)
+    waiting = made.append(scheduled("later", 1), scheduled("much later", 3))
+    origin = {"RETRY_TOPIC": "orders", "UNIQ_KEY": "ID"}
+    made.append(*[new_record(f"{n}", "%DLQ%billing", properties=origin) for n in range(200)])
+    made.clock.forward(1_003)
+    made.deliver(1, waiting[0])
+    made.sync()
+    made.close()
+    return str(made.root)
+
+
+def test_exports_archives_and_tables_lie_in_an_object_store(tmp_path: Path, server: str) -> None:
+    """Added once, verified, and read again; a bucket that is missing is one line."""
+    path = store(tmp_path / "store")
+    source = ["--path", path]
+    export = ["dlq-export", *source, "--output", "s3a://bucket/dlq"]
+    commands = [
+        export,
+        export,
+        ["archive", *source, "--archive", "s3a://bucket/archive"],
+        ["reconcile", *source, "--archive", "s3a://bucket/archive", "--json"],
+        ["slo", *source, "--output", "s3a://bucket/slo", "--format", "csv"],
+        ["slo", *source, "--output", "s3a://nowhere/slo"],
+    ]
+    s3a = {
+        "endpoint": server,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": "any",
+        "secret.key": "any",
+    }
+    conf = QUICK | {"spark.jars": ",".join(map(str, toolchains.s3a_jars()))}
+    conf |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(conf), json.dumps(commands)],
+        cwd=toolchains.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    found, letters, levels = json.loads(done.stdout.splitlines()[-1])
+    added, again, archived, reconciled, written, missing = found
+    assert [code for code, *_ in found] == [0, 0, 0, 0, 0, 3], found
+    assert "200 added to s3a://bucket/dlq, 0 were there already" in added[2]
+    assert "0 added to s3a://bucket/dlq, 200 were there already" in again[2]
+    assert letters == 200
+    assert "retention may delete the log before physical offset" in archived[2]
+    totals = json.loads(reconciled[1])["totals"]
+    assert (totals["delivered"], totals["pending"]) == (1, 1)
+    assert "wrote s3a://bucket/slo, a folder of csv" in written[2]
+    assert [(row["real_topic"], row["in_time"]) for row in levels] == [("orders", "1")]
+    (error,) = [line for line in missing[2].splitlines() if line.startswith("error: ")]
+    assert "cannot list s3a://nowhere/slo: UnknownStoreException" in error
+    assert "Request ID" not in error
+
+
+def test_without_the_jars_the_error_says_what_is_missing(tmp_path: Path) -> None:
+    """Before the job reads anything."""
+    command = ["slo", "--path", store(tmp_path / "store"), "--output", "s3a://bucket/slo"]
+    settings = [f"--conf={name}={value}" for name, value in QUICK.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "rmqlite", "pipeline", *command, *settings],
+        cwd=toolchains.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: hadoop-aws (for s3a) is needed, found none" in done.stderr
+
+
+def test_the_page_names_the_jars_that_are_tried() -> None:
+    """With the same versions; Hadoop's is that of Spark."""
+    pom = (toolchains.S3A / "pom.xml").read_text()
+    versions = dict(re.findall(r"<(hadoop|aws)\.version>([^<]+)<", pom))
+    named = re.findall(r"<artifactId>([^<]+)</artifactId>\s*<version>\$\{(\w+)\.version", pom)
+    page = README.read_text()
+    assert len(named) == 4
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    assert (spark_jars / f"hadoop-client-api-{versions['hadoop']}.jar").exists()
+    for artifact, kind in named:
+        assert f":{artifact}:{versions[kind]}" in page
