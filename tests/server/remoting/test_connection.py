@@ -198,9 +198,10 @@ def test_frames_that_are_not_whole_are_bounded_together(
     async def scenario(protocol: ProtocolUnderTest) -> None:
         start = (16 << 20).to_bytes(4, "big") + (100).to_bytes(4, "big")
         async with protocol.client() as greedy, protocol.client() as small:
-            greedy.write(start + b"x" * (most - 10_000))
-            await turns_until(lambda: protocol.connections.bytes > most - 20_000)
-            small.write(start + b"x" * 20_000)
+            # What arrives in small parts takes up to an eighth more memory than it has bytes.
+            greedy.write(start + b"x" * 800_000)
+            await turns_until(lambda: protocol.connections.bytes > 800_000)
+            small.write(start + b"x" * 250_000)
             await greedy.until_closed()
             assert protocol.connections.bytes <= most
             async with protocol.client() as third:
