@@ -28,6 +28,9 @@ class Program:
         **environment: str,
     ) -> None:
         self._log = log
+        # Broadcast consumers keep their offsets on disk: those of an earlier run are not ours.
+        offsets = f"-Drocketmq.client.localOffsetStoreDir={log.parent / 'offsets'}"
+        java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {offsets}".strip()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [*command, name_server],
@@ -35,7 +38,7 @@ class Program:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=os.environ | environment,
+                env=os.environ | {"JAVA_TOOL_OPTIONS": java} | environment,
             )
         self.events: list[Event] = []
         self._changed = threading.Condition()
