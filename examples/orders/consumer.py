@@ -1,7 +1,7 @@
 """Works on orders until SIGTERM or Ctrl-C: python -m orders.consumer HOST:PORT
 
 The result of the listener decides about an order: success ends it, RECONSUME_LATER or an
-exception brings it back later, a delay level of -1 makes it a dead letter at once.  It prints
+exception brings it back later, the level DEAD_LETTER makes it a dead letter at once.  It prints
 one line of JSON for every delivery.
 """
 
@@ -14,6 +14,7 @@ import sys
 from orders.order import GROUP, TOPIC
 from rmqlite.client import (
     CONSUME_SUCCESS,
+    DEAD_LETTER,
     RECONSUME_LATER,
     ConsumeResult,
     PushConsumer,
@@ -40,7 +41,7 @@ def work(message: StoredMessage) -> ConsumeResult:
             return RECONSUME_LATER
         if fate == "dead-at-once":
             event = "dead"
-            return reconsume_later(delay_level=-1, reason="no such customer")
+            return reconsume_later(delay_level=DEAD_LETTER, reason="no such customer")
         if fate == "always-fails":
             event = "failed"
             raise OutOfStock("shelf is empty")

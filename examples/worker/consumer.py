@@ -14,7 +14,7 @@ import signal
 
 from pydantic import ValidationError
 
-from rmqlite.client import ConsumeResult, StoredMessage, reconsume_later
+from rmqlite.client import DEAD_LETTER, ConsumeResult, StoredMessage, reconsume_later
 from rmqlite.client.asyncio import AsyncPushConsumer
 from worker.inbox import Inbox
 from worker.reminder import Reminder
@@ -36,7 +36,7 @@ class Listener:
         except ValidationError as error:
             # It would fail each time: a dead letter at once, for people to look at.
             reason = f"no reminder: {error.errors()[0]['msg']}"
-            return reconsume_later(delay_level=-1, reason=reason)
+            return reconsume_later(delay_level=DEAD_LETTER, reason=reason)
         is_new = await asyncio.to_thread(self._inbox.put, message.message_id, reminder)
         log.info("delivered message_id=%s again=%s", message.message_id, not is_new)
         return None

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, SymmetricalLogLocator
 
 from rmqlite.clock import local_ms, local_text, zone_text
+from rmqlite.spark.jobs.redrives import STATES
 
 Row = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ _ROWS_MIN: Final = 4
 _ROWS_MAX: Final = 20
 _LABEL_CHARS: Final = 40
 _PARTS: Final = ("#2da44e", "#afb8c1", "#cf5b3c", "#57606a", "#8250df")
-"""The colours of the parts of a bar: good, undecided, bad, and two others."""
+"""The colours of the parts of a bar: good, undecided, bad, and two others; as in STATES."""
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _STEPS_MS: Final = (
@@ -172,12 +173,11 @@ def redrives_plot(snapshot: str, rows: Sequence[Row]) -> bytes:
     """Which redrives worked?  rows: the summary of the job."""
     sums = {name: sum(row[name] for row in rows) for name in ("sent", "consumed", "dead")}
     title = "Of {sent:,} redriven messages {consumed:,} are consumed, {dead:,} are dead again"
-    names = ("consumed", "waiting", "dead", "cancelled", "elsewhere")
     bars = {
-        f"{row['redriven_by']}, {row['consumer_group']}": [row[name] for name in names]
+        f"{row['redriven_by']}, {row['consumer_group']}": [row[name] for name in STATES]
         for row in rows
     }
-    return _bars(title.format(**sums), snapshot, names, bars, "messages")
+    return _bars(title.format(**sums), snapshot, STATES, bars, "messages")
 
 
 def costs_plot(snapshot: str, rows: Sequence[Row]) -> bytes:
