@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rmqlite import client
+from rmqlite.client import AdminClient
+from rmqlite.errors import GroupUnknown
 from rmqlite.message import REDRIVEN_BY, Message, StoredMessage
 from rmqlite.names import retry_topic
-from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.groups import GroupInfo, GroupStatus, OffsetsCommit, QueueProgress
 from rmqlite.requests.topics import Queue
 from rmqlite.spark.jobs import redrives
 from rmqlite.spark.jobs.committed import committed
@@ -35,6 +38,26 @@ def broker(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     save_group(broker, group=GROUP)
     yield broker
     broker.close()
+
+
+def test_a_group_that_is_deleted_meanwhile_has_no_offsets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in the list of groups, and is no more when the job asks for its progress."""
+    read = QueueProgress(Queue("orders", 2), 0, 9, 7, "")
+
+    class Admin(AdminClient):
+        def list_groups(self) -> tuple[GroupInfo, ...]:
+            return GroupInfo("gone"), GroupInfo("stays")
+
+        def group(self, group: str) -> GroupStatus:
+            if group == "gone":
+                raise GroupUnknown(group)
+            return GroupStatus(GroupInfo(group), (), (read,))
+
+    monkeypatch.setattr(client, "AdminClient", Admin)
+    rows = committed(spark, endpoint="127.0.0.1:1").collect()
+    assert [tuple(row) for row in rows] == [("stays", "orders", 2, 7)]
 
 
 def counted(spark: SparkSession, broker: BrokerUnderTest, job_id: str = "") -> list[dict[str, Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from rmqlite.errors import GroupUnknown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,11 +37,14 @@ def _of_broker(endpoint: str) -> list[tuple[str, str, int, int]]:
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint, timeout_ms=_CALL_MS_MAX) as admin:
-        names = [each.group for each in admin.list_groups()]
-        found = [(name, admin.group(name).progress) for name in names]
+        found = []
+        for info in admin.list_groups():
+            # It may be deleted meanwhile.
+            with suppress(GroupUnknown):
+                found.append(admin.group(info.group))
     return [
-        (name, each.queue.topic, each.queue.queue_id, each.committed_offset)
-        for name, progress in found
-        for each in progress
+        (status.info.group, each.queue.topic, each.queue.queue_id, each.committed_offset)
+        for status in found
+        for each in status.progress
         if each.committed_offset is not None
     ]
