@@ -42,7 +42,7 @@ def shortened(value: object) -> str:
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """A question for the known word that is spelled nearly so, in any case; else otherwise."""
-    by_lower_case = {each.lower(): each for each in known}
+    by_lower_case = {each.lower(): each for each in sorted(known)}
     near = get_close_matches(word.lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[near[0]]}?" if near else otherwise
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.visible import dump, is_json, json_lines, printable
+from rmqlite.visible import did_you_mean, dump, is_json, json_lines, printable
 
 
 def test_what_a_terminal_would_obey_is_written_out() -> None:
@@ -60,3 +61,11 @@ def test_bytes_are_dumped_as_everybody_knows_it() -> None:
         "00000000  68 65 6c 6c 6f 2c 20 3c  77 6f 72 6c 64 3e 00 ff  |hello, <world>..|",
         "00000010  21                                                |!|",
     ]
+
+
+@pytest.mark.parametrize("known", [("orders", "Orders"), ("Orders", "orders")])
+def test_the_word_that_was_nearly_written_is_asked_for(known: tuple[str, str]) -> None:
+    """Always the same of two that differ in case only: a set has them in any order."""
+    assert did_you_mean("Ordrs", known) == "; did you mean orders?"
+    assert did_you_mean("ORDRES", ["bills", "orders"]) == "; did you mean orders?"
+    assert did_you_mean("bills", known, " (topics)") == " (topics)"
