@@ -212,6 +212,22 @@ def test_a_push_consumers_lease_lasts_while_it_is_a_member(five: BrokerUnderTest
     assert [each.attempt for each in consumer.receive().messages] == [2] * 4
 
 
+def test_an_answer_that_its_client_has_not_got_is_taken_back(five: BrokerUnderTest) -> None:
+    """Nothing has failed; what was acknowledged meanwhile stays done."""
+    consumer = Consumer(five, auto_renew=True, invisible_ms=0)
+    lost = consumer.receive(3)
+    consumer.ack(lost.messages[1])
+    five.broker.leases.take_back(lost)
+    five.broker.leases.take_back(lost)
+    found = Consumer(five, client_id="next").receive().messages
+    assert [(each.record.body, each.attempt) for each in found] == [
+        (b"0", 1),
+        (b"2", 1),
+        (b"3", 1),
+        (b"4", 1),
+    ]
+
+
 def test_what_a_client_has_when_it_ends_is_visible_at_once(five: BrokerUnderTest) -> None:
     """It says goodbye: nothing has failed."""
     consumer = Consumer(five)

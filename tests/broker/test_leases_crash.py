@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.broker.leases.deliveries import Delivery
 from rmqlite.broker.leases.journal import TABLE
+from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
 from rmqlite.errors import HandleInvalid, StoreDamaged
 from rmqlite.message import MESSAGE_GROUP
 from rmqlite.names import LEASES_TOPIC, dlq_topic
@@ -150,15 +151,46 @@ def test_a_push_consumer_has_time_to_come_back(make: Make) -> None:
     broker.send(plain("a"))
     consumer = Consumer(broker, auto_renew=True, invisible_ms=0)
     (delivery,) = consumer.receive().messages
-    broker.crash()
-    broker.clock.forward(300_000)
-    broker.open()
+    broker.clock.forward(RECEIVED_MS)
     expire(broker)
-    assert consumer.is_valid(delivery.handle)
-    broker.broker.membership.heartbeat(HeartbeatRequest(GROUP, CLIENT, (Subscription(TOPIC),)))
-    broker.clock.forward(60_000)
-    expire(broker)
+    for _ in range(2):
+        broker.crash()
+        broker.clock.forward(300_000)
+        broker.open()
+        expire(broker)
+        assert consumer.is_valid(delivery.handle)
+        join(broker)
+        broker.clock.forward(RENEWED_MS)
+        expire(broker)
+    assert consumer.bodies() == []
     assert consumer.ack(delivery) == (True,)
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_what_nobody_has_got_comes_again(make: Make, crashes: int) -> None:
+    """The answer was lost with the broker; the client lives, and waits for messages."""
+    broker = make()
+    broker.send(plain("a"), plain("b"))
+    consumer = Consumer(broker, auto_renew=True, invisible_ms=0)
+    _, kept = consumer.receive().messages
+    for _ in range(crashes):
+        broker.clock.forward(RECEIVED_MS - 1)
+        broker.crash()
+        broker.open()
+        join(broker)
+    assert consumer.bodies() == []
+    broker.clock.forward(RENEWED_MS - 1)
+    expire(broker)
+    # If it has got them, it has a minute to say so.
+    assert consumer.ack(kept) == (True,)
+    broker.clock.forward(1)
+    expire(broker)
+    assert consumer.bodies() == ["a"]
+
+
+def join(broker: BrokerUnderTest) -> None:
+    """The client of all consumers sends a heartbeat."""
+    broker.broker.membership.heartbeat(HeartbeatRequest(GROUP, CLIENT, (Subscription(TOPIC),)))
 
 
 def test_a_start_reads_few_events(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.broker.failing import Failed, Failing
-from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms
+from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, was_received
 from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.errors import Refused
@@ -55,8 +55,10 @@ class Ending:
         return lease.until_ms if lease else None
 
     def _is_renewable(self, lease: Lease, now_ms: int) -> bool:
+        """The first time also before the client's first heartbeat."""
         is_member = self._parts.membership.is_member(lease.group, lease.client_id)
-        return lease.is_renewed and is_member and now_ms - begun_ms(lease) < RENEWED_MS_MAX
+        is_there = is_member or not was_received(lease)
+        return lease.is_renewed and is_there and now_ms - begun_ms(lease) < RENEWED_MS_MAX
 
     def _end(self, lease: Lease) -> int:
         """End the lease of messages of one queue; how many they are."""

@@ -28,6 +28,9 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import LeaseEvent
 
+RECEIVED_MS: Final = 5_000
+"""So long after its begin the answer with a lease is at its client, or the call is known to be
+broken.  A lease that is renewed lasts so long at first."""
 RENEWED_MS: Final = 60_000
 """A renewed lease lasts so long each time."""
 LEASES_AT_ONCE: Final = 10_000
@@ -49,6 +52,8 @@ class LeaseTable:
         """By id; the one whose record is the oldest comes first."""
         self._by_end: SortedKeyList[Lease, int] = SortedKeyList(key=lambda each: each.until_ms)
         self._of_attempt: dict[tuple[str, str], Lease] = {}
+        self._under_way: dict[tuple[str, str], set[Lease]] = {}
+        """By group and client: leases that are renewed, and whose answers may be lost still."""
         self.total = Total()
         self.on_visible: Callable[[str, str], None] = lambda _group, _topic: None
         """Called with group and topic when messages are visible again."""
@@ -84,7 +89,36 @@ class LeaseTable:
     def of_attempt(self, group: str, attempt_id: str) -> Lease | None:
         return self._of_attempt.get((group, attempt_id))
 
+    def of_id(self, lease_id: int) -> Lease | None:
+        return self._leases.get(lease_id)
+
     def renew(self, lease: Lease, until_ms: int) -> None:
+        """The lease lasts on.  The first time the journal gets it, too: it was received."""
+        is_first = not was_received(lease)
+        self._prolong(lease, until_ms)
+        if is_first:
+            self._arrived(lease)
+            # With a full disk only a crash would end it.
+            with suppress(StoreUnavailable):
+                self._write_again(lease)
+
+    def doubt(self, group: str, client_id: str) -> None:
+        """What is under way to a client may be lost: its leases are not renewed any more.
+
+        If it has got the messages all the same, it can still acknowledge them.
+        """
+        until_ms = self._parts.clock.now_ms() + RENEWED_MS
+        for lease in self._under_way.pop((group, client_id), ()):
+            lease.is_renewed = False
+            self._prolong(lease, until_ms)
+
+    def _arrived(self, lease: Lease) -> None:
+        leases = self._under_way.get((lease.group, lease.client_id), set())
+        leases.discard(lease)
+        if not leases:
+            self._under_way.pop((lease.group, lease.client_id), None)
+
+    def _prolong(self, lease: Lease, until_ms: int) -> None:
         self._by_end.remove(lease)
         lease.until_ms = until_ms
         self._by_end.add(lease)
@@ -130,18 +164,24 @@ class LeaseTable:
         for lease in list(islice(self._leases.values(), WRITTEN_AGAIN_AT_ONCE)):
             if lease.journal_offset >= end - FAR_EVENTS:
                 return
-            self._write(lease)
-            self._leases[lease.id] = self._leases.pop(lease.id)
+            self._write_again(lease)
+
+    def _write_again(self, lease: Lease) -> None:
+        self._write(lease)
+        self._leases[lease.id] = self._leases.pop(lease.id)
 
     def _write(self, lease: Lease) -> None:
-        lease.journal_offset = self._journal.end
+        end = self._journal.end
         self._journal.write(self._journal.leased(lease))
+        lease.journal_offset = end
 
     def _keep(self, lease: Lease) -> None:
         self._leases[lease.id] = lease
         if lease.attempt_id:
             self._of_attempt[lease.group, lease.attempt_id] = lease
         self._by_end.add(lease)
+        if lease.is_renewed and not was_received(lease):
+            self._under_way.setdefault((lease.group, lease.client_id), set()).add(lease)
         if self._by_end[0] is lease:
             self.on_end_sooner()
 
@@ -152,6 +192,7 @@ class LeaseTable:
     def _drop(self, lease: Lease) -> None:
         del self._leases[lease.id]
         self._by_end.remove(lease)
+        self._arrived(lease)
         if self._of_attempt.get((lease.group, lease.attempt_id)) is lease:
             del self._of_attempt[lease.group, lease.attempt_id]
 
@@ -305,11 +346,13 @@ class LeaseTable:
         for group in list(self._queues):
             for queue in list(self._queues[group].values()):
                 self._begin_again(queue)
+        for client in list(self._under_way):
+            self.doubt(*client)
         until_ms = self._parts.clock.now_ms() + RENEWED_MS
         for lease in list(self._leases.values()):
             if lease.is_renewed:
                 # Its client needs the time to connect again.
-                self.renew(lease, max(lease.until_ms, until_ms))
+                self._prolong(lease, max(lease.until_ms, until_ms))
             self.drop_if_empty(lease)
 
     def _begin_again(self, queue: LeasedQueue) -> None:
@@ -383,3 +426,8 @@ def _proof(lease: Lease, handle: Handle) -> bytes:
 
 def begun_ms(lease: Lease) -> int:
     return lease.id >> NONCE_BITS
+
+
+def was_received(lease: Lease) -> bool:
+    """Is the answer with a lease that is renewed at its client for certain?"""
+    return lease.until_ms > begun_ms(lease) + RECEIVED_MS

@@ -5,20 +5,23 @@ then no other client of its group gets them.  When a lease ends, its messages ha
 ordinary group each becomes a retry or a dead letter, like one that a consumer sends back, so that
 it waits on disk; of a group that consumes in order it is visible again in its place.
 
-A lease of a push consumer is renewed while the client is a member of its group.  What is leased and
-done is in the log (journal.py).  All below done is the group's committed offset, so that consumers
-of other protocols go on from there; an offset that somebody else commits counts here, too.
+A lease of a push consumer is renewed while the client is a member of its group, unless its answer
+may be lost: if the call breaks, the messages are visible at once; if its connection or the broker
+ends within RECEIVED_MS, the lease is not renewed any more.  What is leased and done is in the log
+(journal.py).  All below done is the group's committed offset, so that consumers of other protocols
+go on from there; an offset that somebody else commits counts here, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from rmqlite.broker.failing import Failing
 from rmqlite.broker.leases.deliveries import Delivery, Received
 from rmqlite.broker.leases.ending import Ending
-from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, handle_of
+from rmqlite.broker.leases.lease_table import RECEIVED_MS, LeaseTable, begun_ms, handle_of
 from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
 from rmqlite.broker.leases.peeking import peek_at
 from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
@@ -26,7 +29,7 @@ from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.config import KEYS
-from rmqlite.errors import HandleInvalid, InvalidValue, Overloaded
+from rmqlite.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
 from rmqlite.limits import CLIENT_ID_BYTES_MAX, check_length
 from rmqlite.names import retry_topic
 from rmqlite.records.stored import Record
@@ -72,7 +75,7 @@ class Leases:
             request.group,
             request.topic,
             request.client_id,
-            request.invisible_ms or RENEWED_MS,
+            RECEIVED_MS if request.auto_renew else request.invisible_ms,
             is_renewed=request.auto_renew,
             attempt_id=request.attempt_id,
         )
@@ -91,6 +94,15 @@ class Leases:
         deliveries = [_delivery(each, lease) for each in asked.taken]
         has_more = asked.room <= 0 or asked.was_passed_over
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
+
+    def take_back(self, received: Received) -> None:
+        """The client has not got this answer: its messages are visible, and have not failed."""
+        lease = self.table.of_id(received.messages[0].handle.lease) if received.messages else None
+        if lease is not None and (places := lease.held()):
+            # With a full disk they are visible when the lease ends.
+            lease.is_renewed = False
+            with suppress(StoreUnavailable):
+                self.table.give_back(lease, places, counts=False)
 
     def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
         """Messages that a receive would find now, in steps.  Raises what receive() raises."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from rmqlite.access.accounts import Right
@@ -68,6 +69,19 @@ class LeaseCalls(Part):
                 self._pulls.wake_one(_key(request))
             if received.messages or not await self._waited(request, until_s):
                 return received
+
+    @contextmanager
+    def answering(self, received: Received) -> Iterator[None]:
+        """Write the answer inside: if that fails, its messages are visible again at once."""
+        try:
+            yield
+        except BaseException:
+            self._leases.take_back(received)
+            raise
+
+    def doubt(self, group: str, client_id: str) -> None:
+        """A client's connection is lost, and with it perhaps the newest answers."""
+        self._leases.table.doubt(group, client_id)
 
     @needs(_rights)
     async def peek(self, request: ReceiveRequest) -> tuple[Record, ...]:

@@ -21,7 +21,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
     service,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.calls import turns_until
+from tests.support.calls import FakeContext, talk, turns_until
 from tests.support.rocketmq_v2_client import (
     GROUP,
     INVISIBLE_S,
@@ -64,6 +64,38 @@ def test_status_then_messages_then_the_time(under_test: BrokerUnderTest) -> None
         assert answers[-1].delivery_timestamp.ToMilliseconds() == under_test.clock.now_ms()
 
     served_v2(under_test, scenario)
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_a_call_that_breaks_leaves_nothing_with_its_client(
+    under_test: BrokerUnderTest, written: int
+) -> None:
+    """Its client lives and would keep the messages that it has never got for three hours."""
+
+    async def scenario(v2: V2) -> None:
+        await v2.sent(message("a"), message("b"))
+        request = receive(auto_renew=True, invisible_s=None).SerializeToString()
+        context = Breaking(written, request, sent=v2.sent_with)
+        with pytest.raises(asyncio.CancelledError):
+            await talk(v2.handlers, RECEIVE_MESSAGE.path, context)
+        found = await v2.received(auto_renew=True, invisible_s=None)
+        assert [each.system_properties.delivery_attempt for each in found] == [1, 1]
+
+    served_v2(under_test, scenario)
+
+
+class Breaking(FakeContext):
+    """A call that gRPC cancels when so many answers are written: the client is gone."""
+
+    def __init__(self, written: int, request: bytes, **about: Any) -> None:
+        super().__init__(request, **about)
+        self._left = written
+
+    async def write(self, message: bytes) -> None:
+        if not self._left:
+            raise asyncio.CancelledError
+        self._left -= 1
+        await super().write(message)
 
 
 def test_nothing_there_is_an_answer(under_test: BrokerUnderTest) -> None:

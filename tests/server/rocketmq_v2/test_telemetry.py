@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.access.accounts import PERMS
+from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
 from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import GroupChange
 from rmqlite.server.protocols.rocketmq_v2 import clients as registry
@@ -182,6 +183,32 @@ def test_the_messages_of_a_client_that_is_gone_without_a_word_have_failed(
         await v2.later(60_000)
         (received,) = await other.received()
         assert received.system_properties.delivery_attempt == 2
+
+    served_v2(under_test, scenario)
+
+
+@pytest.mark.parametrize("age_ms", [RECEIVED_MS - 1, RECEIVED_MS])
+def test_what_was_under_way_when_a_connection_broke_comes_again(
+    under_test: BrokerUnderTest, age_ms: int
+) -> None:
+    """Its client is there again at once, and may never have got it; what is older it has."""
+
+    async def scenario(v2: V2) -> None:
+        settings = consumer_settings(TOPIC, kind=definition.PUSH_CONSUMER)
+        call = await described(v2, settings)
+        await v2.sent(message("a"), message("b"))
+        first, second = await v2.received(auto_renew=True, invisible_s=None)
+        await v2.later(age_ms)
+        call.call.cancel()
+        await turns_until(call.call.done)
+        await described(v2, settings)
+        assert await v2.acked(first) == [Code.OK]
+        other = v2.other("the other")
+        await v2.later(RENEWED_MS - 1)
+        assert await other.received() == []
+        await v2.later(1)
+        found = [each.body for each in await other.received()]
+        assert found == ([second.body] if age_ms < RECEIVED_MS else [])
 
     served_v2(under_test, scenario)
 

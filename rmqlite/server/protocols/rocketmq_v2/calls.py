@@ -7,7 +7,8 @@ look.  A bug of ours is logged with its stack, and the caller gets one sentence.
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
@@ -34,8 +35,8 @@ from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition
 
 One = Callable[[Any, Asker], Awaitable[Any]]
 """Turns a request into its answer.  Raises RmqliteError, Refusal."""
-Many = Callable[[Any, Asker], AsyncIterator[Any]]
-"""Turns a request into its answers."""
+Many = Callable[[Any, Asker], AsyncGenerator[Any, None]]
+"""Turns a request into its answers.  It is closed when a call ends before all are written."""
 SHORT_BYTES_MAX: Final = 16 << 10
 """Up to this length, beside bodies, a request is checked and decoded in 1 ms."""
 
@@ -77,8 +78,9 @@ def many_handler(
     async def talk(read: Read, context: Context) -> None:
         asker = asker_of(context)
         request = await decoding.read(rpc, await read() or b"")
-        async for answer in method(request, asker):
-            await context.write(rpc.encode(answer))
+        async with aclosing(method(request, asker)) as answers:
+            async for answer in answers:
+                await context.write(rpc.encode(answer))
 
     return many_answers(rpc.path, talk, in_flight, enter, refusing(rpc))
 

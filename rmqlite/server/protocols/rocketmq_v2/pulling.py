@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
@@ -25,7 +25,7 @@ class Pulling:
 
     async def pull(
         self, request: service.PullMessageRequest, asker: Asker
-    ) -> AsyncIterator[service.PullMessageResponse]:
+    ) -> AsyncGenerator[service.PullMessageResponse, None]:
         """The outcome, the messages, and where the next pull begins."""
         queue = _queue_of(request.message_queue)
         expression, sql = rules.filter_of(request.filter_expression)

@@ -6,7 +6,7 @@ broker clients receive at once, and describe themselves ten minutes later.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from rmqlite.broker.leases.deliveries import Received
@@ -51,16 +51,16 @@ class Receiving:
 
     async def receive(
         self, request: service.ReceiveMessageRequest, asker: Asker
-    ) -> AsyncIterator[service.ReceiveMessageResponse]:
+    ) -> AsyncGenerator[service.ReceiveMessageResponse, None]:
         """The outcome, the messages, and at the end the time, which some clients rely on."""
-        now_ms = self._service.clock.now_ms()
         try:
             received = await self._received(request, asker)
         except Exception as error:
             shown = refused(RECEIVE_MESSAGE.path, error).status
             yield service.ReceiveMessageResponse(status=shown)
-        else:
-            now_ms = received.received_at_ms
+            yield _end(self._service.clock.now_ms())
+            return
+        with self._service.leases.answering(received):
             found = OK if received.messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
             yield service.ReceiveMessageResponse(status=found)
             namespace = request.message_queue.topic.resource_namespace
@@ -75,9 +75,7 @@ class Receiving:
                     namespace=namespace,
                 )
                 yield answer
-        end = service.ReceiveMessageResponse()
-        rules.write_timestamp(end.delivery_timestamp, now_ms)
-        yield end
+            yield _end(received.received_at_ms)
 
     async def _received(self, request: service.ReceiveMessageRequest, asker: Asker) -> Received:
         group = rules.group_of(request.group)
@@ -169,6 +167,12 @@ class Receiving:
             raise HandleInvalid(request.receipt_handle)
         await self._service.leases.forward(DeadRequest(group, topic, handle, REASON))
         return service.ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+
+def _end(at_ms: int) -> service.ReceiveMessageResponse:
+    end = service.ReceiveMessageResponse()
+    rules.write_timestamp(end.delivery_timestamp, at_ms)
+    return end
 
 
 def _handle(

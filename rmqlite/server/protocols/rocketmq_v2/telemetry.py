@@ -109,6 +109,8 @@ class Telemetry:
                 stream.close()
                 if client.stream is stream:
                     client.stream = None
+                # All calls of a client are made on one connection.
+                self._service.leases.doubt(client.group, asker.client_id)
 
     async def _listen(self, read: Read, asker: Asker, stream: Stream) -> None:
         """Answer each frame of settings; what else a client may write needs no answer."""
