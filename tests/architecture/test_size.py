@@ -31,10 +31,10 @@ SIZES: Final = {
     ),  # topics and groups are deleted, offsets reset; traces, notes; Spark's times
     "records": Size(1_505, 12),  # the plain form of each function in C
     "store": Size(12_878, 70),  # the table of POP's modes is checked; backups
-    "broker": Size(15_288, 85),  # leases, POP's modes: what clients of RocketMQ 5 consume by
+    "broker": Size(15_291, 85),  # leases, also those that are lost; POP's modes
     "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
     "views": Size(1_644, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_238, 99),  # lag and members of each group are metrics; notes of changes
+    "server": Size(15_238, 99),  # lag and members as metrics; notes; lost answers
     "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
     "cli": Size(12_011, 78),  # --note; store backup; schemas; redrives, slo, costs
     "arrow": Size(2_259, 13),  # columns of redriven messages

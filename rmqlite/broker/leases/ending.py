@@ -55,10 +55,14 @@ class Ending:
         return lease.until_ms if lease else None
 
     def _is_renewable(self, lease: Lease, now_ms: int) -> bool:
-        """The first time also before the client's first heartbeat."""
+        """The first time in any case: a client may receive before its first heartbeat, and one that
+        has got a doubtful answer can acknowledge it.
+        """
+        if not lease.is_renewed or not was_received(lease):
+            return lease.is_renewed
         is_member = self._parts.membership.is_member(lease.group, lease.client_id)
-        is_there = is_member or not was_received(lease)
-        return lease.is_renewed and is_there and now_ms - begun_ms(lease) < RENEWED_MS_MAX
+        is_stuck = now_ms - begun_ms(lease) >= RENEWED_MS_MAX
+        return is_member and not lease.is_doubtful and not is_stuck
 
     def _end(self, lease: Lease) -> int:
         """End the lease of messages of one queue; how many they are."""

@@ -73,7 +73,7 @@ class LeaseJournal:
             "topic": lease.topic,
             "client": lease.client_id,
             "until": lease.until_ms,
-            "renewed": lease.is_renewed,
+            "renewed": lease.is_renewed and not lease.is_doubtful,
             "attempt": lease.attempt_id,
             "counts": lease.counts,
         }

@@ -98,19 +98,15 @@ class LeaseTable:
         self._prolong(lease, until_ms)
         if is_first:
             self._arrived(lease)
+        if is_first and not lease.is_doubtful:
             # With a full disk only a crash would end it.
             with suppress(StoreUnavailable):
                 self._write_again(lease)
 
     def doubt(self, group: str, client_id: str) -> None:
-        """What is under way to a client may be lost: its leases are not renewed any more.
-
-        If it has got the messages all the same, it can still acknowledge them.
-        """
-        until_ms = self._parts.clock.now_ms() + RENEWED_MS
+        """What is under way to a client may be lost."""
         for lease in self._under_way.pop((group, client_id), ()):
-            lease.is_renewed = False
-            self._prolong(lease, until_ms)
+            lease.is_doubtful = True
 
     def _arrived(self, lease: Lease) -> None:
         leases = self._under_way.get((lease.group, lease.client_id), set())

@@ -182,6 +182,7 @@ class Lease:
         "counts",
         "group",
         "id",
+        "is_doubtful",
         "is_renewed",
         "journal_offset",
         "key",
@@ -216,6 +217,8 @@ class Lease:
         self.client_id = sys.intern(client_id)
         self.until_ms = until_ms
         self.is_renewed = is_renewed
+        self.is_doubtful = False
+        """Has the client perhaps never got the answer?  Then it is renewed once at most."""
         self.attempt_id = attempt_id
         self.places: Sequence[tuple[LeasedQueue, Collection[int]]] = ()
         self.left = 0

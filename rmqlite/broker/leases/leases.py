@@ -100,7 +100,7 @@ class Leases:
         lease = self.table.of_id(received.messages[0].handle.lease) if received.messages else None
         if lease is not None and (places := lease.held()):
             # With a full disk they are visible when the lease ends.
-            lease.is_renewed = False
+            lease.is_doubtful = True
             with suppress(StoreUnavailable):
                 self.table.give_back(lease, places, counts=False)
 

@@ -204,6 +204,7 @@ def test_what_was_under_way_when_a_connection_broke_comes_again(
         await described(v2, settings)
         assert await v2.acked(first) == [Code.OK]
         other = v2.other("the other")
+        await v2.later(RECEIVED_MS - age_ms)
         await v2.later(RENEWED_MS - 1)
         assert await other.received() == []
         await v2.later(1)
