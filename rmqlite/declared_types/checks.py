@@ -138,7 +138,7 @@ def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:
         keys, values = inside
         return all(_fits(k, keys) and _fits(v, values) for k, v in value.items())
     if isinstance(value, Sequence | set | frozenset):
-        return all(_fits(each, inside[0]) for each in value)
+        return all(each.__class__ is inside[0] or _fits(each, inside[0]) for each in value)
     return True
 
 

@@ -35,7 +35,7 @@ SIZES: Final = {
     "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
     "views": Size(1_644, 13),  # what commands, top and page computed each for itself
     "server": Size(15_238, 99),  # lag and members as metrics; notes; lost answers
-    "client": Size(5_595, 41),  # asyncio, over the same clients; spans of OpenTelemetry
+    "client": Size(5_596, 41),  # asyncio, over the same clients; spans of OpenTelemetry
     "cli": Size(12_011, 78),  # --note; store backup; schemas; redrives, slo, costs
     "arrow": Size(2_259, 13),  # columns of redriven messages
     "spark": Size(4_966, 35),  # short runs, SQL; the same questions as functions and plots

@@ -5,6 +5,7 @@ A request has one batch for each topic and delay; nearly always that is one for 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Encoded(NamedTuple):
                 repeat(answer.store_host),
                 strict=False,
             )
-            results += map(SendResult._make, columns)
+            results += map(partial(tuple.__new__, SendResult), columns)
         if self.places is None:
             return tuple(results)
         in_order = dict(zip(self.places, results, strict=True))
