@@ -33,6 +33,7 @@ from rmqlite.requests.schedule import LevelsInForce
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS
+from tests.support.terminals import all_shown
 
 SPEC = RedriveSpec("billing")
 REFUSED = DeadLetterOutcome(0, 9, RedriveOutcome.REFUSED, why=f"no topic named {HOSTILE}")
@@ -309,7 +310,7 @@ def on_terminal(
             stderr=theirs,
             text=True,
         ) as process:
-            yield process, lambda: os.read(ours, 65536).decode()
+            yield process, lambda: all_shown(ours)
     finally:
         os.close(ours)
         os.close(theirs)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from rmqlite.requests.schedule import (
 )
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, WAIT_S, FakeBroker
+from tests.support.terminals import all_shown
 
 DUE_MS = 1_700_000_100_500
 POLICIES = ", or their group's policy"
@@ -68,9 +68,7 @@ def answering(broker: FakeBroker, typed: bytes, *args: str) -> subprocess.Comple
             text=True,
             timeout=WAIT_S,
         )
-        os.set_blocking(keyboard, False)
-        with suppress(BlockingIOError):
-            result.stderr = os.read(keyboard, 65_536).decode().replace("\r\n", "\n")
+        result.stderr = all_shown(keyboard).replace("\r\n", "\n")
         return result
     finally:
         os.close(keyboard)

@@ -7,7 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
@@ -29,7 +29,17 @@ def on_terminal(
             text=True,
             timeout=WAIT_S,
         )
-        yield ran.returncode, ran.stdout, os.read(ours, 65536).decode()
+        yield ran.returncode, ran.stdout, all_shown(ours)
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def all_shown(terminal: int) -> str:
+    """All that a terminal has shown until now; one read may give only a part of it."""
+    shown = b""
+    os.set_blocking(terminal, False)
+    with suppress(BlockingIOError):
+        while True:
+            shown += os.read(terminal, 65_536)
+    return shown.decode()
