@@ -96,9 +96,10 @@ class LeaseTable:
         """The lease lasts on.  The first time the journal gets it, too: it was received."""
         is_first = not was_received(lease)
         self._prolong(lease, until_ms)
-        if is_first:
-            self._arrived(lease)
-        if is_first and not lease.is_doubtful:
+        if not is_first:
+            return
+        self._settled(lease)
+        if not lease.is_doubtful:
             # With a full disk only a crash would end it.
             with suppress(StoreUnavailable):
                 self._write_again(lease)
@@ -108,11 +109,13 @@ class LeaseTable:
         for lease in self._under_way.pop((group, client_id), ()):
             lease.is_doubtful = True
 
-    def _arrived(self, lease: Lease) -> None:
-        leases = self._under_way.get((lease.group, lease.client_id), set())
-        leases.discard(lease)
-        if not leases:
-            self._under_way.pop((lease.group, lease.client_id), None)
+    def _settled(self, lease: Lease) -> None:
+        """Its answer is not under way any more."""
+        client = lease.group, lease.client_id
+        if (leases := self._under_way.get(client)) is not None:
+            leases.discard(lease)
+            if not leases:
+                del self._under_way[client]
 
     def _prolong(self, lease: Lease, until_ms: int) -> None:
         self._by_end.remove(lease)
@@ -188,7 +191,7 @@ class LeaseTable:
     def _drop(self, lease: Lease) -> None:
         del self._leases[lease.id]
         self._by_end.remove(lease)
-        self._arrived(lease)
+        self._settled(lease)
         if self._of_attempt.get((lease.group, lease.attempt_id)) is lease:
             del self._of_attempt[lease.group, lease.attempt_id]
 
