@@ -15,7 +15,7 @@ ACCOUNT_PART: Final = 2
 """One account may have the limit, divided by this."""
 
 
-class Shares:
+class AccountShares:
     """The counts of one table.  name: of its limit, for errors."""
 
     def __init__(self, name: str, limit: int) -> None:

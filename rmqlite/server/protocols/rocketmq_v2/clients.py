@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rmqlite.broker.tables.shares import Shares
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import Clock
 from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import Subscription
@@ -66,8 +66,8 @@ class Clients:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._clients: dict[ClientKey, Client] = {}
-        self._shares = Shares("CLIENTS_MAX", CLIENTS_MAX)
-        self._names = Shares("NAMES_MAX", NAMES_MAX)
+        self._shares = AccountShares("CLIENTS_MAX", CLIENTS_MAX)
+        self._names = AccountShares("NAMES_MAX", NAMES_MAX)
         self._producers: dict[str, dict[ClientKey, Client]] = {}
         """By the topics that they send to; the one that was asked last comes last."""
 

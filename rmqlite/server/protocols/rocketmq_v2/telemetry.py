@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from rmqlite.broker.tables.shares import Shares
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.config import BrokerConfig
 from rmqlite.levels import parse_levels
 from rmqlite.names import TRACE_TOPIC
@@ -65,7 +65,7 @@ class Telemetry:
         self._clients = clients
         self._decoding = decoding
         self._calls: dict[Stream, None] = {}
-        self._shares = Shares("CLIENTS_MAX", CLIENTS_MAX)
+        self._shares = AccountShares("CLIENTS_MAX", CLIENTS_MAX)
         """How many calls each account has open."""
         self._is_closed = False
 
