@@ -36,6 +36,8 @@ TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 PRODUCERS_MAX: Final = 20_000
 """How many pairs of client and producer group are remembered."""
+LANGUAGE_CHARS_MAX: Final = 32
+"""What is remembered of the name of a client's language."""
 BEATS_BYTES_MAX: Final = 64 << 20
 """The length of all heartbeats that are remembered; another one is read each time that it comes."""
 
@@ -248,7 +250,7 @@ class Clients:
         except RmqliteError as error:
             return error
         # First, so that it is notified of its own arrival, as RocketMQ does it.
-        language, version = call.command.language, call.command.version
+        language, version = _language(call.command), call.command.version
         self._add_consumer(Consumer(connection, client_id, data, language, version))
         refused = None
         try:
@@ -281,7 +283,7 @@ class Clients:
         self._producers.setdefault(group, {})[client_id] = Producer(
             connection,
             client_id,
-            command.language,
+            _language(command),
             command.version,
             self._service.clock.now_ms(),
             account,
@@ -329,6 +331,10 @@ def _discard(
         pairs.discard(pair)
         if not pairs:
             del pairs_of[connection]
+
+
+def _language(command: Command) -> str:
+    return command.language[:LANGUAGE_CHARS_MAX]
 
 
 def _request(client_id: str, data: ConsumerData) -> HeartbeatRequest:
