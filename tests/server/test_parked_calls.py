@@ -167,7 +167,9 @@ def test_every_call_that_waits_is_tried() -> None:
     }
     assert waits_v2 == {v2_rpcs.RECEIVE_MESSAGE, v2_rpcs.PULL_MESSAGE, v2_rpcs.TELEMETRY}
     times = {"suspend_timeout_millis", "poll_time"}
-    parking = {code for code, row in ANSWERED.items() if times & {each.name for each in row.fields.columns}}
+    parking = {
+        code for code, row in ANSWERED.items() if times & {each.name for each in row.fields.columns}
+    }
     assert parking == PARKING == set(PARKED)
 
 
