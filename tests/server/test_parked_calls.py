@@ -40,15 +40,17 @@ from rmqlite.wire.remoting.requests.pop import (
 from rmqlite.wire.remoting.requests.table import ANSWERED
 from rmqlite.wire.rocketmq_v2 import rpcs as v2_rpcs
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
-from tests.server.remoting.asking import GROUP, TOPIC, pull_of
-from tests.server.rocketmq_v2.signing import signed
+from tests.server.remoting import asking
+from tests.server.rocketmq_v2 import signing
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, talk, turns_until
 from tests.support.messages import create_topic
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.rocketmq_v2_client import (
+    GROUP,
     NODE,
+    TOPIC,
     V2,
     consumer_settings,
     named,
@@ -62,6 +64,7 @@ CALL_BYTES_MAX: Final = 40 << 10
 WARM: Final = 20
 """Calls before those that are measured, which bring the heap to its size."""
 WAIT_MS: Final = 20_000
+OTHER: Final = "another-group"
 EXPRESSION: Final = " || ".join([f"tag-{number}" for number in range(380)])
 Make = Callable[[int], bytes]
 """Makes the request of the call with a number, which nobody else holds."""
@@ -316,8 +319,8 @@ def test_a_telemetry_call(under_test: BrokerUnderTest, make: Make, has_right: bo
             most = max(most, in_flight.bytes)
             return await decode(*about)
 
-        v2.protocol._decoding.read = counted  # type: ignore[method-assign]
-        sent = () if has_right else signed("no-rights")
+        v2.protocol._decoding.read = counted  # type: ignore[method-assign, assignment]
+        sent = () if has_right else signing.signed("no-rights")
         handlers = v2.protocol.handlers(in_flight)
         calls = Parked(
             handlers,
@@ -368,14 +371,13 @@ def test_settings_that_come_again_and_again_are_kept_once(under_test: BrokerUnde
 
 Ask = Callable[[LoopClient], Command]
 PARKED: Final[dict[int, Ask]] = {
-    11: lambda client: pull_of(client, offset=1, wait_ms=WAIT_MS),
-    361: lambda client: pull_of(client, offset=1, wait_ms=WAIT_MS)._replace(code=361),
+    11: lambda client: asking.pull_of(client, offset=1, wait_ms=WAIT_MS),
+    361: lambda client: asking.pull_of(client, offset=1, wait_ms=WAIT_MS)._replace(code=361),
     200050: lambda client: client.request(
         POP_MESSAGE, PopMessage(GROUP, TOPIC, 0, 32, 60_000, WAIT_MS, exp=EXPRESSION)
     ),
     200054: lambda client: client.request(NOTIFICATION, Notification(OTHER, TOPIC, 0, WAIT_MS)),
 }
-OTHER: Final = "another-group"
 
 
 @pytest.mark.parametrize("code", PARKED)

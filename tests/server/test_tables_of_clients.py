@@ -39,9 +39,9 @@ from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import HEARTBEAT, definition, service
 from rmqlite.wire.signing import Signer
 from tests.server import largest_calls, largest_remoting
-from tests.server.remoting.asking import beat
+from tests.server.remoting import asking
 from tests.server.rocketmq_v2 import largest as largest_v2
-from tests.server.rocketmq_v2.signing import signed
+from tests.server.rocketmq_v2 import signing
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
@@ -95,6 +95,7 @@ def tables(under_test: BrokerUnderTest) -> dict[str, Any]:
 
 
 def test_no_call_of_rmqlites_own_protocol(under_test: BrokerUnderTest) -> None:
+    """The rights stand beside each method; what has none for everybody is listed here."""
     before = tables(under_test)
 
     async def scenario(server: Served, _: object) -> None:
@@ -120,7 +121,7 @@ def test_no_call_of_rmqlites_own_protocol(under_test: BrokerUnderTest) -> None:
 def test_no_call_of_rocketmq_5(under_test: BrokerUnderTest) -> None:
     """Twenty thousand heartbeats filled the table of clients in 15 s."""
     before = tables(under_test)
-    alone = (
+    alone: tuple[tuple[Any, Any], ...] = (
         (v2_rpcs.HEARTBEAT, service.HeartbeatRequest(client_type=definition.PRODUCER)),
         *[
             (v2_rpcs.TELEMETRY, service.TelemetryCommand(settings=each))
@@ -134,13 +135,13 @@ def test_no_call_of_rocketmq_5(under_test: BrokerUnderTest) -> None:
 
     async def scenario(v2: V2) -> None:
         v2.server.access.accounts = KNOWN
-        client = v2.other("stranger", signed(RIGHTLESS))
+        client = v2.other("stranger", signing.signed(RIGHTLESS))
         for rpc in v2_rpcs.ALL:
             for serial in range(3):
                 asked = largest_v2.REQUESTS[rpc](under_test, serial)
                 await largest_v2.ask(client, rpc, asked.SerializeToString())
-        for rpc, asked in alone:
-            await largest_v2.ask(client, rpc, asked.SerializeToString())
+        for each, request in alone:
+            await largest_v2.ask(client, each, request.SerializeToString())
         clients = v2.protocol.clients
         assert (len(clients), clients.names, clients._producers) == (0, 0, {})
         assert len(v2.protocol.telemetry._calls) == 0
@@ -166,8 +167,8 @@ def test_no_request_of_the_remoting_protocol(under_test: BrokerUnderTest) -> Non
                     answered.add(code)
             assert answered == OPEN
             assert (await client.ask(POLLING_INFO, PollingInfo("g", TOPIC, 0))).code != 0
-            await beat(client, "one", groups=["g"], producers=["p"])
-            assert (await beat(client, "one", groups=[], producers=["p"])).code == 0
+            await asking.beat(client, "one", groups=["g"], producers=["p"])
+            assert (await asking.beat(client, "one", groups=[], producers=["p"])).code == 0
             clients = registered(protocol)
             assert remembered(clients) == (0, 0, 0, 0)
             assert protocol.server.service.parked == 0
@@ -203,12 +204,12 @@ def test_who_takes_a_consumers_name_without_a_right_does_not_get_its_place(
             protocol.client(signs_as=(ONE.access_key, SECRET)) as client,
             protocol.client(signs_as=(RIGHTLESS, SECRET)) as stranger,
         ):
-            assert (await beat(client, "one")).code == 0
+            assert (await asking.beat(client, "one")).code == 0
             clients = registered(protocol)
             taken: list[object] = []
             add = clients._add_consumer
             clients._add_consumer = lambda each: (taken.append(each), add(each))  # type: ignore[assignment, method-assign, func-returns-value]
-            assert (await beat(stranger, "one")).code == 1
+            assert (await asking.beat(stranger, "one")).code == 1
             assert taken == []
 
     served_protocol(under_test, scenario)
@@ -247,7 +248,7 @@ def test_one_account_leaves_room_for_clients_of_rocketmq_5(
 
     async def scenario(v2: V2) -> None:
         v2.server.access.accounts = KNOWN
-        mine = [v2.other(f"client {number}", signed(ONE.access_key)) for number in range(3)]
+        mine = [v2.other(f"client {number}", signing.signed(ONE.access_key)) for number in range(3)]
         calls = [each.telemetry() for each in mine]
         await turns_until(lambda: calls[2].call.done())
         assert code_of(await calls[2].next()) is Code.TOO_MANY_REQUESTS
@@ -257,7 +258,7 @@ def test_one_account_leaves_room_for_clients_of_rocketmq_5(
         assert code_of(await calls[0].next(2)) is Code.OK
         assert await mine[1].code(HEARTBEAT, alive) is Code.OK
         assert await mine[2].code(HEARTBEAT, alive) is Code.TOO_MANY_REQUESTS
-        other = v2.other("another", signed(OTHER.access_key))
+        other = v2.other("another", signing.signed(OTHER.access_key))
         call = other.telemetry()
         call.settings(producer_settings("a", "b"))
         assert code_of(await call.next()) is Code.OK
@@ -274,6 +275,7 @@ def test_one_account_leaves_room_for_clients_of_rocketmq_5(
 def test_one_account_leaves_room_for_producers(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of producers and of the bytes of heartbeats."""
     monkeypatch.setattr(remoting_clients, "PRODUCERS_MAX", 4)
     monkeypatch.setattr(remoting_clients, "BEATS_BYTES_MAX", 600)
 
@@ -285,12 +287,12 @@ def test_one_account_leaves_room_for_producers(
             protocol.client(signs_as=(OTHER.access_key, SECRET)) as other,
         ):
             names = [f"p{number}" for number in range(4)]
-            assert (await beat(client, "one", groups=[], producers=names)).code == 0
+            assert (await asking.beat(client, "one", groups=[], producers=names)).code == 0
             assert list(clients.producer_groups()) == names[:2]
-            assert (await beat(other, "two", groups=[], producers=["x"])).code == 0
+            assert (await asking.beat(other, "two", groups=[], producers=["x"])).code == 0
             assert list(clients.producer_groups()) == [*names[:2], "x"]
             many = [f"p{number:0100}" for number in range(9)]
-            assert (await beat(client, "one", groups=[], producers=many)).code == 0
+            assert (await asking.beat(client, "one", groups=[], producers=many)).code == 0
             # Too long to be remembered: it is read each time.
             assert [each.account for each in clients._beats.values()] == [OTHER.access_key]
         await turns_until(lambda: remembered(clients) == (0, 0, 0, 0))
@@ -329,7 +331,7 @@ def test_one_account_leaves_room_for_members(under_test: BrokerUnderTest) -> Non
 def test_one_account_leaves_room_for_locks() -> None:
     """A queue counts for the account of the member that has it now."""
     clock = FakeClock()
-    locks = QueueLocks(BrokerConfig(maxConsumerOffsets=4), clock)
+    locks = QueueLocks(BrokerConfig(consumer_offsets_max=4), clock)
     queues = [Queue(TOPIC, number) for number in range(4)]
     locks.lock("g", "a", queues[:2], "one")
     with pytest.raises(Overloaded, match="maxConsumerOffsets of one account=2"):

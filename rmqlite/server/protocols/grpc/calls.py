@@ -127,6 +127,8 @@ def many_answers(
     """
 
     async def call(_: object, context: Context) -> None:
+        room = in_flight.taken(0)
+
         async def read() -> bytes | None:
             nonlocal room
             room.give_back()
@@ -139,7 +141,6 @@ def many_answers(
                 charge(len(data))
             return data
 
-        room = in_flight.taken(0)
         with _Refusing(path, context, refuse) as refusing:
             try:
                 charge = enter(path, context)
