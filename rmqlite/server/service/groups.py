@@ -213,7 +213,7 @@ class GroupCalls(Part):
         if assignment.epoch != request.known_epoch:
             return assignment
         try:
-            await self._heartbeats.wait(request.group, request.wait_ms / 1000)
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000, account)
         except asyncio.CancelledError:
             # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
