@@ -23,6 +23,8 @@ from rmqlite.broker.routing import check_property_string, hidden, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -62,7 +64,7 @@ ADDED_BYTES_MAX: Final = 4096
 FAILURE_PROPERTIES: Final = frozenset(
     {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, ORIGIN_QUEUE_ID}
     | {ORIGIN_QUEUE_OFFSET, FIRST_FAILURE_TIMESTAMP, LAST_FAILURE_TIMESTAMP, FAILURE_REASON}
-    | {FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS}
+    | {FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS, CLAIMED_ORIGIN_TOPIC, CLAIMED_ORIGIN_MESSAGE_ID}
 )
 """What a retry chain tells of its message.  Anybody can send them, and who forwards a message does:
 they count in a group's own retry and dead-letter topic, and nowhere else."""
@@ -78,6 +80,7 @@ _SPARED_FIRST: Final = (
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
     DELIVERY_ATTEMPTS,
+    CLAIMED_ORIGIN_MESSAGE_ID,
 )
 """The properties that are left out, in this order, if a record has no room for them."""
 _SPARED_LAST: Final = (ORIGIN_MESSAGE_ID, WAIT, DELAY)

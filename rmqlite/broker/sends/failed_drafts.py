@@ -4,7 +4,8 @@ RocketMQ's Java consumer does so at the limit of an orderly listener, and if it 
 message back.  What such a message tells of failures is a claim: who redrives it would send it to
 whatever topic it names.  So only the log counts.  If the message is there, unchanged, in its own
 group's chain or in the topic that it names, that record says where it comes from.  If it is not, it
-comes from the retry or dead-letter topic that it was sent to, and a redrive needs another topic.
+comes from the retry or dead-letter topic that it was sent to.  In a cluster it may be a message of
+another broker: what it says of its origin stays, under names that mark it as a claim.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import outlines
-from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.finding.matching import claimed_of, origin_of
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,
@@ -24,7 +25,11 @@ from rmqlite.broker.retry import (
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compression import COMPRESSION_BITS
+from rmqlite.errors import Refused
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -38,7 +43,7 @@ from rmqlite.message import (
     TRAN_MSG,
     UNIQ_KEY,
 )
-from rmqlite.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
+from rmqlite.names import check_sendable, dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
 from rmqlite.records.record import TIMES_MAX, Head, body_crc
@@ -109,13 +114,13 @@ class FailedDrafts:
             # Java shows its listener the topic that RETRY_TOPIC names, so that stays.
             claimed = own.get(RETRY_TOPIC)
             added: _Changes = {RETRY_TOPIC: claimed} if claimed else {}
-            return added | {DLQ_ORIGIN_TOPIC: draft.topic}
+            return added | _claim(draft, own) | {DLQ_ORIGIN_TOPIC: draft.topic}
         if not is_in_chain(shown.topic, group):
             return {**place_properties(shown)}
         before = PropertyString(shown.properties)
         known = sorted(FAILURE_PROPERTIES - {LAST_FAILURE_TIMESTAMP})
         added = {name: value for name in known if (value := before.get(name)) is not None}
-        added[RETRY_TOPIC] = origin_of(shown) or shown.topic
+        added[RETRY_TOPIC] = claimed_of(shown) or origin_of(shown) or shown.topic
         about_reason, without = reason_properties("", before)
         return {name: each for name, each in added.items() if name not in without} | about_reason
 
@@ -149,6 +154,21 @@ def _attempts(draft: Draft, own: PropertyString) -> int:
     times = draft.reconsume_times
     is_orderly = own.number(DELAY) == times + _ORDERLY_LEVEL
     return times + 1 if is_orderly else times
+
+
+def _claim(draft: Draft, own: PropertyString) -> _Changes:
+    """What a consumer says of the origin of a message that this broker does not have."""
+    topic, message_id = own.text(RETRY_TOPIC), own.text(ORIGIN_MESSAGE_ID)
+    if not is_retry(draft.topic) or group_of(topic) is not None:
+        return {}
+    try:
+        check_sendable(topic)
+    except Refused:
+        return {}
+    claim: _Changes = {CLAIMED_ORIGIN_TOPIC: topic}
+    if message_id.isprintable() and 0 < len(message_id.encode()) <= MESSAGE_ID_BYTES_MAX:
+        claim[CLAIMED_ORIGIN_MESSAGE_ID] = message_id
+    return claim
 
 
 def _dead(changes: _Changes) -> _Changes:
