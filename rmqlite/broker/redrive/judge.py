@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.finding.matching import claimed_of, origin_of
 from rmqlite.broker.finding.reading import SeenWhole, check_filter, fits
+from rmqlite.broker.fitting import left_after_sparing
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
-from rmqlite.broker.routing import record_of, route, routed
+from rmqlite.broker.routing import QUEUE_ID_MAX, record_of, route, routed
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
@@ -76,10 +77,19 @@ FILTER_CHARS_MAX: Final = 1_000
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not name its original topic: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
-_QUEUE_DIGITS: Final = 10
 _LONGEST_HOST: Final = bytes(20)
 _GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
 _GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
+_SPARED: Final = (
+    ORIGIN_QUEUE_OFFSET,
+    ORIGIN_QUEUE_ID,
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    REDRIVEN_TIMES,
+    ORIGIN_MESSAGE_ID,
+    REDRIVEN_BY,
+    REDRIVEN_MESSAGE_ID,
+)
+"""What a redriven message does without, in this order, if a record has no room for it."""
 _NOTHING: Final = PropertyString(b"")
 
 
@@ -213,6 +223,7 @@ class Judge:
         if is_retry(topic):
             origins = _claims(dead_letter, topic) if claimed else {RETRY_TOPIC: origin}
             properties = properties.edited(_known_origin(dead_letter) | origins)
+        properties = self._fitted(properties, topic, spec.delay_level)
         why = self._why_too_long(dead_letter.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
@@ -245,10 +256,20 @@ class Judge:
             for each in found
         ]
 
-    def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
+    def _fitted(self, properties: PropertyString, topic: str, level: int) -> PropertyString:
+        """The string without what a record has no room for, or as it is if that is not enough."""
+        added = self._size(properties, topic, level) - len(properties.encoded)
+        left = left_after_sparing(properties, PROPERTIES_BYTES_MAX - added, _SPARED)
+        return properties if left is None else left.of(properties)
+
+    def _size(self, properties: PropertyString, topic: str, level: int) -> int:
+        """The length of the property string with which the message is stored."""
         # Count the longest queue id, so that the result does not depend on the queue.
-        place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._broker.config.cluster_name)
-        size = len(routed(properties.encoded, place).encoded)
+        place = route(topic, QUEUE_ID_MAX, level, self._broker.config.cluster_name)
+        return len(routed(properties.encoded, place).encoded)
+
+    def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
+        size = self._size(properties, topic, level)
         if size > PROPERTIES_BYTES_MAX:
             most = PROPERTIES_BYTES_MAX
             return f"its properties would be {size} bytes long, at most {most} can be"

@@ -10,23 +10,27 @@ another broker: what it says of its origin stays, under names that mark it as a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from rmqlite.broker.admission import level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import outlines
 from rmqlite.broker.finding.matching import claimed_of, origin_of
+from rmqlite.broker.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,
     place_properties,
     reason_properties,
 )
+from rmqlite.broker.routing import LEVEL_MAX, QUEUE_ID_MAX, route, routed
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.errors import Refused
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX, PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
     CLAIMED_ORIGIN_TOPIC,
@@ -60,6 +64,11 @@ _CLIENTS_OWN: Final = frozenset(
     [name.encode() for name in RESERVED_PROPERTIES - {KEYS, TAGS, UNIQ_KEY}]
 )
 """What clients and brokers add to a message on its way."""
+_OF_THE_PULL: Final = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
+"""What a consumer itself has added when it got the message."""
+_SPARED: Final = (*_OF_THE_PULL, *SPARED)
+_SPARED_OF_DEAD: Final = (*_SPARED, RETRY_TOPIC)
+"""What a retry and a dead letter do without, in this order, if a record has no room for it."""
 _Changes = dict[str, str | bytes]
 
 
@@ -67,8 +76,14 @@ class FailedDrafts:
     """Rewrites what drafts to retry and dead-letter topics tell of failures."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicTable, groups: GroupTable, counts: Counts
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        counts: Counts,
+        cluster: str,
     ) -> None:
+        self._cluster = cluster
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -89,18 +104,41 @@ class FailedDrafts:
         attempts = _attempts(draft, own)
         if attempts:
             changes[DELIVERY_ATTEMPTS] = str(attempts)
-        topic, queue_id = draft.topic, draft.queue_id
-        if is_retry(topic) and self._is_over(draft, group, limit):
-            topic, queue_id = dlq_topic(group), 0
-            changes[DELAY] = "0"
-            self._topics.ensure(topic, 1)
-            self._counts.dead[group] += 1
-        if is_dlq(topic):
+        if is_dlq(draft.topic):
             changes |= _dead(changes)
+            properties = own.edited(changes, FAILURE_PROPERTIES)
+            return draft._replace(properties=properties.encoded)
         # A failed message of a transaction is half of none any more.
-        gone = FAILURE_PROPERTIES | {TRAN_MSG} if is_retry(draft.topic) else FAILURE_PROPERTIES
+        gone = FAILURE_PROPERTIES | {TRAN_MSG}
+        if not self._is_over(draft, group, limit):
+            fitted = self._fitted(own.edited(changes, gone), draft.topic, _SPARED)
+            if fitted is not None:
+                return draft._replace(properties=fitted.encoded)
+        topic = dlq_topic(group)
+        self._topics.ensure(topic, 1)
+        self._counts.dead[group] += 1
+        changes |= {DELAY: "0", **_dead(changes)}
         properties = own.edited(changes, gone)
-        return draft._replace(topic=topic, queue_id=queue_id, properties=properties.encoded)
+        fitted = self._fitted(properties, topic, _SPARED_OF_DEAD)
+        if fitted is None:
+            # Of what the client has added to its message, the longest goes.
+            too_long = self._size(properties, topic) - PROPERTIES_BYTES_MAX
+            fitted = without_longest(own, too_long).edited(changes, gone)
+        return draft._replace(topic=topic, queue_id=0, properties=fitted.encoded)
+
+    def _fitted(
+        self, properties: PropertyString, topic: str, names: Sequence[str]
+    ) -> PropertyString | None:
+        """The string without what a record has no room for; None if that is not enough."""
+        added = self._size(properties, topic) - len(properties.encoded)
+        left = left_after_sparing(properties, PROPERTIES_BYTES_MAX - added, names)
+        return None if left is None else left.of(properties)
+
+    def _size(self, properties: PropertyString, topic: str) -> int:
+        """The length of the property string with which the message is stored."""
+        level = LEVEL_MAX if level_of(properties.encoded) else 0
+        place = route(topic, QUEUE_ID_MAX, level, self._cluster)
+        return len(routed(properties.encoded, place).encoded)
 
     def _is_over(self, draft: Draft, group: str, limit: int | None) -> bool:
         """Is a retry beyond the limit?  Raises GroupUnknown."""
