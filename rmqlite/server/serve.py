@@ -192,7 +192,7 @@ class _Server:
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
-        self._indexing = Indexing(broker, self._indexer, self.due_sooner)
+        self._indexing = Indexing(broker, self._clock, self._indexer, self.due_sooner)
         registering = Registering(config, broker, self._clock, self._connecting)
         upkeep = Upkeep(config, broker, self._persister, watch, registering.changed)
         # Before the first call: a broker that starts on a full disk refuses sends.
