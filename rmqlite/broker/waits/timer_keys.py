@@ -186,8 +186,8 @@ class TimerKeys:
     def compare(self) -> bool:
         """A step of the comparison; True if it is urgent and there is more.
 
-        If anything differs, the table is made again.  The comparison also finds the rows of messages
-        that were completed without a call of end(), for example before a crash.  Raises
+        If anything differs, the table is made again.  The comparison also finds the rows of
+        messages that were completed without a call of end(), for example before a crash.  Raises
         StoreUnavailable.
         """
         comparison = self._comparison

@@ -18,7 +18,7 @@ from rmqlite.store.checking.queues import QueueCheck
 from rmqlite.store.disk.files import Files
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.comparison import RowComparison, check_mark
-from rmqlite.store.timers.index import FILE_NAME, Indexed, IndexDamaged, TimerIndex
+from rmqlite.store.timers.index import FILE_NAME, IndexDamaged, Indexed, TimerIndex
 
 WRONG_TABLE: Final = "wrong-timer-index"
 _JOURNAL: Final = FILE_NAME + "-wal"

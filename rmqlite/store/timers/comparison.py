@@ -19,8 +19,8 @@ from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import (
     OFFSET_BITS,
     OFFSETS,
-    Indexed,
     IndexDamaged,
+    Indexed,
     Mark,
     TimerIndex,
 )
