@@ -8,10 +8,11 @@ as Ctrl-C does, and then as these signals do.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -70,7 +71,8 @@ class CommandLine(TyperGroup):
         try:
             return super().invoke(ctx)
         except RmqliteError as error:
-            sys.stderr.write(error_line(error) + "\n")
+            with suppress(OSError):
+                sys.stderr.write(error_line(error) + "\n")
             code = UNAVAILABLE if isinstance(error, Unavailable) else REFUSED
             raise typer.Exit(code) from error
         except KeyboardInterrupt as error:
@@ -177,9 +179,26 @@ app.command("bench")(bench)
 
 def main() -> None:
     """Run the command line and exit."""
+    reopen_closed_streams()
     completion.mend_words()
     with ended_by_signals():
         app()
+
+
+def reopen_closed_streams() -> None:
+    """Give each closed standard stream a file that takes nothing: a write fails as on a full disk.
+
+    Else the next file that is opened has its number, and what a library writes to standard error
+    may go into the store.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.open(os.devnull, os.O_RDONLY)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
 
 
 @contextmanager

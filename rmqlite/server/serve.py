@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.tables.missing import missing_tables
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable, Unavailable
@@ -329,6 +330,7 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
+    names = files.names(config.store_path / "config")
     store = MessageStore(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
@@ -336,4 +338,6 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
         store.end,
         store.recovered,
     )
+    for sentence in missing_tables(store, config, names):
+        log.warning("%s", sentence)
     return store

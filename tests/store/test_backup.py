@@ -122,7 +122,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     assert allocated_bytes(tmp_path / "copy") <= allocated_bytes(store.root) + (64 << 10)
 
 
-def test_zeros_become_holes(tmp_path: Path) -> None:
+def test_zeros_become_holes() -> None:
     """Not every file system says where its holes are."""
     data = bytes(HOLE_BYTES - 100) + b"data" + bytes(4 * HOLE_BYTES) + b"more"
     copy = bytearray(len(data))

@@ -8,7 +8,6 @@ damage.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from rmqlite.records import record
 from rmqlite.records.record import BLANK_BYTES, Head
 from rmqlite.records.stored import Record
 from rmqlite.store.disk.files import ReadOnlyFiles
-from rmqlite.store.disk.regular_file import translated
 from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.log.log_end import LogEnd, damage_at
@@ -58,10 +56,8 @@ class LiveFiles(ReadOnlyFiles):
             return position
 
     def data_end(self, path: Path, position: int) -> int:
-        """Where the data at a position ends: the next hole, or the file's end."""
         try:
-            with translated("read", path):
-                return self._system.lseek(self._fd(path), position, os.SEEK_HOLE)
+            return super().data_end(path, position)
         except StoreUnavailable as error:
             _check_gone(error)
             return position
