@@ -35,6 +35,7 @@ OF_CONSUMERS = frozenset(
         "groups.assigned",
         "topics.elsewhere",
         "leases.peek",
+        "leases.waiting",
         *LEASES,
     }
 )

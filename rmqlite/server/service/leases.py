@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
 from rmqlite.access.accounts import Right
@@ -25,7 +25,13 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.server.service.access import CALLER, group_right, needs, of_group, topic_right
+from rmqlite.server.service.access import (
+    account_of_caller,
+    group_right,
+    needs,
+    of_group,
+    topic_right,
+)
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
@@ -96,6 +102,11 @@ class LeaseCalls(Part):
                 return found
 
     @needs(_rights)
+    async def waiting(self, request: ReceiveRequest) -> int:
+        """How many calls wait now for what this one asks for."""
+        return self._pulls.count_of(_key(request))
+
+    @needs(_rights)
     async def ack(self, request: AckRequest) -> tuple[bool, ...]:
         """Messages are done; False for each handle that is not valid.  On disk when it returns."""
         found = self._leases.ack(request)
@@ -145,12 +156,9 @@ class LeaseCalls(Part):
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            caller = CALLER.get()
-            if self._limits is None or caller is None:
-                await self._pulls.wait(key, seconds)
-            else:
-                with self._limits.parked(caller.access_key):
-                    await self._pulls.wait(key, seconds)
+            account = account_of_caller()
+            with nullcontext() if self._limits is None else self._limits.parked(account):
+                await self._pulls.wait(key, seconds, account)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

@@ -47,8 +47,8 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.server.group_commit import Failed
 from rmqlite.server.service.access import (
-    CALLER,
     Caller,
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -206,12 +206,9 @@ class MessageCalls(Part):
 
     async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
         """Wait for a message in a queue.  Raises Overloaded."""
-        caller = CALLER.get()
-        if self._limits is None or caller is None:
-            await self._pulls.wait(queue, seconds)
-            return
-        with self._limits.parked(caller.access_key):
-            await self._pulls.wait(queue, seconds)
+        account = account_of_caller()
+        with nullcontext() if self._limits is None else self._limits.parked(account):
+            await self._pulls.wait(queue, seconds, account)
 
     @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
     async def find(self, query: MessageQuery) -> FoundMessages:
