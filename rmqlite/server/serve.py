@@ -32,6 +32,7 @@ from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
+from rmqlite.server.library_log import in_short_lines
 from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
 from rmqlite.server.notify import READY, STOPPING, notify
 from rmqlite.server.protocols.grpc.server import GrpcServer
@@ -108,7 +109,7 @@ def serve(
         notify(READY)
 
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with in_short_lines(), asyncio.Runner(loop_factory=loop) as runner:
         server = _Server(config, reload, access, keys, watched, connections, connecting)
         return runner.run(server.run(ready))
 

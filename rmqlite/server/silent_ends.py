@@ -37,7 +37,11 @@ class Loops(asyncio.TaskGroup):
         self._is_over = True
 
     def create_task(
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
     ) -> asyncio.Task[T]:
         task = super().create_task(coro, name=name, context=context)
         task.add_done_callback(self._ended)

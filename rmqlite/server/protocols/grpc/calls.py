@@ -149,7 +149,8 @@ class _Refusing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
+            # The latter: the client is gone, or the port is being closed.
             return False
         self.answers = self._refuse(self._path, error, self._context)
         return True

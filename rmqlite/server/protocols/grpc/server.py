@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -34,6 +34,8 @@ FAILURES_S: Final = 60.0
 """The broker ends when so many attempts to open its port anew have failed in this time."""
 PAUSE_S: Final = 0.25
 _LOOP: Final = "_server_main_loop"
+_CALL: Final = "_schedule_rpc_coro"
+"""gRPC's own names of its loop, and of a call's task."""
 log = logging.getLogger(__name__)
 
 
@@ -101,21 +103,27 @@ class GrpcServer:
         before = asyncio.all_tasks()
         await self._server.start()
         begun = asyncio.all_tasks() - before
-        (self._serving,) = [
-            each for each in begun if getattr(each.get_coro(), "__name__", "") == _LOOP
-        ]
+        (self._serving,) = [each for each in begun if _name(each) == _LOOP]
 
     async def _stay_open(self, ports: Ports) -> None:
         """Open the port anew each time when gRPC's loop has ended.  Raises InvalidValue."""
         failed_at_s: deque[float] = deque(maxlen=FAILURES_MAX)
+        opened_at_s = -FAILURES_S
         while True:
             assert self._server is not None
             assert self._serving is not None
             await asyncio.wait([self._serving])
+            if self._serving.cancelled():
+                # Its memory is in use by gRPC's core, and is freed: nothing of it may be touched.
+                self._server = None
+                raise RuntimeError("gRPC's loop was cancelled")
             sentence = f"the gRPC port, {self.port}, does not answer; it is being opened anew"
             ports.away.append(sentence)
-            log.error("%s reason=%s", sentence, _reason(self._serving))
+            log.error("%s reason=%s", sentence, self._serving.exception())
             await _end(self._server)
+            # Who sends such calls again and again gets no more than some lines of log for it.
+            now_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(PAUSE_S if now_s - opened_at_s < FAILURES_S else 0)
             while True:
                 try:
                     self._bind()
@@ -133,6 +141,7 @@ class GrpcServer:
                     await asyncio.sleep(PAUSE_S)
             ports.away.remove(sentence)
             ports.opened_anew += 1
+            opened_at_s = asyncio.get_running_loop().time()
             log.warning("the gRPC port is open again port=%d", self.port)
 
     def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
@@ -160,22 +169,24 @@ class GrpcServer:
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop(0)
+            # gRPC ends them in the next turns; who cancels them now makes it print stacks.
+            calls = [each for each in asyncio.all_tasks() if _name(each) == _CALL]
+            if calls:
+                await asyncio.wait(calls, timeout=END_S_MAX)
+
+
+def _name(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__name__", "")
 
 
 async def _end(server: grpc.aio.Server) -> None:
     """Close the ports and end all calls of a server whose loop has ended."""
-    # The first stop() of a server whose loop was cancelled only finds that out.
+    # If gRPC has not begun to stop it, the first stop() only raises the loop's error.
     for _ in range(2):
         stopping = asyncio.ensure_future(server.stop(None))
         await asyncio.wait([stopping], timeout=END_S_MAX)
-        if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
+        if stopping.done() and stopping.exception() is None:
             return
-
-
-def _reason(ended: asyncio.Task[None]) -> str:
-    if ended.cancelled():
-        return "cancelled"
-    return str(ended.exception() or "it has returned")
 
 
 def _credentials(keys: Keys) -> grpc.ServerCredentials:
