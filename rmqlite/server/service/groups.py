@@ -29,6 +29,7 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.requests.topics import Queue
 from rmqlite.server.service.access import (
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -199,7 +200,10 @@ class GroupCalls(Part):
         self._check_open()
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
-        assignment = self._broker.heartbeat(request)
+        account = account_of_caller()
+        assignment = self._broker.heartbeat(request, account)
+        # While it waits, of its subscriptions only the table's are in memory.
+        request = self._broker.membership.kept(request)
         try:
             await self._saved()
         except StoreUnavailable:
@@ -214,7 +218,7 @@ class GroupCalls(Part):
             # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
             raise
-        return self._broker.heartbeat(request)
+        return self._broker.heartbeat(request, account)
 
     @admin
     async def change_mode(self, change: RequestModeChange) -> None:
@@ -244,7 +248,7 @@ class GroupCalls(Part):
     @of_group(Right.SUB)
     async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
         """Keep other members of the group from these queues; those that the member has now."""
-        return self._broker.locks.lock(group, client_id, queues)
+        return self._broker.locks.lock(group, client_id, queues, account_of_caller())
 
     @of_group(Right.SUB)
     async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:

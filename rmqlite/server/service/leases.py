@@ -96,6 +96,11 @@ class LeaseCalls(Part):
                 return found
 
     @needs(_rights)
+    async def waiting(self, request: ReceiveRequest) -> int:
+        """How many calls wait now for what this one asks for."""
+        return self._pulls.count_of(_key(request))
+
+    @needs(_rights)
     async def ack(self, request: AckRequest) -> tuple[bool, ...]:
         """Messages are done; False for each handle that is not valid.  On disk when it returns."""
         found = self._leases.ack(request)

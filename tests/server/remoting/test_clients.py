@@ -47,7 +47,7 @@ def remembers_nobody(protocol: ProtocolUnderTest) -> bool:
             clients._producers,
             clients._consumers_of,
             clients._producers_of,
-            clients._producer_count,
+            clients._producer_shares.total,
         )
     )
 

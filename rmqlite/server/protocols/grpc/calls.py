@@ -73,9 +73,18 @@ def failed(path: str, error: Exception) -> RmqliteError:
 
 
 def one_answer(
-    path: str, answer: Answer, in_flight: InFlight, enter: Enter, refuse: Refuse = as_status
+    path: str,
+    answer: Answer,
+    in_flight: InFlight,
+    enter: Enter,
+    refuse: Refuse = as_status,
+    *,
+    may_park: bool = False,
 ) -> Handler:
-    """The handler of a call with one request and one answer."""
+    """The handler of a call with one request and one answer.
+
+    may_park: it may wait for long; then it is decoded at once, and has no room while it waits.
+    """
 
     async def call(_: object, context: Context) -> bytes:
         with _Refusing(path, context, refuse) as refusing:
@@ -89,6 +98,8 @@ def one_answer(
                     raise InvalidValue("request", "nothing", "one message")
                 if charge is not None:
                     charge(len(data))
+                if may_park:
+                    room.give_back()
                 coming, data = answer(data, context), None
                 return await coming
             finally:
@@ -103,25 +114,38 @@ def one_answer(
 def many_answers(
     path: str,
     talk: Talk,
-    in_flight: InFlight | None,
+    in_flight: InFlight,
     enter: Enter,
     refuse: Refuse = as_status,
+    *,
+    is_slow: bool = False,
 ) -> Handler:
     """The handler of a call with many answers, and perhaps many requests.
 
-    in_flight: None for requests that are short, and for which a caller may wait for hours.
+    is_slow: a request may come after hours, so it takes room only when it is there; it keeps it
+    until the next one is read.
     """
 
     async def call(_: object, context: Context) -> None:
         async def read() -> bytes | None:
-            data = await _read_with_room(context, in_flight)
-            if charge is not None and data is not None:
+            nonlocal room
+            room.give_back()
+            data = await (read_one(context) if is_slow else _read_with_room(context, in_flight))
+            if data is None:
+                return None
+            if is_slow:
+                room = in_flight.taken(len(data))
+            if charge is not None:
                 charge(len(data))
             return data
 
+        room = in_flight.taken(0)
         with _Refusing(path, context, refuse) as refusing:
-            charge = enter(path, context)
-            await talk(read, context)
+            try:
+                charge = enter(path, context)
+                await talk(read, context)
+            finally:
+                room.give_back()
         for answer in refusing.answers:
             await context.write(answer)
 
@@ -156,9 +180,7 @@ class _Refusing:
         return True
 
 
-async def _read_with_room(context: Context, in_flight: InFlight | None) -> bytes | None:
-    if in_flight is None:
-        return await read_one(context)
+async def _read_with_room(context: Context, in_flight: InFlight) -> bytes | None:
     room = await in_flight.room()
     try:
         return await room.receive(read_one(context))

@@ -82,6 +82,11 @@ class InFlight:
             self.bytes += self._request_bytes_max
         return Room(self, self._request_bytes_max)
 
+    def taken(self, size: int) -> Room:
+        """Room for bytes that are here already: they may pass the limit, and others wait."""
+        self.bytes += size
+        return Room(self, size)
+
     def give_back(self, size: int) -> None:
         """Free this many bytes and let the next request in line take them."""
         self.bytes -= size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.broker.sends.calls import DraftCall
@@ -36,6 +36,8 @@ from rmqlite.wire.rpcs import Rpc
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
+_PARKING: Final = (rpcs.PULL, rpcs.HEARTBEAT)
+"""Calls that wait if there is no message, or no other assignment."""
 
 
 def methods_of(service: Service) -> Methods:
@@ -105,7 +107,13 @@ def handlers_of(
     """gRPC handlers that call these methods."""
     return Handlers(
         {
-            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
+            rpc.path: one_answer(
+                rpc.path,
+                _asked(rpc, method, conversion),
+                in_flight,
+                enter,
+                may_park=rpc in _PARKING,
+            )
             for rpc, method in methods.items()
         }
     )

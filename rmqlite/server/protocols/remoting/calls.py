@@ -84,6 +84,9 @@ KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42, 400, 200051, 200151})
 offsets, acks, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
 
+PARKING: Final = frozenset({11, 361, 200050, 200054})
+"""What may wait for long: pulls, pops, and notifications.  None of them has a body."""
+
 BEGUN_AT_ONCE: Final = 2
 """Requests that begin in one pass of the loop, of all connections: a read may bring hundreds, and
 the first step of each takes up to some milliseconds."""
@@ -157,6 +160,9 @@ class Calls:
             unknown = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
             connection.answer(command, size, encode(unknown))
             return
+        if command.body and command.code in PARKING:
+            size -= len(command.body)
+            command = connection.without_body(command)
         # The task inherits it.
         CALLER.set(caller)
         if command.code in self._at_once and connection.answers_at_once and self._has_time():

@@ -77,8 +77,9 @@ def many_handler(
 
     async def talk(read: Read, context: Context) -> None:
         asker = asker_of(context)
-        request = await decoding.read(rpc, await read() or b"")
-        async with aclosing(method(request, asker)) as answers:
+        # In no variable: the method drops the request before it waits.
+        coming = method(await decoding.read(rpc, await read() or b""), asker)
+        async with aclosing(coming) as answers:
             async for answer in answers:
                 await context.write(rpc.encode(answer))
 

@@ -40,6 +40,8 @@ class Pulling:
             wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
             sql=sql,
         )
+        namespace = request.message_queue.topic.resource_namespace
+        del request
         pulled = await self._service.messages.pull(wanted)
         if pulled.status is PullStatus.OFFSET_MOVED:
             shown = status(
@@ -52,7 +54,6 @@ class Pulling:
         else:
             shown = OK
         yield service.PullMessageResponse(status=shown)
-        namespace = request.message_queue.topic.resource_namespace
         for record in pulled.records:
             answer = service.PullMessageResponse()
             await written(answer.message, record, queue.topic, namespace=namespace)

@@ -53,8 +53,11 @@ class Receiving:
         self, request: service.ReceiveMessageRequest, asker: Asker
     ) -> AsyncGenerator[service.ReceiveMessageResponse, None]:
         """The outcome, the messages, and at the end the time, which some clients rely on."""
+        namespace = request.message_queue.topic.resource_namespace
         try:
-            received = await self._received(request, asker)
+            wanted = self._wanted(request, asker)
+            del request
+            received = await self._received(wanted, asker)
         except Exception as error:
             shown = refused(RECEIVE_MESSAGE.path, error).status
             yield service.ReceiveMessageResponse(status=shown)
@@ -63,7 +66,6 @@ class Receiving:
         with self._service.leases.answering(received):
             found = OK if received.messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
             yield service.ReceiveMessageResponse(status=found)
-            namespace = request.message_queue.topic.resource_namespace
             for record, topic, handle, attempt in received.messages:
                 answer = service.ReceiveMessageResponse()
                 await written(
@@ -77,12 +79,12 @@ class Receiving:
                 yield answer
             yield _end(received.received_at_ms)
 
-    async def _received(self, request: service.ReceiveMessageRequest, asker: Asker) -> Received:
+    def _wanted(self, request: service.ReceiveMessageRequest, asker: Asker) -> ReceiveRequest:
         group = rules.group_of(request.group)
         topic = rules.topic_of(request.message_queue.topic)
         expression, sql = rules.filter_of(request.filter_expression)
         asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
-        wanted = ReceiveRequest(
+        return ReceiveRequest(
             group,
             topic,
             asker.client_id,
@@ -94,15 +96,17 @@ class Receiving:
             wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
             attempt_id=request.attempt_id,
         )
+
+    async def _received(self, wanted: ReceiveRequest, asker: Asker) -> Received:
         self._clients.begun(asker.key)
-        subscription = Subscription(topic, expression, sql)
-        if sql:
+        subscription = Subscription(wanted.topic, wanted.expression, wanted.sql)
+        if wanted.sql:
             # Where no message is to be matched, a wrong expression would wait for one.
-            asked_for = HeartbeatRequest(group, asker.client_id, (subscription,))
+            asked_for = HeartbeatRequest(wanted.group, asker.client_id, (subscription,))
             await self._service.groups.check(asked_for)
         received = await self._service.leases.receive(wanted)
         # Behind the check of rights: what a stranger names is not remembered.
-        self._clients.subscribe(asker.key, group, subscription)
+        self._clients.subscribe(asker.key, wanted.group, subscription)
         return received
 
     async def ack(self, request: service.AckMessageRequest, _: Asker) -> service.AckMessageResponse:
