@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.clock import elapsed_s
 from rmqlite.errors import Overloaded
 from rmqlite.message import host_text
 
@@ -35,6 +36,11 @@ TAKE_S_MAX: Final = 10.0
 """How long a connection may take nothing while others wait for room."""
 UNREAD_S_MAX: Final = 120.0
 """How long it may in any case."""
+OTHERS_SHARE: Final = 3
+"""Calls that come in get so many times as long as the answers that are made meanwhile."""
+LET_IN_S_MAX: Final = 0.05
+QUIET_TURNS: Final = 8
+"""If no call comes in for so many turns of the loop, none waits."""
 _DESCRIPTORS: Final = Path("/dev/fd")
 log = logging.getLogger(__name__)
 
@@ -42,7 +48,7 @@ log = logging.getLogger(__name__)
 class _Connection:
     """bytes: of its answers.  moved_s: when they became more than none, or less, the last time."""
 
-    __slots__ = ("bytes", "is_stalled", "lock", "moved_s", "users", "waiting")
+    __slots__ = ("bytes", "is_stalled", "lock", "moved_s", "users", "waiting", "work")
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -51,6 +57,8 @@ class _Connection:
         """Has a call waited in vain since anything was taken?"""
         self.users = 0
         self.lock = asyncio.Lock()
+        """Held by the call that makes a long answer, or waits for room for it."""
+        self.work = asyncio.Lock()
         self.waiting: asyncio.Future[None] | None = None
         """The call that waits until the client has taken more; only who has the lock does."""
 
@@ -65,6 +73,11 @@ class Unread:
         self._line: dict[_Connection, asyncio.Future[None]] = {}
         """Those that wait for room that others have taken."""
         self._is_stalled = False
+        self._turn = asyncio.Lock()
+        self._even_at_s = 0.0
+        """When other calls have had their share of the time since the last answer was made."""
+        self.begun = 0
+        """How many calls have begun."""
         self.bytes = 0
         """Of all, and of those that are being made."""
 
@@ -112,9 +125,21 @@ class Unread:
             self.bytes += LONGEST_BYTES
             self._next()
             try:
-                yield
+                async with self.working(connection):
+                    yield
             finally:
                 self._free(LONGEST_BYTES)
+
+    @asynccontextmanager
+    async def working(self, connection: _Connection) -> AsyncIterator[None]:
+        """Inside it a call works on its answer; of each connection one at a time does."""
+        async with connection.work:
+            await self._let_in()
+            began_s = elapsed_s()
+            yield
+            now_s = elapsed_s()
+            even_s = max(self._even_at_s, now_s) + OTHERS_SHARE * (now_s - began_s)
+            self._even_at_s = min(even_s, now_s + LET_IN_S_MAX)
 
     async def turn(self, connection: _Connection) -> None:
         """Return when the client has taken most of its answers.  Raises Overloaded."""
@@ -138,6 +163,23 @@ class Unread:
             reason = f"it has taken no answer for {most_s:.0f} s"
             log.warning("a connection is closed client=%s reason=%s", peer, reason)
         await asyncio.to_thread(end_connections, peers)
+
+    async def _let_in(self) -> None:
+        """While calls come in, let them, until they have had their share of the time.
+
+        gRPC hands over one call after the other, in the order in which they came, and needs several
+        turns of the loop for each: so who has begun a thousand would keep out all others for as long
+        as it takes to answer them.
+        """
+        if elapsed_s() >= self._even_at_s:
+            return
+        async with self._turn:
+            while elapsed_s() < self._even_at_s:
+                before = self.begun
+                for _ in range(QUIET_TURNS):
+                    await asyncio.sleep(0)
+                if self.begun == before:
+                    return
 
     def _overloaded(self) -> Overloaded:
         return Overloaded(LIMIT, self._limit)
@@ -200,6 +242,7 @@ class Answering:
         self._peer = peer
         self._held = 0
         self._connection: _Connection | None = None
+        unread.begun += 1
 
     def hold(self, size: int) -> None:
         """The answer has so many bytes from now on, until the call ends."""
@@ -222,6 +265,11 @@ class Answering:
         """Inside it a long answer is made; hold() is called with its length, or an estimate."""
         async with self._unread.making(self._own()):
             yield self.hold
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        async with self._unread.working(self._own()):
+            yield
 
     async def turn(self) -> None:
         """Return when the client has taken most of its answers.  Raises Overloaded."""
@@ -248,6 +296,18 @@ async def making() -> AsyncIterator[Callable[[int], None] | None]:
         return
     async with answering.making() as made:
         yield made
+
+
+@asynccontextmanager
+async def working() -> AsyncIterator[None]:
+    """Inside it the running call works on an answer for which it has room; it waits for its turn,
+    but not for its client."""
+    answering = ANSWERING.get()
+    if answering is None:
+        yield
+        return
+    async with answering.working():
+        yield
 
 
 def end_connections(peers: Collection[str]) -> None:

@@ -22,7 +22,7 @@ from rmqlite.server.protocols.grpc.calls import (
     peer_host,
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.grpc.unread import making
+from rmqlite.server.protocols.grpc.unread import making, working
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import take_note
 from rmqlite.server.service.groups import GroupCalls
@@ -150,10 +150,10 @@ def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer
             async with making():
                 return await conversion.written(rpc, await method(request, context))
         found = await method(await reading, context)
-        if rpc is rpcs.HEARTBEAT:
-            async with making():
-                return await conversion.written(rpc, found)
-        return await conversion.written(rpc, found)
+        if rpc not in _PARKING:
+            return await conversion.written(rpc, found)
+        async with working() if rpc is rpcs.PULL else making():
+            return await conversion.written(rpc, found)
 
     return answer
 
@@ -201,7 +201,8 @@ async def _messages(
     """A pull's answer: records, or, for clients that want them, messages as text."""
     pulled = await pull(request)
     if not request.as_records:
-        return await done_in_turns(decoded(pulled))
+        async with working():
+            return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PullResult(*bounds, records=pulled.records.encoded)
 

@@ -26,7 +26,7 @@ from rmqlite.server.protocols.grpc.calls import (
     one_answer,
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.grpc.unread import making
+from rmqlite.server.protocols.grpc.unread import making, working
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
 from rmqlite.server.turns import let_others
 from rmqlite.wire.rocketmq_v2 import rpcs
@@ -90,8 +90,12 @@ def many_handler(
         # In no variable: the method drops the request before it waits.
         coming = method(await decoding.read(rpc, await read() or b""), asker)
         async with aclosing(coming) as answers:
-            async for answer in answers:
+            # The first one may come after a long wait.
+            answer = await anext(answers, None)
+            while answer is not None:
                 await context.write(rpc.encode(answer))
+                async with working():
+                    answer = await anext(answers, None)
 
     return many_answers(rpc.path, talk, in_flight, enter, refusing(rpc))
 
