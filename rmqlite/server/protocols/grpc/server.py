@@ -27,6 +27,11 @@ from rmqlite.server.service.service import Ports
 from rmqlite.wire import rpcs
 from rmqlite.wire.rocketmq_v2.rpcs import SERVICE
 
+STREAMS_MAX: Final = 5_000
+"""How many calls a connection may have at once, most of them parked: further ones wait in the
+client.  A call costs up to 20 KB."""
+PENDING_MAX: Final = 10_000
+"""How many calls of all connections may wait until they begin; gRPC refuses further ones itself."""
 END_S_MAX: Final = 0.5
 """How long gRPC may take to end the calls of a port that is opened anew."""
 FAILURES_MAX: Final = 3
@@ -224,9 +229,10 @@ def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
         ("grpc.max_allowed_incoming_connections", config.connections_max),
         ("grpc.max_receive_message_length", _request_bytes_max(config)),
         ("grpc.max_send_message_length", -1),
-        # gRPC cancels calls at random when a thousand of them arrive at once.
-        ("grpc.server.max_pending_requests", config.parked_polls_max),
-        ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
+        ("grpc.max_concurrent_streams", STREAMS_MAX),
+        # By itself gRPC cancels calls at random when a thousand of them arrive at once.
+        ("grpc.server.max_pending_requests", PENDING_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
         # gRPC then holds only 64 KiB of a request that waits to be read, not megabytes.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", 30_000),
