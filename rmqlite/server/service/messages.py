@@ -59,7 +59,9 @@ from rmqlite.server.service.access import (
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
-Looking = Callable[[], AbstractAsyncContextManager[None]]
+Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
+"""Makes a context for a look, which may wait until the caller has room for what is found; if it
+gives a function, that is called with the bytes that were found."""
 
 
 class DraftsSent(NamedTuple):
@@ -175,7 +177,6 @@ class MessageCalls(Part):
     ) -> Pulled:
         """Records of a queue; if there are none, wait for the next one and look again.
 
-        looking: makes a context for each look, which may wait until the caller has room.
         ends_unmatched: if the first look finds only messages that the filter leaves out, return
         at once, so that the caller goes on behind them; later ones do not end the wait.
         """
@@ -183,8 +184,10 @@ class MessageCalls(Part):
         until_s = elapsed_s() + request.wait_ms / 1000
         first = request.queue_offset
         while True:
-            async with looking():
+            async with looking() as found:
                 result = await done_in_turns(self._broker.pull(request))
+                if found is not None and result.records:
+                    found(len(result.records.encoded))
             left_s = until_s - elapsed_s()
             is_over = left_s <= 0 or self._pulls.is_closed
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
