@@ -60,7 +60,7 @@ class BrokerParts:
             clock=clock,
             topics=topics,
             groups=GroupTable(store, config, topics),
-            offsets=ConsumerOffsets(store, config),
+            offsets=ConsumerOffsets(store, config, clock),
             membership=membership,
             markers=PurgeMarkers(store),
             wait_queues=wait_queues,

@@ -35,8 +35,8 @@ class Rates(NamedTuple):
 class TakenQueue:
     """A group's progress in one queue.
 
-    committed_offset: 0 before the first commit.  taken_at_ms: when the last message before it
-    was stored; 0 if there is none.
+    committed_offset: without a commit the begin of the queue, so that the difference is the LAG.
+    taken_at_ms: when the last message before it was stored; 0 if there is none.
     """
 
     queue: Queue

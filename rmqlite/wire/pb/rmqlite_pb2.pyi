@@ -499,18 +499,20 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., expression: _Optional[str] = ..., sql: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("group", "client_id", "subscriptions", "known_epoch", "wait_ms")
+    __slots__ = ("group", "client_id", "subscriptions", "known_epoch", "wait_ms", "is_broadcasting")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_EPOCH_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
     group: str
     client_id: str
     subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
     known_epoch: int
     wait_ms: int
-    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., known_epoch: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    is_broadcasting: bool
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., known_epoch: _Optional[int] = ..., wait_ms: _Optional[int] = ..., is_broadcasting: bool = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("epoch", "queues", "members")
@@ -639,7 +641,7 @@ class Member(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., last_seen_ms: _Optional[int] = ...) -> None: ...
 
 class QueueProgress(_message.Message):
-    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "committed_offset", "client_id", "in_flight")
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "committed_offset", "client_id", "in_flight", "has_no_lag", "oldest_timestamp_ms", "progressed_at_ms", "silent_since_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -647,6 +649,10 @@ class QueueProgress(_message.Message):
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    HAS_NO_LAG_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     min_offset: int
@@ -654,17 +660,25 @@ class QueueProgress(_message.Message):
     committed_offset: int
     client_id: str
     in_flight: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ...) -> None: ...
+    has_no_lag: bool
+    oldest_timestamp_ms: int
+    progressed_at_ms: int
+    silent_since_ms: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ..., has_no_lag: bool = ..., oldest_timestamp_ms: _Optional[int] = ..., progressed_at_ms: _Optional[int] = ..., silent_since_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("group", "members", "progress")
+    __slots__ = ("group", "members", "progress", "is_broadcasting", "now_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     group: Group
     members: _containers.RepeatedCompositeFieldContainer[Member]
     progress: _containers.RepeatedCompositeFieldContainer[QueueProgress]
-    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ...) -> None: ...
+    is_broadcasting: bool
+    now_ms: int
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
