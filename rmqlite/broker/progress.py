@@ -7,6 +7,7 @@ always in its retry topic.  Of a broadcasting group nobody knows how far it is.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
@@ -15,6 +16,7 @@ from rmqlite.broker.leases.lease_table import LeaseTable
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import offset_at, queue_range
 from rmqlite.broker.steps import Steps
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.names import retry_topic
 from rmqlite.requests.figures import QueueTimes, Taken, TakenQueue
 from rmqlite.requests.groups import QueueProgress
@@ -84,12 +86,14 @@ class Progress:
         stored = self._store.queue(queue.topic, queue.queue_id)
         low, high = (stored.min_offset, stored.max_offset) if stored else (0, 0)
         begin = max(committed or 0, low)
-        oldest_ms = 0
-        if not has_no_lag:
-            oldest_ms = self._stored_ms(queue, begin) or 0
-            client_id = self._leases.holder(group, queue, begin) or client_id
         progressed_at_ms = self._offsets.progressed_at_ms(group, queue)
-        since_ms = max(oldest_ms, progressed_at_ms or self._started_at_ms) if oldest_ms else 0
+        oldest_ms = since_ms = 0
+        if begin < high and not has_no_lag:
+            # A disk that cannot be read hides no other figure.
+            with suppress(StoreDamaged, StoreUnavailable):
+                oldest_ms = self._stored_ms(queue, begin) or 0
+            since_ms = max(oldest_ms, progressed_at_ms or self._started_at_ms)
+            client_id = self._leases.holder(group, queue, begin) or client_id
         return QueueProgress(
             queue,
             low,

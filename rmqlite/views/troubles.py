@@ -12,7 +12,7 @@ from rmqlite.clock import local_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.redrive import JobState, RedriveJob
-from rmqlite.views.counts import size_text
+from rmqlite.views.counts import counted, size_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
 from rmqlite.views.tables import BAD, WARN, Part, Subject
@@ -40,6 +40,7 @@ def troubles(
         *_late_levels(status),
         *_dead_letters(groups, dead_lately),
         *_unread(status, groups),
+        *_silent(groups),
         *_standing(jobs),
         *_undeliverable(status, groups),
     ]
@@ -108,6 +109,23 @@ def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
     left.sort(key=lambda each: -each.unread)
     sentence = f"nobody reads for {printable(left[0].group)}{_others(left)}"
     return [Part(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
+
+
+def _silent(groups: Sequence[GroupFigures]) -> list[Part]:
+    """Groups whose members finish nothing."""
+    silent = [each for each in groups if each.is_silent]
+    if not silent:
+        return []
+    silent.sort(key=lambda each: -each.silent_ms)
+    worst = silent[0]
+    where = ""
+    if worst.silent_queues < worst.queues:
+        where = f" in {worst.silent_queues:,} of {counted(worst.queues, 'queue')}"
+    sentence = (
+        f"{printable(worst.group)} has {counted(worst.members or 0, 'member')} and has finished"
+        f" nothing{where} for {span_text(worst.silent_ms)}{_others(silent)}"
+    )
+    return [Part(sentence, BAD, Subject.GROUPS, tuple([each.group for each in silent]))]
 
 
 def _standing(jobs: Sequence[RedriveJob]) -> list[Part]:

@@ -94,7 +94,7 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         figures=figures,
         dead=next((each for each in dead if each.group == name), None),
         info=status.info,
-        progress=progress_table(queues),
+        progress=progress_table(queues, status.now_ms),
         members=members_table(status.members, visit.now_ms),
         attempts=attempts_table(status.info, attempts, table),
         death=" ".join(death_lines(status.info, attempts)),
