@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.requests.groups import GroupChange, GroupInfo
+from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, FakeBroker
 

@@ -135,6 +135,19 @@ async def dead_groups(visit: Visit) -> Response:
     return visit.page("dead_groups.html", groups=shown, after=after)
 
 
+async def reasons(visit: Visit) -> Response:
+    """Every kind of reason of a group's open dead letters."""
+    about = await visit.service.dead_letters.reasons(visit.args.required("group"))
+    shown, after = visit.part_of(about.reasons)
+    return visit.page(
+        "dead_reasons.html",
+        about=about,
+        kinds=len(about.reasons),
+        shown=replace(about, reasons=tuple(shown), rest_letters=0),
+        after=after,
+    )
+
+
 async def dead_letters(visit: Visit) -> Response:
     args = visit.args
     group = args.required("group")

@@ -1162,6 +1162,36 @@ class DeadLetterGroup(_message.Message):
     rest_kinds: int
     def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ..., rest_letters: _Optional[int] = ..., rest_kinds: _Optional[int] = ...) -> None: ...
 
+class ListReasonsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class ListReasonsResponse(_message.Message):
+    __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of", "rest_letters", "rest_kinds")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_OF_FIELD_NUMBER: _ClassVar[int]
+    REST_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REST_KINDS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    letters: int
+    redriven: int
+    purged: int
+    oldest_ms: int
+    newest_ms: int
+    reasons: _containers.RepeatedCompositeFieldContainer[ReasonCount]
+    reasons_of: int
+    rest_letters: int
+    rest_kinds: int
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ..., rest_letters: _Optional[int] = ..., rest_kinds: _Optional[int] = ...) -> None: ...
+
 class ListDeadLetterGroupsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -232,6 +232,10 @@ def test_a_click_on_a_kind_lists_exactly_its_letters(under_test: BrokerUnderTest
         assert "64 no answer within # s" in groups.text
         assert "6 (no reason)" in groups.text
         assert "5 of 2 other kinds" in groups.text
+        every = await browser.get(f"/dead/reasons?group={GROUP}")
+        assert "7 kinds of reasons" in every.text
+        assert "disk full" in every.text
+        assert f"/dead/reasons?group={GROUP}" in groups.attributes("a", "href")
         shown = [each for each in groups.attributes("a", "href") if "kind=" in each]
         assert [await count_letters(browser, path) for path in shown] == [64, 7, 6, 5, 4]
         dry = await browser.get(f"/redrive/preview?{shown[0].partition('?')[2]}")
