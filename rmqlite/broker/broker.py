@@ -47,7 +47,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import host_text
-from rmqlite.names import check_sendable
+from rmqlite.names import TOOLS_GROUP, check_sendable
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
@@ -200,10 +200,14 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        group, topic = self.parts.readable(request.group, request.topic)
+        if request.group == TOOLS_GROUP:
+            # It only looks, and does not become a group.
+            topic = self.parts.readable_topic(request.topic)
+        else:
+            _, topic = self.parts.readable(request.group, request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
-        self.counts.pull(topic.topic, group.group, len(result.records))
+        self.counts.pull(topic.topic, request.group, len(result.records))
         return result
 
     @property
