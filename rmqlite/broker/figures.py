@@ -188,6 +188,7 @@ def status_of(
         fired=changes.counts[ScheduleAction.FIRE],
         rescheduled=changes.counts[ScheduleAction.RESCHEDULE],
         undeliverable=schedule.undeliverable,
+        disk_bytes=retention.disk_bytes,
         warnings=tuple(_of_index(wait_queues.timers.keys.unindexed)) if wait_queues.timers else (),
     )
 

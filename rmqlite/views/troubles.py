@@ -53,6 +53,7 @@ def _disk(status: BrokerStatus) -> list[Part]:
     if status.is_disk_full:
         used = f"{status.disk_used_ratio:.1%}"
         sentence = f"disk full ({used}): sends are refused until there is room again"
+        sentence += f"; {held}" if (held := held_text(status)) else ""
         found.append(Part(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
         due_ms = status.pinned_deliver_at_ms
@@ -64,6 +65,18 @@ def _disk(status: BrokerStatus) -> list[Part]:
         )
         found.append(Part(sentence, WARN, Subject.DISK))
     return found
+
+
+def held_text(status: BrokerStatus) -> str:
+    """What holds the space of the store's disk; empty if it was not measured yet."""
+    if not status.disk_bytes:
+        return ""
+    used = round(status.disk_used_ratio * status.disk_bytes)
+    log_bytes = min(used, status.log_max_offset - status.log_min_offset)
+    return (
+        f"of {size_text(used)} used the log holds {size_text(log_bytes)}, everything else"
+        f" {size_text(used - log_bytes)}"
+    )
 
 
 def _late_levels(status: BrokerStatus) -> list[Part]:

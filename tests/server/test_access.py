@@ -262,5 +262,5 @@ def test_who_may_look_at_a_topic_may_peek_into_it(under_test: BrokerUnderTest) -
                 found[caller.access_key, group] = len(pulled.records)
 
     served(under_test, scenario)
-    assert list(found.values()) == [1, -1, -1]
+    assert [count > 0 for count in found.values()] == [True, False, False]
     assert under_test.broker.groups.get(TOOLS_GROUP) is None

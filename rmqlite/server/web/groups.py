@@ -26,6 +26,7 @@ from rmqlite.server.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, i
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.views.failed_messages import filter_facts
 from rmqlite.views.groups import (
+    BROADCASTING,
     GroupFigures,
     attempts_table,
     death_lines,
@@ -33,6 +34,7 @@ from rmqlite.views.groups import (
     groups_table,
     members_table,
     progress_table,
+    silent_lines,
     waiting_by_topic,
 )
 
@@ -96,6 +98,9 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         info=status.info,
         progress=progress_table(queues, status.now_ms),
         members=members_table(status.members, visit.now_ms),
+        silent=silent_lines(status) if status.members else (),
+        is_broadcasting=status.is_broadcasting,
+        broadcasting=BROADCASTING,
         attempts=attempts_table(status.info, attempts, table),
         death=" ".join(death_lines(status.info, attempts)),
         after=after,
