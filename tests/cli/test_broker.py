@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,9 @@ from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.config import KEYS, BrokerConfig, parse_config
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check
+from tests.support.golden import unpack_golden
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+CONF = Path(__file__).resolve().parents[2] / "conf" / "broker.conf"
 
 
 def test_a_ready_file_is_renamed_into_place(tmp_path: Path) -> None:
@@ -104,9 +104,7 @@ def test_a_broker_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
 
 def test_a_broker_starts_on_rocketmqs_store_with_the_sizes_of_its_files(tmp_path: Path) -> None:
     """A conf that names only the folder; what would not fit into a log file is refused."""
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(tmp_path, filter="data")
-    shutil.move(tmp_path / "rocketmq-4.9.8" / "clean", tmp_path / "broker" / "store")
+    shutil.move(unpack_golden(tmp_path) / "clean", tmp_path / "broker" / "store")
     with BrokerProcess(tmp_path / "broker", {}) as broker:
         with Producer(broker.endpoint, "senders") as producer:
             with pytest.raises(MessageTooLarge) as caught:
@@ -168,7 +166,7 @@ def test_the_configuration_that_is_printed_explains_every_key() -> None:
     """Who has only the wheel has no other place to read it; it is the repository's own file."""
     ran = CliRunner().invoke(app, ["broker", "--print-config"])
     assert (ran.exit_code, ran.stderr) == (0, "")
-    assert ran.stdout == (GOLDEN.parents[2] / "conf" / "broker.conf").read_text("utf-8")
+    assert ran.stdout == CONF.read_text("utf-8")
     assert parse_config(ran.stdout) == BrokerConfig()
     assert all(f"\n{key}=" in ran.stdout for key in KEYS.values())
 
