@@ -119,7 +119,8 @@ class GroupFigures:
 
     oldest_ms: the age of the oldest message that is not consumed, 0 without one.  silent_ms: how
     long the group has finished nothing in a queue that has messages for it, 0 without one.
-    silent_queues: in how many of its queues that is SILENT_MS or longer.
+    busy_queues: how many of its queues have messages for it.  silent_queues: in how many of these
+    that is SILENT_MS or longer.
     """
 
     group: str
@@ -127,7 +128,7 @@ class GroupFigures:
     oldest_ms: int | None = None
     silent_ms: int = 0
     silent_queues: int = 0
-    queues: int = 0
+    busy_queues: int = 0
     members: int | None = None
     waiting: int | None = None
     due: int | None = None
@@ -182,7 +183,7 @@ def group_figures(
         oldest_ms=max([oldest_age_ms(each, status.now_ms) for each in queues], default=0),
         silent_ms=max(silent, default=0),
         silent_queues=sum([each >= SILENT_MS for each in silent]),
-        queues=len(queues),
+        busy_queues=sum([each.lag > 0 for each in queues]),
     )
 
 

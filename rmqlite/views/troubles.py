@@ -132,8 +132,8 @@ def _silent(groups: Sequence[GroupFigures]) -> list[Part]:
     silent.sort(key=lambda each: -each.silent_ms)
     worst = silent[0]
     where = ""
-    if worst.silent_queues < worst.queues:
-        where = f" in {worst.silent_queues:,} of {counted(worst.queues, 'queue')}"
+    if worst.silent_queues < worst.busy_queues:
+        where = f" in {worst.silent_queues:,} of {counted(worst.busy_queues, 'queue')}"
     sentence = (
         f"{printable(worst.group)} has {counted(worst.members or 0, 'member')} and has finished"
         f" nothing{where} for {span_text(worst.silent_ms)}{_others(silent)}"

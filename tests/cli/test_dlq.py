@@ -234,7 +234,7 @@ def test_the_command_to_go_on_with_is_printed(run: Run, broker: FakeBroker) -> N
     has_letters(broker, *[record(n, b"x") for n in range(5)], page=2)
     result = run("dlq", "show", "billing", "--reason", "timed out", "--max", "3", "--all")
     expected = "rmqlite dlq show billing --reason 'timed out' --all --max 3 --cursor 3"
-    assert result.stderr == f"more: {expected}\n"
+    assert result.stderr == f"5 dead letters, the first 3 of them here\nmore: {expected}\n"
     tree = json.loads(run("dlq", "show", "billing", "--cursor", "3", "--json").stdout)
     assert ([each["place"] for each in tree["letters"]], tree["cursor"]) == (
         ["billing:0:3", "billing:0:4"],

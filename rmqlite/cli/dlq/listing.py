@@ -21,7 +21,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, many, prints
-from rmqlite.cli.output.progress import letters_listed
+from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
@@ -92,7 +92,10 @@ def show(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
-        letters, more = letters_listed(admin.dead_letters.list_dead, query, count)
+        call = admin.dead_letters.list_dead
+        letters, more = letters_listed(call, query, count)
+        if not as_json:
+            note_letters(call, query, len(letters), more, "dead letter")
     if as_json:
         print_json(_LETTERS.tree(letters=[letter_tree(each) for each in letters], cursor=more))
     elif letters:

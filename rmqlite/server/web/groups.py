@@ -118,7 +118,8 @@ async def retries(visit: Visit) -> Response:
         return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
     wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
     query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await _letters(visit, visit.service.dead_letters.retries, query)
+    call = visit.service.dead_letters.retries
+    rows, cursor, count = await _letters(visit, call, query, "retry")
     fields = args.given(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
     change = {("origin" if name == "topic" else name): value for name, value in fields.items()}
@@ -129,6 +130,7 @@ async def retries(visit: Visit) -> Response:
         change=change | {"topic": retry_topic(group)},
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
         table=await visit.level_table(),
     )
@@ -164,7 +166,8 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    rows, cursor = await _letters(visit, visit.service.dead_letters.dead, query)
+    call = visit.service.dead_letters.dead
+    rows, cursor, count = await _letters(visit, call, query, "dead letter")
     # Who may see this group only sees its dead letters, without the counts.
     found = await visit.service.dead_letters.dead_groups() if visit.sees_all else ()
     return visit.page(
@@ -176,6 +179,7 @@ async def dead_letters(visit: Visit) -> Response:
         fields=args.given(*LETTER_FIELDS),
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
     )
 
@@ -209,9 +213,11 @@ async def _letters(
     visit: Visit,
     call: Callable[[DeadLettersQuery], Awaitable[DeadLetterPage]],
     query: DeadLettersQuery,
-) -> tuple[list[DeadLetter], str]:
+    noun: str,
+) -> tuple[list[DeadLetter], str, str]:
     return await visit.filled(
         lambda query, most: call(replace(query, max_letters=most)),
         query,
         lambda page: page.letters,
+        noun,
     )
