@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.broker.figures import Progress
 from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
@@ -77,7 +76,7 @@ class GroupCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self._progress = Progress(parts.broker.parts, parts.broker.traffic)
+        self._progress = parts.broker.progress
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:

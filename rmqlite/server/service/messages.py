@@ -21,6 +21,7 @@ from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, StoreUnavailable
+from rmqlite.names import TOOLS_GROUP
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
@@ -79,6 +80,8 @@ class StoredHere(NamedTuple):
 
 
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    if request.group == TOOLS_GROUP:
+        return [topic_right(Right.VIEW, request.topic)]
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
 
 
