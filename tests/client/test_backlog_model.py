@@ -1,4 +1,4 @@
-"""A model of a Backlog and its takers: while a message can be taken, somebody who takes it is awake.
+"""A model of a Backlog and its takers: while one can take a message, one that will is awake.
 
 No thread runs here: a taker that would wait is noted as asleep, and a notify makes one awake again.
 So each order of steps can be had, a thousand times a second, by a seed.

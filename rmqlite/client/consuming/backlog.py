@@ -4,8 +4,8 @@ Takers (listener threads, or the one thread that hands messages to an event loop
 the queues in turn.  One queue may not hold all threads, so a queue whose messages are slow or hang
 leaves threads for the others.
 
-A taker sleeps while it finds nothing.  Whatever makes a message takeable wakes one, and it wakes the
-next while there is more: so while a message can be taken, somebody who takes it is awake.
+A taker sleeps while it finds nothing.  Whatever makes a message takeable wakes one, and that wakes
+the next while there is more: so while a message can be taken, somebody who takes it is awake.
 """
 
 from __future__ import annotations
