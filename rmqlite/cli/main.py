@@ -7,6 +7,7 @@ store was not closed and the next start completes it, 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated, Any, Final
 
@@ -172,5 +173,10 @@ app.command("bench")(bench)
 
 def main() -> None:
     """Run the command line and exit."""
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, io.TextIOWrapper):  # None if the descriptor is closed
+            # What the terminal cannot show is escaped: an error would end the command, and in a
+            # listener fail the message.
+            each.reconfigure(errors="backslashreplace")
     completion.mend_words()
     app()

@@ -46,6 +46,7 @@ _OPTIONS: Final = (
     # Clients of one process do not share, and so do not slow, one TCP connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
 
 
 class Closing(ABC):
@@ -277,14 +278,17 @@ class Connection(Closing):
 def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
     address = endpoint.address
+    # gRPC would take http_proxy from the environment, for a broker on this machine, too.
+    proxy = ("grpc.http_proxy", endpoint.proxy) if endpoint.proxy else _NO_PROXY
+    options = (*_OPTIONS, proxy)
     if not endpoint.is_tls:
-        return grpc.insecure_channel(address, options=_OPTIONS)
+        return grpc.insecure_channel(address, options=options)
     ca, key, certificate = [
         each.encode() or None
         for each in (credentials.ca, credentials.private_key, credentials.certificate)
     ]
     tls = grpc.ssl_channel_credentials(ca, key, certificate)
-    return grpc.secure_channel(address, tls, options=_OPTIONS)
+    return grpc.secure_channel(address, tls, options=options)
 
 
 def _check_ca(text: str) -> None:

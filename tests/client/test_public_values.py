@@ -20,7 +20,7 @@ from rmqlite.client import BulkMessage, Message, Producer, PullConsumer, Queue
 from rmqlite.errors import RmqliteError
 from tests.support.fake_broker import FakeBroker
 
-CLIENTS = [
+CLIENTS = {
     "AdminClient",
     "BulkScheduler",
     "Producer",
@@ -33,7 +33,7 @@ CLIENTS = [
     "AsyncPushConsumer",
     "AsyncRedriveAdmin",
     "AsyncScheduleAdmin",
-]
+}
 PUBLIC = {
     name: getattr(module, name)
     for module in (rmqlite.client, rmqlite.client.asyncio)
