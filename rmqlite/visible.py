@@ -41,12 +41,12 @@ def encodable(text: str) -> str:
     return text
 
 
-def text_of_error(error: BaseException) -> str:
-    """The encodable text of anybody's error; "" if its own code fails to make one."""
+def text_of_error(error: BaseException) -> str | None:
+    """The encodable text of anybody's error; None if its own code fails to make one."""
     try:
         return encodable(str(error))
     except BaseException:  # the user's __str__ is the user's code, and may raise anything
-        return ""
+        return None
 
 
 def shortened(value: object) -> str:

@@ -219,7 +219,7 @@ def _failed(span: Span, error: BaseException) -> None:
     if not span.is_recording():
         return
     kind = error.code if isinstance(error, RmqliteError) else type(error).__qualname__
-    text = text_of_error(error)
+    text = text_of_error(error) or ""
     about: Attributes = {
         "exception.type": encodable(f"{type(error).__module__}.{type(error).__qualname__}"),
         "exception.message": text,

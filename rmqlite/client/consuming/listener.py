@@ -194,7 +194,7 @@ def name_of(listener: object) -> str:
 
 def _described(error: BaseException) -> str:
     text = text_of_error(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return type(error).__name__ if text is None else f"{type(error).__name__}: {text}"
 
 
 def _cut(reason: str) -> str:
