@@ -8,6 +8,7 @@ as Ctrl-C does, and then as these signals do.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -180,6 +181,11 @@ app.command("bench")(bench)
 def main() -> None:
     """Run the command line and exit."""
     reopen_closed_streams()
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, io.TextIOWrapper):
+            # What the terminal cannot show is escaped: an error would end the command, and in a
+            # listener fail the message.
+            each.reconfigure(errors="backslashreplace")
     completion.mend_words()
     with ended_by_signals():
         app()
