@@ -202,6 +202,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("schedule.timeline", (TimelineRequest((1_000,)),)),
     ("schedule.levels", ()),
     ("dead_letters.dead_groups", ()),
+    ("dead_letters.reasons", (GROUP,)),
     ("dead_letters.dead", (DeadLettersQuery(GROUP),)),
     ("dead_letters.retries", (DeadLettersQuery(GROUP),)),
     ("dead_letters.history", (HistoryQuery(WAITING),)),

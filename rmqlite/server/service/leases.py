@@ -32,6 +32,7 @@ from rmqlite.server.service.access import (
     of_group,
     topic_right,
 )
+from rmqlite.server.service.messages import Looking
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
@@ -63,14 +64,17 @@ class LeaseCalls(Part):
         self._leases.table.on_visible = self._visible
 
     @needs(_rights)
-    async def receive(self, request: ReceiveRequest) -> Received:
+    async def receive(self, request: ReceiveRequest, looking: Looking = nullcontext) -> Received:
         """Lease messages; if there are none, wait for the next one.
 
         Cancel the call when the client is gone: then nothing is leased to it.
         """
         until_s = self._until_s(request)
         while True:
-            received = await done_in_turns(self._leases.receive(request))
+            async with looking() as found:
+                received = await done_in_turns(self._leases.receive(request))
+                if found is not None and received.messages:
+                    found(sum([len(record.encoded) for record, *_ in received.messages]))
             if received.has_more:
                 self._pulls.wake_one(_key(request))
             if received.messages or not await self._waited(request, until_s):

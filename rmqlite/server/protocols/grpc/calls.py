@@ -20,6 +20,7 @@ import grpc.aio
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import pack_host
 from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.grpc.unread import ANSWERING, SHORT_BYTES_MAX, Answering
 from rmqlite.wire.status import ERROR_METADATA, error_to_status
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -87,8 +88,11 @@ def one_answer(
     """
 
     async def call(_: object, context: Context) -> bytes:
+        answering: Answering | None = Answering(in_flight.unread, context.peer())
+        ANSWERING.set(answering)
         with _Refusing(path, context, refuse) as refusing:
             charge = enter(path, context)
+            await answering.turn()
             room = await in_flight.room()
             try:
                 data = await room.receive(read_one(context))
@@ -101,9 +105,17 @@ def one_answer(
                 if may_park:
                     room.give_back()
                 coming, data = answer(data, context), None
-                return await coming
+                answered = await coming
+                if len(answered) > SHORT_BYTES_MAX:
+                    answering.hold(len(answered))
+                    # gRPC calls it when the client has taken the answer, or is gone.
+                    context.add_done_callback(answering.release)
+                    answering = None
+                return answered
             finally:
                 room.give_back()
+                if answering is not None:
+                    answering.release()
         return b"".join(refusing.answers)
 
     # Registered as a call with a stream of requests, because gRPC reads none of those by
@@ -141,12 +153,16 @@ def many_answers(
                 charge(len(data))
             return data
 
+        answering = Answering(in_flight.unread, context.peer())
+        ANSWERING.set(answering)
         with _Refusing(path, context, refuse) as refusing:
             try:
                 charge = enter(path, context)
+                await answering.turn()
                 await talk(read, context)
             finally:
                 room.give_back()
+                answering.release()
         for answer in refusing.answers:
             await context.write(answer)
 
@@ -174,7 +190,8 @@ class _Refusing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
+            # The latter: the client is gone, or the port is being closed.
             return False
         self.answers = self._refuse(self._path, error, self._context)
         return True

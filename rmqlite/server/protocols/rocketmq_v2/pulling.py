@@ -8,6 +8,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.server.protocols.grpc.unread import making
 from rmqlite.server.protocols.rocketmq_v2.calls import written
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.service import Service
@@ -32,7 +33,7 @@ class Pulling:
         namespace = request.message_queue.topic.resource_namespace
         # Also a part of it would keep all of it.
         del request
-        pulled = await self._service.messages.pull(wanted)
+        pulled = await self._service.messages.pull(wanted, making)
         if pulled.status is PullStatus.OFFSET_MOVED:
             shown = status(
                 Code.ILLEGAL_OFFSET,

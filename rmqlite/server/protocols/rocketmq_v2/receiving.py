@@ -20,6 +20,7 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
+from rmqlite.server.protocols.grpc.unread import making
 from rmqlite.server.protocols.rocketmq_v2.calls import no_lite_topics, refused, written
 from rmqlite.server.protocols.rocketmq_v2.clients import Clients
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
@@ -104,7 +105,7 @@ class Receiving:
             # Where no message is to be matched, a wrong expression would wait for one.
             asked_for = HeartbeatRequest(wanted.group, asker.client_id, (subscription,))
             await self._service.groups.check(asked_for)
-        received = await self._service.leases.receive(wanted)
+        received = await self._service.leases.receive(wanted, making)
         # Behind the check of rights: what a stranger names is not remembered.
         self._clients.subscribe(asker.key, wanted.group, subscription)
         return received

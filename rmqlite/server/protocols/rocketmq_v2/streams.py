@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rmqlite.server.protocols.grpc.calls import Context
+from rmqlite.server.protocols.grpc.unread import ANSWERING
 
 FRAMES_MAX: Final = 64
 FRAMES_BYTES_MAX: Final = 8 << 20
@@ -24,6 +25,7 @@ class Stream:
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
         self._bytes = 0
+        self._answering = ANSWERING.get()
         self._woken = asyncio.Event()
         self._again: asyncio.TimerHandle | None = None
         """The next repetition of a frame."""
@@ -32,10 +34,10 @@ class Stream:
     def put(self, frame: bytes) -> bool:
         """Write a frame later; False if it never will be: the call is over, or nobody reads."""
         is_full = len(self._frames) >= FRAMES_MAX or self._bytes + len(frame) > FRAMES_BYTES_MAX
-        if not self.is_open or (self._frames and is_full):
+        if not self.is_open or (self._bytes and is_full) or not self._has_room(len(frame)):
             return False
         self._frames.append(frame)
-        self._bytes += len(frame)
+        self._count(len(frame))
         self._woken.set()
         return True
 
@@ -53,7 +55,7 @@ class Stream:
         """Write frames until close()."""
         while True:
             while self._frames:
-                await context.write(self._next())
+                await self._write_next(context)
             if not self.is_open:
                 return
             self._woken.clear()
@@ -61,10 +63,19 @@ class Stream:
 
     # ---- inside
 
-    def _next(self) -> bytes:
-        frame = self._frames.popleft()
-        self._bytes -= len(frame)
-        return frame
+    async def _write_next(self, context: Context) -> None:
+        size = len(self._frames[0])
+        await context.write(self._frames.popleft())
+        self._count(-size)
+
+    def _has_room(self, size: int) -> bool:
+        return self._answering is None or self._answering.has_room(size)
+
+    def _count(self, more: int) -> None:
+        """More bytes wait for the client, or less."""
+        self._bytes += more
+        if self._answering is not None:
+            self._answering.hold(self._bytes)
 
     def _repeat_later(self, frame: bytes, is_needed: Callable[[], bool], left: int) -> None:
         self._end_repetition()

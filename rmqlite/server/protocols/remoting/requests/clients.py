@@ -27,6 +27,7 @@ from rmqlite.wire.remoting.requests.clients import (
     ConsumerData,
     ConsumerIds,
     Heartbeat,
+    MessageModel,
     UnregisterClient,
 )
 from rmqlite.wire.remoting.requests.groups import OfGroup
@@ -338,7 +339,12 @@ def _language(command: Command) -> str:
 
 
 def _request(client_id: str, data: ConsumerData) -> HeartbeatRequest:
-    return HeartbeatRequest(data.group_name, client_id, tuple(_subscriptions(data)))
+    return HeartbeatRequest(
+        data.group_name,
+        client_id,
+        tuple(_subscriptions(data)),
+        is_broadcasting=data.message_model is MessageModel.BROADCASTING,
+    )
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:
