@@ -81,7 +81,7 @@ def test_who_takes_nothing_is_answered_little_and_nothing_stays_when_it_is_gone(
         under_test.send(*[Message(TOPIC, BODY)] * 10)
     rpc, data = LONG[name]
 
-    async def scenario(port: GrpcServer, server: Any) -> None:
+    async def scenario(port: GrpcServer, _: Any) -> None:
         in_flight = port._in_flight
 
         def begun() -> Http2:
@@ -147,8 +147,6 @@ def test_a_client_is_told_how_many_calls_a_connection_may_have(
         assert (await asyncio.to_thread(told, port.port))[3] == STREAMS_MAX
 
     with_port(under_test, scenario)
-
-
 
 
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.path)
@@ -265,7 +263,7 @@ def test_a_connection_that_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPat
     """After two minutes, and much earlier if others wait because of it; not one that takes some."""
     closed: list[str] = []
 
-    async def at_once(call: Callable[..., None], peers: list[str]) -> None:
+    async def at_once(_: Callable[..., None], peers: list[str]) -> None:
         closed.extend(peers)
 
     monkeypatch.setattr(unread.asyncio, "to_thread", at_once)
@@ -282,9 +280,7 @@ def test_a_connection_that_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(1)
         await answers.look()
         assert closed == [PEER]
-        waiting = asyncio.create_task(
-            Answering(answers, "ipv4:10.0.0.3:3").making().__aenter__()
-        )
+        waiting = asyncio.create_task(Answering(answers, "ipv4:10.0.0.3:3").making().__aenter__())
         await asyncio.sleep(TAKE_S_MAX - 2)
         await answers.look()
         assert closed == [PEER, PEER]

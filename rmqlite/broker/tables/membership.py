@@ -299,9 +299,7 @@ class Membership:
         member = group.members.get(request.client_id) if group else None
         return member.given if member else None
 
-    def _joined(
-        self, request: HeartbeatRequest, member: _Member | None, account: str
-    ) -> _Member:
+    def _joined(self, request: HeartbeatRequest, member: _Member | None, account: str) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()

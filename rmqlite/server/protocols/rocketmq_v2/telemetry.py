@@ -138,9 +138,7 @@ class Telemetry:
             stream.put(answer.SerializeToString())
         return True
 
-    async def _answer(
-        self, settings: definition.Settings, asker: Asker, stream: Stream
-    ) -> None:
+    async def _answer(self, settings: definition.Settings, asker: Asker, stream: Stream) -> None:
         """Remember what a client is, and write what it is to do.
 
         Node looks at that only once it knows the routes of all its topics, and then waits for it
@@ -156,9 +154,7 @@ class Telemetry:
             client.talk_on(stream)
         stream.put(_frame(merged))
         if settings.user_agent.language == definition.NODE_JS:
-            stream.repeat(
-                _frame(decided(merged)), lambda: not self._clients.has_begun(asker.key)
-            )
+            stream.repeat(_frame(decided(merged)), lambda: not self._clients.has_begun(asker.key))
 
     async def _producer(
         self, settings: definition.Settings, kind: int, asker: Asker
