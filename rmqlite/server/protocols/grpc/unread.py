@@ -253,7 +253,7 @@ class Answering:
         """May the answer have so many bytes more at once?"""
         return self._unread.has_room(self._own(), size)
 
-    def release(self, _: object = None) -> None:
+    def release(self, _: Any = None) -> None:
         """The answer is taken, or the connection is lost."""
         if self._connection is not None:
             self.hold(0)
