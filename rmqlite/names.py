@@ -39,6 +39,8 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """The group of the dead letters that are scheduled messages which could not be delivered; in
 RocketMQ the name of the group that delivers scheduled messages."""
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""Tools pull with it to look at messages: that needs no more than looking does."""
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 TOPIC_BYTES_MAX: Final = 127

@@ -18,8 +18,9 @@ Beyond RocketMQ:
   traces to RMQ_SYS_TRACE_TOPIC (as in RocketMQ; an explicit DENY counts here), and look at
   TBW102, whose route a producer asks for before its first send to a topic that does not exist.
   Nobody can send to TBW102, so there are no messages to be seen.
-- VIEW, looking without consuming, is for viewers and admins; who may SUB may also look.  A
-  viewer has VIEW on everything and no other right.
+- VIEW, looking without consuming, is for viewers and admins; who may SUB may also look.  A pull
+  as TOOLS_CONSUMER, the group of tools, is looking.  A viewer has VIEW on everything and no other
+  right.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.tables.missing import missing_tables
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable, Unavailable
@@ -194,7 +195,7 @@ class _Server:
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
-        self._indexing = Indexing(broker, self._indexer, self.due_sooner)
+        self._indexing = Indexing(broker, self._clock, self._indexer, self.due_sooner)
         registering = Registering(config, broker, self._clock, self._connecting)
         upkeep = Upkeep(config, broker, self._persister, watch, registering.changed)
         # Before the first call: a broker that starts on a full disk refuses sends.
@@ -333,6 +334,7 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
+    names = files.names(config.store_path / "config")
     store = MessageStore(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
@@ -340,4 +342,6 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
         store.end,
         store.recovered,
     )
+    for sentence in missing_tables(store, config, names):
+        log.warning("%s", sentence)
     return store

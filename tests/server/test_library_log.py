@@ -14,10 +14,11 @@ from rmqlite.server.library_log import LOGGERS, in_short_lines
 from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.wire import rpcs
 from tests.server.rocketmq_v2.test_port import with_port
-from tests.server.test_unread import BODY, LONG, TOPIC
+from tests.server.test_unread import BODY, LONG
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
 from tests.support.http2 import Http2
+from tests.support.rocketmq_v2_client import TOPIC
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

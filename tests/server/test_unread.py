@@ -16,7 +16,6 @@ from rmqlite.message import Message
 from rmqlite.requests.log import LogReadRequest
 from rmqlite.requests.messages import PullRequest
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.grpc import unread
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.grpc.server import STREAMS_MAX, GrpcServer
@@ -63,7 +62,7 @@ def pull_v2() -> bytes:
     return asked.SerializeToString()
 
 
-LONG = {
+LONG: dict[str, tuple[Any, bytes]] = {
     "pull": (rpcs.PULL, rpcs.PULL.encode_request(PullRequest("readers", TOPIC, 0, 0))),
     "log": (rpcs.READ_LOG, rpcs.READ_LOG.encode_request(LogReadRequest(0))),
     "RocketMQ's pull": (v2.PULL_MESSAGE, pull_v2()),
@@ -266,7 +265,7 @@ def test_a_connection_that_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPat
     async def at_once(_: Callable[..., None], peers: list[str]) -> None:
         closed.extend(peers)
 
-    monkeypatch.setattr(unread.asyncio, "to_thread", at_once)
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
 
     async def main() -> None:
         answers = Unread(LIMIT)

@@ -143,6 +143,7 @@ class _Member:
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
+    is_broadcasting: bool = False
 
 
 @dataclass(slots=True)
@@ -208,6 +209,7 @@ class Membership:
             member = self._joined(request, member, account)
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
+        member.is_broadcasting = request.is_broadcasting
         if request.wait_ms:
             # A polling member nearly always has a call here: without one it was killed.
             waits_ms = request.wait_ms if request.known_epoch == self.epoch(request.group) else 0
@@ -272,6 +274,18 @@ class Membership:
     def groups_of(self, topic: str) -> frozenset[str]:
         """The groups with a member that subscribes to a topic."""
         return frozenset(self._groups_of.get(topic, ()))
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Does every member of a group read all queues, and keep its own offsets?"""
+        known = self._groups.get(group)
+        return known is not None and all(
+            [member.is_broadcasting for member in known.members.values()]
+        )
+
+    def topics(self, group: str) -> frozenset[str]:
+        """The topics to which the members of a group subscribe now, its retry topic included."""
+        known = self._groups.get(group)
+        return frozenset(known.topics if known else ())
 
     def readers(self, group: str) -> dict[Queue, str]:
         """The member that reads each queue now."""

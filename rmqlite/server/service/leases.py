@@ -25,7 +25,13 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.server.service.access import CALLER, group_right, needs, of_group, topic_right
+from rmqlite.server.service.access import (
+    account_of_caller,
+    group_right,
+    needs,
+    of_group,
+    topic_right,
+)
 from rmqlite.server.service.messages import Looking
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
@@ -154,12 +160,9 @@ class LeaseCalls(Part):
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            caller = CALLER.get()
-            if self._limits is None or caller is None:
-                await self._pulls.wait(key, seconds)
-            else:
-                with self._limits.parked(caller.access_key):
-                    await self._pulls.wait(key, seconds)
+            account = account_of_caller()
+            with nullcontext() if self._limits is None else self._limits.parked(account):
+                await self._pulls.wait(key, seconds, account)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

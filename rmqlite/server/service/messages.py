@@ -21,6 +21,7 @@ from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, StoreUnavailable
+from rmqlite.names import TOOLS_GROUP
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
@@ -47,8 +48,8 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.server.group_commit import Failed
 from rmqlite.server.service.access import (
-    CALLER,
     Caller,
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -79,6 +80,8 @@ class StoredHere(NamedTuple):
 
 
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    if request.group == TOOLS_GROUP:
+        return [topic_right(Right.VIEW, request.topic)]
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
 
 
@@ -209,12 +212,9 @@ class MessageCalls(Part):
 
     async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
         """Wait for a message in a queue.  Raises Overloaded."""
-        caller = CALLER.get()
-        if self._limits is None or caller is None:
-            await self._pulls.wait(queue, seconds)
-            return
-        with self._limits.parked(caller.access_key):
-            await self._pulls.wait(queue, seconds)
+        account = account_of_caller()
+        with nullcontext() if self._limits is None else self._limits.parked(account):
+            await self._pulls.wait(queue, seconds, account)
 
     @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
     async def find(self, query: MessageQuery) -> FoundMessages:

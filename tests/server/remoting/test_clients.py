@@ -48,6 +48,8 @@ def remembers_nobody(protocol: ProtocolUnderTest) -> bool:
             clients._consumers_of,
             clients._producers_of,
             clients._producer_shares.total,
+            clients._beats,
+            clients._beat_bytes.total,
         )
     )
 

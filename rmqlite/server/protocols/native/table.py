@@ -101,6 +101,7 @@ def methods_of(service: Service) -> Methods:
         rpcs.GET_LEVELS: _of_nothing(schedule.levels),
         rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
         rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
+        rpcs.LIST_REASONS: _of(dead_letters.reasons),
         rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
         rpcs.PURGE_DEAD_LETTERS: _of(dead_letters.purge),
         rpcs.LIST_RETRIES: _of(dead_letters.retries),

@@ -160,9 +160,6 @@ class Calls:
             unknown = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
             connection.answer(command, size, encode(unknown))
             return
-        if command.body and command.code in PARKING:
-            size -= len(command.body)
-            command = connection.without_body(command)
         # The task inherits it.
         CALLER.set(caller)
         if command.code in self._at_once and connection.answers_at_once and self._has_time():
@@ -170,6 +167,9 @@ class Calls:
             if frame is not None:
                 connection.answer(command, size, frame)
                 return
+        if command.code in PARKING:
+            size -= len(command.body)
+            command = connection.without_body(command)
         task = self._loop.create_task(self._run(handler, connection, command, size))
         self.running.add(task)
         task.add_done_callback(self.running.discard)

@@ -364,9 +364,9 @@ class Connection(asyncio.Protocol):
             yield
 
     def without_body(self, request: Command) -> Command:
-        """The same request, of which nobody will read the body."""
+        """The same request, without its texts and its body, which nobody will read."""
         self._give_back(len(request.body))
-        return request._replace(body=b"")
+        return request._replace(body=b"", remark="", language="")
 
     @contextmanager
     def parked(self, request: Command) -> Iterator[None]:

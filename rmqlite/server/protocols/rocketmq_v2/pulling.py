@@ -28,20 +28,10 @@ class Pulling:
         self, request: service.PullMessageRequest, asker: Asker
     ) -> AsyncGenerator[service.PullMessageResponse, None]:
         """The outcome, the messages, and where the next pull begins."""
-        queue = _queue_of(request.message_queue)
-        expression, sql = rules.filter_of(request.filter_expression)
-        asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
-        wanted = PullRequest(
-            rules.group_of(request.group),
-            queue.topic,
-            queue.queue_id,
-            rules.queue_offset_of(request.offset),
-            expression,
-            max_messages=rules.batch_size(request.batch_size),
-            wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
-            sql=sql,
-        )
+        wanted = self._wanted(request, asker)
+        queue = Queue(wanted.topic, wanted.queue_id)
         namespace = request.message_queue.topic.resource_namespace
+        # Also a part of it would keep all of it.
         del request
         pulled = await self._service.messages.pull(wanted, making)
         if pulled.status is PullStatus.OFFSET_MOVED:
@@ -60,6 +50,21 @@ class Pulling:
             await written(answer.message, record, queue.topic, namespace=namespace)
             yield answer
         yield service.PullMessageResponse(next_offset=pulled.next_offset)
+
+    def _wanted(self, request: service.PullMessageRequest, asker: Asker) -> PullRequest:
+        queue = _queue_of(request.message_queue)
+        expression, sql = rules.filter_of(request.filter_expression)
+        asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
+        return PullRequest(
+            rules.group_of(request.group),
+            queue.topic,
+            queue.queue_id,
+            rules.queue_offset_of(request.offset),
+            expression,
+            max_messages=rules.batch_size(request.batch_size),
+            wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
+            sql=sql,
+        )
 
     async def update(
         self, request: service.UpdateOffsetRequest, _: Asker

@@ -212,13 +212,13 @@ class Telemetry:
         kind = _kind_of(request.client_type or (client.kind if client else 0))
         if kind != definition.PRODUCER:
             group = rules.group_of(request.group)
-            is_known = client is not None and client.group == group
+            subscriptions = client.subscriptions if client and client.group == group else ()
             self._clients.check_room(asker.key)
-            await self._join(group, asker, client.subscriptions if client and is_known else ())
-            client = self._clients.seen(asker.key)
-        if client is not None:
-            client.has_begun = True
+            await self._join(group, asker, subscriptions)
+        if kind != definition.PRODUCER or client is not None:
+            # Behind the right: a producer that has shown none yet is not remembered.
             self._clients.seen(asker.key)
+        self._clients.begun(asker.key)
         return service.HeartbeatResponse(status=OK)
 
     async def goodbye(

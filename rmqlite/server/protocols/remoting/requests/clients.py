@@ -27,6 +27,7 @@ from rmqlite.wire.remoting.requests.clients import (
     ConsumerData,
     ConsumerIds,
     Heartbeat,
+    MessageModel,
     UnregisterClient,
 )
 from rmqlite.wire.remoting.requests.groups import OfGroup
@@ -36,6 +37,8 @@ TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 PRODUCERS_MAX: Final = 20_000
 """How many pairs of client and producer group are remembered."""
+LANGUAGE_CHARS_MAX: Final = 32
+"""What is remembered of the name of a client's language."""
 BEATS_BYTES_MAX: Final = 64 << 20
 """The length of all heartbeats that are remembered; another one is read each time that it comes."""
 
@@ -248,7 +251,7 @@ class Clients:
         except RmqliteError as error:
             return error
         # First, so that it is notified of its own arrival, as RocketMQ does it.
-        language, version = call.command.language, call.command.version
+        language, version = _language(call.command), call.command.version
         self._add_consumer(Consumer(connection, client_id, data, language, version))
         refused = None
         try:
@@ -281,7 +284,7 @@ class Clients:
         self._producers.setdefault(group, {})[client_id] = Producer(
             connection,
             client_id,
-            command.language,
+            _language(command),
             command.version,
             self._service.clock.now_ms(),
             account,
@@ -331,8 +334,17 @@ def _discard(
             del pairs_of[connection]
 
 
+def _language(command: Command) -> str:
+    return command.language[:LANGUAGE_CHARS_MAX]
+
+
 def _request(client_id: str, data: ConsumerData) -> HeartbeatRequest:
-    return HeartbeatRequest(data.group_name, client_id, tuple(_subscriptions(data)))
+    return HeartbeatRequest(
+        data.group_name,
+        client_id,
+        tuple(_subscriptions(data)),
+        is_broadcasting=data.message_model is MessageModel.BROADCASTING,
+    )
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:

@@ -60,7 +60,7 @@ from rmqlite.wire.remoting.requests.pop import (
     topic_sent_to,
 )
 from rmqlite.wire.remoting.requests.queues import MessageQueue
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.wire.remoting.shapes import read_body, read_change
 
 ACKED_AT_ONCE: Final = 256
 """Messages of a batch that are acknowledged in one turn, and by one record of the journal."""
@@ -81,7 +81,7 @@ class Modes:
 
     @answers(codes.SET_MESSAGE_REQUEST_MODE)
     async def change(self, call: Call[Nothing]) -> Command:
-        asked = read_body(RequestModeChange, call.command.body)
+        asked = read_change(RequestModeChange, call.command.body)
         await self._service.groups.change_mode(
             groups.RequestModeChange(
                 asked.consumer_group, asked.topic, asked.mode, asked.pop_share_queue_num
