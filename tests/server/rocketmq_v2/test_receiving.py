@@ -194,7 +194,7 @@ def test_a_poll_ends_before_the_deadline_of_its_call(
     """An answer that comes too late is lost, and its messages are invisible for nothing."""
     waits = []
 
-    async def noted(request: Any) -> Any:
+    async def noted(request: Any, *_: Any) -> Any:
         waits.append(request.wait_ms)
         raise KeyError("enough")
 

@@ -3,8 +3,8 @@
 gRPC keeps an answer until the client's window has room for it, however long that takes.  So a long
 answer is made only when its client has taken most of the former ones, and one at a time for each
 connection; that also gives connections their turns.  Answers of all connections together stay
-below maxBytesInFlight.  A connection that takes nothing is closed after a time, and earlier if others
-wait because of it: gRPC has no way to end a call whose answer waits.
+below maxBytesInFlight.  A connection that takes nothing is closed after a time, and earlier if
+others wait because of it: gRPC has no way to end a call whose answer waits.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class Unread:
         """While calls come in, let them, until they have had their share of the time.
 
         gRPC hands over one call after the other, in the order in which they came, and needs several
-        turns of the loop for each: so who has begun a thousand would keep out all others for as long
-        as it takes to answer them.
+        turns of the loop for each: so who has begun a thousand would keep out all others for as
+        long as it takes to answer them.
         """
         if elapsed_s() >= self._even_at_s:
             return
@@ -253,7 +253,7 @@ class Answering:
         """May the answer have so many bytes more at once?"""
         return self._unread.has_room(self._own(), size)
 
-    def release(self, _: object = None) -> None:
+    def release(self, _: Any = None) -> None:
         """The answer is taken, or the connection is lost."""
         if self._connection is not None:
             self.hold(0)
