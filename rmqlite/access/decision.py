@@ -75,6 +75,15 @@ def why_not(account: Account, needs: Iterable[Need]) -> str | None:
     return None
 
 
+def sends_somewhere(account: Account) -> bool:
+    """Has the account the right to send to some topic, other than the one that everybody has?"""
+    if account.is_viewer:
+        return False
+    perms = (account.default_topic_perm, *account.topic_perms.values())
+    names_nothing = not account.topic_perms and not account.group_perms
+    return (account.is_admin and names_nothing) or any(Right.PUB in perm for perm in perms)
+
+
 def _why_not(account: Account, wanted: Need) -> str | None:
     need = _of_the_group(account, wanted)
     key = account.access_key

@@ -287,13 +287,14 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    def heartbeat(self, request: HeartbeatRequest, account: str = "") -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
+        account: for which the member is counted.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request)
+        return self.membership.heartbeat(request, account)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""

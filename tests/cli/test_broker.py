@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
+from rmqlite.clock import pause_s
 from rmqlite.config import KEYS, BrokerConfig, parse_config
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check
@@ -73,6 +77,34 @@ def test_a_broker_says_when_it_is_ready_and_when_it_has_stopped(tmp_path: Path) 
         assert process.stdout.read() == "rmqlite stopped\n"
     assert process.returncode == 0
     assert not ready.exists()
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Also after a failure: leaving Popen's own context waits for the end."""
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("streams", ["> /dev/full 2> /dev/full", "<&- >&- 2>&-"])
+def test_a_broker_runs_without_a_place_for_its_lines(tmp_path: Path, streams: str) -> None:
+    """A full disk or closed streams: its lines are lost, and nothing else."""
+    store, ready = tmp_path / "store", tmp_path / "ready"
+    command = [sys.executable, "-m", "rmqlite", "broker", "--store", str(store), *FREE_PORTS]
+    text = f"exec {shlex.join([*command, '--ready-file', str(ready)])} {streams}"
+    with subprocess.Popen(["bash", "-c", text]) as process, stopped(process):
+        while not ready.exists():
+            assert process.poll() is None
+            pause_s(0.02)
+        # Else a library's line would go into the first file that was opened.
+        opened = [Path(f"/proc/{process.pid}/fd/{each}").readlink() for each in range(3)]
+        assert not [each for each in opened if each.is_relative_to(tmp_path)]
+        with Producer(ready.read_text().split()[0], "makers") as producer:
+            producer.send(Message("orders", b"a"))
+    assert process.returncode == 0
+    assert list(check(store)) == []
 
 
 def test_a_second_broker_on_a_store_is_refused(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ OF_CONSUMERS = frozenset(
         "groups.assigned",
         "topics.elsewhere",
         "leases.peek",
+        "leases.waiting",
         *LEASES,
     }
 )

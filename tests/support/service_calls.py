@@ -190,6 +190,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
     ("topics.elsewhere", ("orders",)),
     ("leases.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
+    ("leases.waiting", (ReceiveRequest(GROUP, "orders", "client"),)),
     ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.unlock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.leave", (LeaveRequest(GROUP, "client"),)),

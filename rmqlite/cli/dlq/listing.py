@@ -37,6 +37,7 @@ from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import (
     filter_text,
     letters_text,
+    origin_text,
     place_text,
     reason_line,
     redriven_text,
@@ -124,7 +125,7 @@ def _row(letter: DeadLetter) -> tuple[str, ...]:
         # On the same day show only the time, so that a terminal's line has room for keys.
         last.removeprefix(f"{day} "),
         f"{letter.delivery_attempts:,}",
-        shortened(printable(letter.origin_topic), _CELL_WIDTH_MAX) or "-",
+        shortened(origin_text(letter), _CELL_WIDTH_MAX) or "-",
         shortened(printable(letter.tags), _CELL_WIDTH_MAX) or "-",
         shortened(printable(" ".join(letter.keys)), _CELL_WIDTH_MAX) or "-",
     )

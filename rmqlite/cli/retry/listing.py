@@ -52,7 +52,7 @@ from rmqlite.requests.dead_letters import (
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
+from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max, origin_text
 from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.times import instant_text, span_text, time_text, until_text
@@ -219,7 +219,7 @@ def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
         when,
         attempt_text(letter, outlook.attempts_max),
         instant_text(letter.first_failure_ms, outlook.now_ms),
-        printable(letter.origin_topic) or "-",
+        origin_text(letter) or "-",
         printable(letter.tags) or "-",
         printable(" ".join(letter.keys)) or "-",
     )

@@ -18,7 +18,7 @@ from rmqlite.requests.dead_letters import (
     failure_kind,
 )
 from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import attempt_text, reason_line
+from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
 from rmqlite.views.tables import DIM, NOTHING, Column, Part, Table, cell, row, table
 from rmqlite.views.times import instant_text, span_text, until_text
 
@@ -168,7 +168,7 @@ def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) 
 
 def _about(letter: DeadLetter) -> tuple[str, ...]:
     """The cells of _MESSAGE."""
-    found = (letter.origin_topic, " ".join(letter.keys), letter.tags)
+    found = (origin_text(letter), " ".join(letter.keys), letter.tags)
     return (
         *[each or NOTHING for each in found],
         reason_line(letter.reason) if letter.reason else NOTHING,

@@ -1051,7 +1051,7 @@ class LetterFilter(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., failure_kind: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class Letter(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind")
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind", "claimed_topic", "claimed_message_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1078,6 +1078,8 @@ class Letter(_message.Message):
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -1104,7 +1106,9 @@ class Letter(_message.Message):
     due_ms: int
     max_reconsume_times: int
     failure_kind: str
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
+    claimed_topic: str
+    claimed_message_id: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ..., claimed_topic: _Optional[str] = ..., claimed_message_id: _Optional[str] = ...) -> None: ...
 
 class ListLettersRequest(_message.Message):
     __slots__ = ("group", "filter", "newest_first", "is_open", "cursor", "max_letters")

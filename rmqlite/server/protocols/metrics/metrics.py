@@ -32,6 +32,7 @@ from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.protocols.metrics.timers import TimerMetrics
 from rmqlite.server.service.access import Access
+from rmqlite.server.service.service import Ports
 from rmqlite.server.upkeep import ClockWatch
 from rmqlite.views.groups import GroupFigures, group_figures
 from rmqlite.views.levels import delay_cell, level_text
@@ -54,6 +55,7 @@ class Now(NamedTuple):
     watch: ClockWatch
     access: Access
     files: Sequence[WatchedFiles[Any]]
+    ports: Ports
 
 
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -102,6 +104,11 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "access_refused",
         "Calls refused because of their account; the log rmqlite.audit says whose.",
         lambda now: now.access.refused,
+    ),
+    (
+        "ports_opened_anew",
+        "How often the gRPC port was opened again, because gRPC had stopped taking calls.",
+        lambda now: now.ports.opened_anew,
     ),
     (
         "suspends",
@@ -304,12 +311,14 @@ class Metrics:
         watch: ClockWatch,
         access: Access,
         files: Sequence[WatchedFiles[Any]] = (),
+        ports: Ports | None = None,
     ) -> None:
         self._broker = broker
         self._commit = commit
         self._watch = watch
         self._access = access
         self._files = files
+        self._ports = ports or Ports()
         self._process = ProcessCollector(registry=None)
         self._timers = TimerMetrics(broker)
 
@@ -325,7 +334,15 @@ class Metrics:
 
     def _own(self, status: BrokerStatus) -> Iterator[Metric | None]:
         """None: the end of a step."""
-        now = Now(self._broker, status, self._commit, self._watch, self._access, self._files)
+        now = Now(
+            self._broker,
+            status,
+            self._commit,
+            self._watch,
+            self._access,
+            self._files,
+            self._ports,
+        )
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
         for name, help_text, number in COUNTERS:
