@@ -61,12 +61,8 @@ or only some bytes.  Each other one makes its answer alone among those of its co
 def methods_of(service: Service) -> Methods:
     """The method for every call."""
     messages, topics, groups = service.messages, service.topics, service.groups
-    schedule, dead_letters, redrives, log = (
-        service.schedule,
-        service.dead_letters,
-        service.redrives,
-        service.log,
-    )
+    schedule, dead_letters = service.schedule, service.dead_letters
+    redrives, log = service.redrives, service.log
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
