@@ -93,6 +93,7 @@ class Broker:
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
+        parts.membership.is_popped = self.request_modes.is_popped
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(
@@ -119,7 +120,7 @@ class Broker:
         self.failing = Failing(parts)
         self.leases = Leases(parts, self.failing)
         self.deleting = Deleting(parts, self.pending)
-        self.resetting = Resetting(parts, Progress(parts, self.traffic), self.leases.table)
+        self.resetting = Resetting(parts, Progress(parts, self.traffic))
         self.drafts = Sends(
             config,
             store,
@@ -243,10 +244,11 @@ class Broker:
         known = self.offsets.of(request.group)
         return {queue: known[queue] for queue in request.queues if queue in known}
 
-    def commit_offsets(self, request: OffsetsCommit) -> None:
+    def commit_offsets(self, request: OffsetsCommit, *, is_reset: bool = False) -> None:
         """Commit all offsets, or none; the group is made on demand.
 
-        Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue, Overloaded.
+        is_reset: by an operator.  Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown,
+        InvalidValue, Overloaded, StoreUnavailable.
         """
         group = self.groups.wanted(request.group)
         for queue in request.offsets:
@@ -254,7 +256,10 @@ class Broker:
             check_queue(topic, queue.queue_id, topic.read_queues)
         self.offsets.check(request.group, request.offsets)
         self.groups.make([group])
-        self.offsets.commit(request.group, request.offsets)
+        # Without members it is no consumer that has come to this place: mqadmin resets a group in
+        # this way if no member can be told.
+        is_reset |= not self.membership.has_members(request.group)
+        self.offsets.commit(request.group, request.offsets, is_reset=is_reset)
 
     def search_offset(self, request: TimeQuery) -> int:
         """The first queue offset stored at or after a time; the queue's end if none."""
@@ -282,13 +287,14 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
+        leases: it receives messages one by one, on RocketMQ 5's protocol.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request)
+        return self.membership.heartbeat(request, leases=leases)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""

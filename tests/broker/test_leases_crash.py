@@ -265,7 +265,6 @@ def test_a_group_that_is_deleted_begins_anew(make: Make) -> None:
     consumer.ack(first)
     broker.broker.groups.delete(GROUP)
     broker.broker.offsets.forget_group(GROUP)
-    broker.broker.leases.table.forget_group(GROUP)
     assert broker.broker.leases.table.total.messages == 0
     broker.crash()
     broker.open()

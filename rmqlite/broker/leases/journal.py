@@ -87,8 +87,13 @@ class LeaseJournal:
     def visible(self, lease: Lease, places: Places, *, counts: bool) -> NewRecord:
         return self._event("visible", lease.group, places, topic=lease.topic, counts=counts)
 
-    def begins(self, queue: LeasedQueue, offset: int) -> NewRecord:
-        return self._event("begins", queue.group, [(queue, [offset])])
+    def begins(self, group: str, places: Places) -> NewRecord:
+        """All before an offset of each queue is done, and nothing behind it was seen."""
+        return self._event("begins", group, places)
+
+    def skips(self, group: str, places: Places) -> NewRecord:
+        """All before an offset of each queue is done."""
+        return self._event("skips", group, places)
 
     def _event(self, kind: LeaseKind, group: str, places: Places, **more: object) -> NewRecord:
         tree = {

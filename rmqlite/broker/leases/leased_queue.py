@@ -53,12 +53,14 @@ class LeasedQueue:
         "_leased_groups",
         "_message_groups",
         "_total",
+        "begun",
         "committed",
         "cursors",
         "done",
         "failed_in_place",
         "group",
         "is_being_read",
+        "is_gone",
         "is_retry",
         "leased",
         "queue",
@@ -78,12 +80,17 @@ class LeasedQueue:
         self.was_passed_over = False
         """Did another receive leave the queue out meanwhile?  The one that reads wakes it then."""
         self.committed = 0
-        """The offset that was committed here; another one was committed by somebody else."""
+        """The offset that is committed."""
+        self.begun = 0
+        """How often it began anew: what was being read meanwhile does not count then."""
+        self.is_gone = False
+        """Was it deleted?"""
         self.begin(0)
 
     def begin(self, offset: int) -> None:
         """All before this queue offset is done, and nothing behind it was seen."""
         self.done = CompletedOffsets([(0, offset)] if offset else ())
+        self.begun += 1
         self.forget()
         self.failed_in_place: dict[int, int] = {}
         """How often a message failed since its record was written."""

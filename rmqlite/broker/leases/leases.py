@@ -69,6 +69,7 @@ class Leases:
         """
         group, topic = self._parts.readable(request.group, request.topic)
         self._check(request, topic)
+        self._parts.membership.check_receiver(request.group, request.client_id)
         if (known := self._attempt_of(request)) is not None:
             return self._again(known)
         lease = self.table.new(
@@ -82,6 +83,8 @@ class Leases:
         asked = Asked(request, lease, group.orderly)
         try:
             yield from self._look(asked, topic)
+            while not self._drop_reset(asked):
+                yield from self._look(asked, topic)
         except BaseException:
             # Also if the caller is gone, and nobody takes the next step.
             self.table.let_go(lease, _places(asked.taken))
@@ -167,6 +170,18 @@ class Leases:
                 for queue in still_read:
                     queue.was_passed_over = True
                 return
+
+    def _drop_reset(self, asked: Asked) -> bool:
+        """Leave out messages whose leases a reset of offsets has ended meanwhile.
+
+        False if there were messages, and none is left.
+        """
+        taken = asked.taken
+        left = [each for each in taken if each.is_leased(asked.lease)]
+        if len(left) == len(taken):
+            return True
+        asked.taken, asked.size = left, sum([each.record.head.size for each in left])
+        return bool(left)
 
     def _queues_for(self, request: ReceiveRequest, topic: TopicInfo) -> Iterator[LeasedQueue]:
         """The queues to look at, another one first each time."""

@@ -36,6 +36,9 @@ class Taken(NamedTuple):
     queue: LeasedQueue
     record: Record
 
+    def is_leased(self, lease: Lease) -> bool:
+        return self.queue.leased.get(self.record.head.queue_offset) is lease
+
     @property
     def attempt(self) -> int:
         """1 for the first delivery to the group."""
@@ -130,10 +133,15 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
 def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
     request, topic = asked.request, asked.request.topic
     while asked.room > 0 and not (asked.in_order and len(queue.visible) >= WAITING_MAX):
-        begin = queue.cursor(topic)
+        if queue.is_gone:
+            return
+        begin, begun = queue.cursor(topic), queue.begun
         pulled = yield from pull(
             parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
         )
+        if queue.begun != begun:
+            # Its offset was reset meanwhile.
+            continue
         if pulled.status is PullStatus.OFFSET_MOVED:
             if pulled.next_offset <= begin:
                 return

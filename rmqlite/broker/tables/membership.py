@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
@@ -50,6 +51,19 @@ _STEP: Final = 2_000
 """Subscriptions and queues of an assignment that are computed in one step: 2 ms."""
 _AT_ONCE_MAX: Final = 8
 """If a topic's change concerns more groups than this, their assignments wait for a pause."""
+
+
+class _Kind(Enum):
+    """How a member gets its messages.
+
+    SHARES: RocketMQ's clients share out the queues themselves, or pop if their group does.  POLLS:
+    members of rmqlite's own clients wait for their queues.  LEASES: RocketMQ 5's clients receive
+    messages one by one.
+    """
+
+    SHARES = auto()
+    POLLS = auto()
+    LEASES = auto()
 
 
 class _Lock(NamedTuple):
@@ -132,8 +146,7 @@ class _Member:
     given: tuple[Subscription, ...]
     """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
-    polls: bool
-    """Does it wait for its queues?  Members of RocketMQ's clients share them out themselves."""
+    kind: _Kind
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
@@ -144,6 +157,8 @@ class _Group:
     members: dict[str, _Member] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
     """The number of members that subscribe to each topic."""
+    kinds: Counter[_Kind] = field(default_factory=Counter)
+    """The number of members of each kind."""
     in_force: Shares = _NOBODYS
     assigned_at_ms: int = 0
 
@@ -167,6 +182,8 @@ class Membership:
         self._count = 0
         self._bytes = 0
         self._epoch = 0
+        self.is_popped: Callable[[str], bool] = lambda _group: False
+        """Does a group pop its topics?"""
         self.on_change: list[Callable[[str], None]] = []
         """Each is called with every group that has another assignment in force."""
         self.on_stale: Callable[[], None] = lambda: None
@@ -191,12 +208,16 @@ class Membership:
             compiled(text)
             yield
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
+    def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
+        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded.
+
+        leases: it is a client of RocketMQ 5 that receives messages one by one.
+        """
+        kind = _kind(request, leases=leases)
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
-        if member is None or member.given != request.subscriptions:
-            member = self._joined(request, member)
+        if member is None or member.kind is not kind or member.given != request.subscriptions:
+            member = self._joined(request, member, kind)
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
         if request.wait_ms:
@@ -252,6 +273,20 @@ class Membership:
             for client_id, member in sorted(known.members.items())
         )
 
+    def check_receiver(self, group: str, client_id: str) -> None:
+        """Raises InvalidValue if a group pulls, and a client that is no member would receive."""
+        known = self._groups.get(group)
+        if known is not None and client_id not in known.members:
+            self._check_kind(group, known.kinds, _Kind.LEASES)
+
+    def receives(self, group: str) -> bool:
+        """Does the group receive messages one by one?"""
+        known = self._groups.get(group)
+        return self.is_popped(group) or (known is not None and _Kind.LEASES in known.kinds)
+
+    def has_members(self, group: str) -> bool:
+        return group in self._groups
+
     def is_member(self, group: str, client_id: str) -> bool:
         known = self._groups.get(group)
         return known is not None and client_id in known.members
@@ -286,12 +321,14 @@ class Membership:
         member = group.members.get(request.client_id) if group else None
         return member.given if member else None
 
-    def _joined(self, request: HeartbeatRequest, member: _Member | None) -> _Member:
+    def _joined(self, request: HeartbeatRequest, member: _Member | None, kind: _Kind) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
         like = next(iter(group.members.values()), None)
-        self._check_kind(request, group)
+        if member is None or member.kind is not kind:
+            others = group.kinds - Counter([member.kind] if member else ())
+            self._check_kind(name, others, kind)
         if like is not None and like.given == request.subscriptions:
             # Nearly all members of a group have the same subscriptions: share one object.
             given, subscriptions = like.given, like.subscriptions
@@ -299,14 +336,15 @@ class Membership:
         else:
             _check_member(request)
             given, subscriptions = request.subscriptions, _with_retries(request)
-        if member is not None and member.subscriptions == subscriptions:
+        if member is not None and member.subscriptions == subscriptions and member.kind is kind:
             member.given = given
             return member
         self._check_room(group, member, subscriptions)
         if member is not None:
             self._remove(name, client_id)
         self._groups[name] = group
-        group.members[client_id] = joined = _Member(given, subscriptions, bool(request.wait_ms))
+        group.members[client_id] = joined = _Member(given, subscriptions, kind)
+        group.kinds[kind] += 1
         self._count += 1
         self._bytes += _size_bytes(subscriptions)
         for subscription in subscriptions:
@@ -315,19 +353,25 @@ class Membership:
         self._changed([name])
         return joined
 
-    def _check_kind(self, request: HeartbeatRequest, group: _Group) -> None:
-        """In a cluster, refuse a member of another kind than those that the group has.
+    def _check_kind(self, name: str, others: Counter[_Kind], kind: _Kind) -> None:
+        """Refuse a member of another kind than those that the group has.
 
-        A member of RocketMQ's clients shares out the queues of all brokers among the members that
-        one broker names; members of rmqlite's own clients know this broker only.
+        A member that pulls its queues gets all their messages, and so would whoever receives them
+        one by one: each message twice.  In a cluster, members of RocketMQ's clients share out the
+        queues of all brokers, and members of rmqlite's own clients know this broker only.
         """
-        if not self._config.is_in_cluster:
-            return
-        others = (member for name, member in group.members.items() if name != request.client_id)
-        other = next(others, None)
-        if other is not None and other.polls != bool(request.wait_ms):
+        if any(self._leases(name, each) is not self._leases(name, kind) for each in others):
+            rule = "a group of one kind of members: all pull queues, or all receive single messages"
+            raise InvalidValue("group", name, f"{rule} (RocketMQ 5, POP)")
+        polls = _Kind.POLLS
+        if self._config.is_in_cluster and any(
+            (each is polls) is not (kind is polls) for each in others
+        ):
             rule = "a group with one kind of clients, RocketMQ's or rmqlite's own, in a cluster"
-            raise InvalidValue("group", request.group, rule)
+            raise InvalidValue("group", name, rule)
+
+    def _leases(self, name: str, kind: _Kind) -> bool:
+        return kind is _Kind.LEASES or (kind is _Kind.SHARES and self.is_popped(name))
 
     def _check_room(
         self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]
@@ -345,7 +389,9 @@ class Membership:
     def _remove(self, name: str, client_id: str) -> None:
         """Remove a member, without a new assignment yet."""
         group = self._groups[name]
-        subscriptions = group.members.pop(client_id).subscriptions
+        member = group.members.pop(client_id)
+        subscriptions = member.subscriptions
+        group.kinds -= Counter([member.kind])
         self._count -= 1
         self._bytes -= _size_bytes(subscriptions)
         for topic in [each.topic for each in subscriptions]:
@@ -425,6 +471,12 @@ def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
         end = start + size + (1 if index < larger else 0)
         yield queues[start:end]
         start = end
+
+
+def _kind(request: HeartbeatRequest, *, leases: bool) -> _Kind:
+    if leases:
+        return _Kind.LEASES
+    return _Kind.POLLS if request.wait_ms else _Kind.SHARES
 
 
 def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:

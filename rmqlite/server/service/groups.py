@@ -49,7 +49,7 @@ def _commit_rights(commit: OffsetsCommit) -> list[Need]:
     ]
 
 
-def _member_rights(request: HeartbeatRequest) -> list[Need]:
+def _member_rights(request: HeartbeatRequest, **_: bool) -> list[Need]:
     return [
         group_right(Right.SUB, request.group),
         *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
@@ -109,7 +109,7 @@ class GroupCalls(Part):
         await self._saved()
         if with_offsets:
             self._broker.offsets.forget_group(group)
-            self._broker.leases.table.forget_group(group)
+            await self._durable()
 
     @view
     async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
@@ -143,10 +143,20 @@ class GroupCalls(Part):
     ) -> dict[Queue, int]:
         """The offsets at which a group goes on with the messages of a time.
 
-        The caller sends them to the members, which commit them.
+        The caller sends them to the members that pull, which commit them.  Those of a group that
+        receives single messages have no offsets: for them they are committed here.
         """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
-        return await done_in_turns(steps)
+        offsets = await done_in_turns(steps)
+        if self._broker.membership.receives(group):
+            for part in OffsetsCommit(group, offsets).parts():
+                self._broker.commit_offsets(part, is_reset=True)
+            await self._durable()
+        return offsets
+
+    def receives(self, group: str) -> bool:
+        """Does a group receive messages one by one, so that its members keep no offsets?"""
+        return self._broker.membership.receives(group)
 
     @view
     async def preview_reset(self, request: OffsetReset) -> tuple[QueueReset, ...]:
@@ -167,7 +177,8 @@ class GroupCalls(Part):
             if topic in ("", queue.topic) and self._broker.topics.get(queue.topic)
         }
         for part in OffsetsCommit(group, offsets).parts():
-            self._broker.commit_offsets(part)
+            self._broker.commit_offsets(part, is_reset=True)
+        await self._durable()
 
     @of_group(Right.VIEW)
     async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:
@@ -187,19 +198,23 @@ class GroupCalls(Part):
     @needs(_commit_rights)
     async def commit(self, commit: OffsetsCommit) -> None:
         """Store all of these offsets, or none."""
+        end = self._broker.store.end
         self._broker.commit_offsets(commit)
-        await self._saved()
+        moved_to = self._broker.store.end
+        # Leases that go back say so in the log.
+        await self._commit.durable(moved_to if moved_to > end else 0)
 
     @needs(_member_rights)
-    async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    async def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
         """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
 
+        leases: it receives messages one by one, on RocketMQ 5's protocol.
         Cancel the call when the caller's connection ends: then the member leaves at once.
         """
         self._check_open()
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
-        assignment = self._broker.heartbeat(request)
+        assignment = self._broker.heartbeat(request, leases=leases)
         try:
             await self._saved()
         except StoreUnavailable:

@@ -172,7 +172,7 @@ class Telemetry:
             for each in entries
         ]
         await self._pause(subscriptions)
-        await self._join(group, asker, tuple(subscriptions))
+        await self._join(group, asker, kind, tuple(subscriptions))
         await self._pause(subscriptions)
         self._clients.describe(
             self._clients.seen(asker.key), kind=kind, group=group, subscriptions=subscriptions
@@ -202,7 +202,7 @@ class Telemetry:
         if kind != definition.PRODUCER:
             group = rules.group_of(request.group)
             subscriptions = client.subscriptions if client.group == group else ()
-            await self._join(group, asker, subscriptions)
+            await self._join(group, asker, kind, subscriptions)
         return service.HeartbeatResponse(status=OK)
 
     async def goodbye(
@@ -219,10 +219,11 @@ class Telemetry:
         return service.NotifyClientTerminationResponse(status=OK)
 
     async def _join(
-        self, group: str, asker: Asker, subscriptions: tuple[Subscription, ...]
+        self, group: str, asker: Asker, kind: int, subscriptions: tuple[Subscription, ...]
     ) -> None:
         request = HeartbeatRequest(group, asker.client_id, subscriptions)
-        await self._service.groups.heartbeat(request)
+        leases = kind != definition.PULL_CONSUMER
+        await self._service.groups.heartbeat(request, leases=leases)
 
     @contextmanager
     def _one_more(self) -> Iterator[None]:

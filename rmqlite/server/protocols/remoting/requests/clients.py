@@ -51,6 +51,8 @@ class Consumer:
     data: ConsumerData
     language: str
     version: int
+    pops: bool = False
+    """Has it popped messages?  A member of a group that pops may pull all the same."""
 
 
 @dataclass(slots=True)
@@ -123,6 +125,12 @@ class Clients:
         registered = self._consumers_of.get(connection, ())
         mine = (client_id for name, client_id in registered if name == group)
         return next(mine, connection.address)
+
+    def popped(self, group: str, client_id: str) -> None:
+        """A member has asked for popped messages."""
+        member = self.consumers(group).get(client_id)
+        if member is not None:
+            member.pops = True
 
     # ---- requests
 
@@ -215,7 +223,8 @@ class Clients:
         before = self.consumers(group).get(client_id)
         # First, so that it is notified of its own arrival, as RocketMQ does it.
         language, version = call.command.language, call.command.version
-        self._add_consumer(Consumer(connection, client_id, data, language, version))
+        pops = before is not None and before.pops
+        self._add_consumer(Consumer(connection, client_id, data, language, version, pops))
         refused = None
         try:
             await self._service.groups.heartbeat(request)
