@@ -56,6 +56,7 @@ from rmqlite.requests.groups import (
     Assignment,
     GroupStatus,
     HeartbeatRequest,
+    MemberKind,
     OffsetsCommit,
     OffsetsQuery,
 )
@@ -287,14 +288,15 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
+    def heartbeat(
+        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+    ) -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
-        leases: it receives messages one by one, on RocketMQ 5's protocol.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request, leases=leases)
+        return self.membership.heartbeat(request, kind)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmqlite.broker.leases.deliveries import Received
@@ -16,13 +18,22 @@ from rmqlite.errors import (
 )
 from rmqlite.message import FAILURE_REASON, Message
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    MemberKind,
+    OffsetReset,
+    OffsetsCommit,
+    RequestMode,
+    RequestModeChange,
+    Subscription,
+)
 from rmqlite.requests.leases import Handle, ReceiveRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
-from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, expire
+from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
 from tests.support.messages import GROUP, TOPIC, plain
 from tests.support.steps import done
 
@@ -318,6 +329,109 @@ def test_an_offset_that_somebody_else_commits_counts(
     five.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset}))
     assert consumer.bodies() == left
     assert not consumer.is_valid(held.handle)
+
+
+@pytest.mark.parametrize("ends", ["acknowledged", "over", "given back", "a dead letter"])
+@pytest.mark.parametrize(("offset", "left"), [(5, []), (0, ["0", "1", "2", "3", "4"])])
+def test_the_end_of_a_lease_undoes_no_reset(
+    five: BrokerUnderTest, offset: int, left: list[str], ends: str
+) -> None:
+    """A client has a message in hand while an operator moves its group, back or forward."""
+    consumer = Consumer(five)
+    consumer.ack(*consumer.receive(2).messages)
+    (held,) = consumer.receive(1).messages
+    reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
+    done(five.broker.resetting.reset(reset))
+    if ends == "acknowledged":
+        assert consumer.ack(held) == (False,)
+    elif ends == "over":
+        five.clock.forward(INVISIBLE_MS)
+        expire(five)
+    elif ends == "given back":
+        done(five.broker.leases.release(GROUP, CLIENT))
+    else:
+        with pytest.raises(HandleInvalid):
+            consumer.bury(held.handle)
+    assert committed(five) == offset
+    assert [(body(each), each.attempt) for each in consumer.receive().messages] == [
+        (each, 1) for each in left
+    ]
+    assert len(five.messages(RETRIES, 0) if five.broker.topics.get(RETRIES) else ()) == 0
+
+
+def test_a_reset_to_where_the_group_is_brings_what_it_had_done(five: BrokerUnderTest) -> None:
+    """One message holds the committed offset; all behind it are done."""
+    consumer = Consumer(five)
+    held, *others = consumer.receive().messages
+    consumer.ack(*others)
+    commit = OffsetsCommit(GROUP, {Queue(TOPIC, 0): 0})
+    beat = HeartbeatRequest(GROUP, CLIENT, (Subscription(TOPIC),))
+    five.broker.heartbeat(beat, MemberKind.LEASES)
+    # A member that says where it is resets nothing.
+    five.broker.commit_offsets(commit)
+    assert consumer.is_valid(held.handle)
+    five.broker.commit_offsets(commit, is_reset=True)
+    assert consumer.bodies() == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(("offset", "left"), [(0, "abcdef"), (3, "def")])
+def test_a_reset_in_the_middle_of_a_receive_counts(make: Make, offset: int, left: str) -> None:
+    """It has looked at some messages already, and reads on."""
+    broker = make(filter_scan_max=2)
+    for name in "abc":
+        broker.send(plain(name, tags="y"), queue_id=0)
+    broker.send(*[plain("-", tags="x") for _ in range(20)])
+    for name in "def":
+        broker.send(plain(name, tags="y"), queue_id=0)
+    consumer = Consumer(broker, expression="y")
+    consumer.ack(*consumer.receive(2).messages)
+    request = ReceiveRequest(
+        GROUP, TOPIC, CLIENT, expression="y", max_messages=4, invisible_ms=INVISIBLE_MS
+    )
+    reading = broker.broker.leases.receive(request)
+    for _ in range(3):
+        next(reading)
+    broker.broker.offsets.commit(GROUP, {Queue(TOPIC, 0): offset}, is_reset=True)
+    first = [body(each) for each in done(reading).messages]
+    assert "".join(first + consumer.bodies()) == left
+    assert broker.broker.leases.table.total.messages == len(left)
+
+
+def test_a_group_that_is_deleted_in_the_middle_of_a_receive_leaves_nothing(make: Make) -> None:
+    """The receive holds a queue that nobody knows any more."""
+    broker = make(filter_scan_max=2)
+    broker.send(plain("a", tags="y"), *[plain("-", tags="x") for _ in range(20)])
+    broker.send(plain("b", tags="y"))
+    request = ReceiveRequest(GROUP, TOPIC, CLIENT, expression="y", invisible_ms=INVISIBLE_MS)
+    reading = broker.broker.leases.receive(request)
+    for _ in range(3):
+        next(reading)
+    broker.broker.offsets.forget_group(GROUP)
+    assert [body(each) for each in done(reading).messages] == ["a", "b"]
+    assert broker.broker.leases.table.total.messages == 2
+
+
+def test_a_group_pulls_or_receives_single_messages(five: BrokerUnderTest) -> None:
+    """A member that pulls gets all messages of its queues, and so would whoever receives them."""
+    broker, consumer = five.broker, Consumer(five, client_id="stranger")
+    beat = HeartbeatRequest(GROUP, "first", (Subscription(TOPIC),))
+    other = replace(beat, client_id="other")
+    for kind in (MemberKind.POLLS, MemberKind.SHARES):
+        broker.heartbeat(beat, kind)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            broker.heartbeat(other, MemberKind.LEASES)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            consumer.receive()
+        broker.membership.leave(GROUP, "first")
+        broker.heartbeat(other, MemberKind.LEASES)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            broker.heartbeat(beat, kind)
+        broker.membership.leave(GROUP, "other")
+    # RocketMQ's members that pop are of the same kind.
+    broker.request_modes.change(RequestModeChange(GROUP, TOPIC, RequestMode.POP))
+    broker.heartbeat(beat, MemberKind.SHARES)
+    broker.heartbeat(other, MemberKind.LEASES)
+    assert consumer.bodies() == ["0", "1", "2", "3", "4"]
 
 
 def test_a_message_that_another_protocol_failed_is_received(five: BrokerUnderTest) -> None:

@@ -83,7 +83,7 @@ class Leases:
         asked = Asked(request, lease, group.orderly)
         try:
             yield from self._look(asked, topic)
-            while not self._drop_reset(asked):
+            while not asked.drop_reset():
                 yield from self._look(asked, topic)
         except BaseException:
             # Also if the caller is gone, and nobody takes the next step.
@@ -170,18 +170,6 @@ class Leases:
                 for queue in still_read:
                     queue.was_passed_over = True
                 return
-
-    def _drop_reset(self, asked: Asked) -> bool:
-        """Leave out messages whose leases a reset of offsets has ended meanwhile.
-
-        False if there were messages, and none is left.
-        """
-        taken = asked.taken
-        left = [each for each in taken if each.is_leased(asked.lease)]
-        if len(left) == len(taken):
-            return True
-        asked.taken, asked.size = left, sum([each.record.head.size for each in left])
-        return bool(left)
 
     def _queues_for(self, request: ReceiveRequest, topic: TopicInfo) -> Iterator[LeasedQueue]:
         """The queues to look at, another one first each time."""

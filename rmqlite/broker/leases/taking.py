@@ -78,6 +78,17 @@ class Asked:
         self.taken.append(Taken(queue, record))
         self.size += head.size
 
+    def drop_reset(self) -> bool:
+        """Leave out messages whose leases a reset of offsets has ended meanwhile.
+
+        False if there were messages, and none is left.
+        """
+        left = [each for each in self.taken if each.is_leased(self.lease)]
+        if len(left) == len(self.taken):
+            return True
+        self.taken, self.size = left, sum([each.record.head.size for each in left])
+        return bool(left)
+
     def must_wait(self, queue: LeasedQueue, message_group: str, waiting: Collection[str]) -> bool:
         """Is an older message of a message group leased, or does it wait itself?"""
         if not message_group:
@@ -131,16 +142,19 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
 
 
 def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
-    request, topic = asked.request, asked.request.topic
+    request, topic, begun = asked.request, asked.request.topic, queue.begun
     while asked.room > 0 and not (asked.in_order and len(queue.visible) >= WAITING_MAX):
         if queue.is_gone:
             return
-        begin, begun = queue.cursor(topic), queue.begun
+        if queue.begun != begun:
+            # Its offset was reset while others had their turn.
+            begun = queue.begun
+            asked.drop_reset()
+        begin = queue.cursor(topic)
         pulled = yield from pull(
             parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
         )
         if queue.begun != begun:
-            # Its offset was reset meanwhile.
             continue
         if pulled.status is PullStatus.OFFSET_MOVED:
             if pulled.next_offset <= begin:

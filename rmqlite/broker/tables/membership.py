@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
@@ -32,7 +31,13 @@ from rmqlite.limits import (
     check_length,
 )
 from rmqlite.names import check_topic, retry_topic
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Subscription
+from rmqlite.requests.groups import (
+    Assignment,
+    HeartbeatRequest,
+    MemberInfo,
+    MemberKind,
+    Subscription,
+)
 from rmqlite.requests.topics import Queue
 
 Q = TypeVar("Q")
@@ -51,19 +56,6 @@ _STEP: Final = 2_000
 """Subscriptions and queues of an assignment that are computed in one step: 2 ms."""
 _AT_ONCE_MAX: Final = 8
 """If a topic's change concerns more groups than this, their assignments wait for a pause."""
-
-
-class _Kind(Enum):
-    """How a member gets its messages.
-
-    SHARES: RocketMQ's clients share out the queues themselves, or pop if their group does.  POLLS:
-    members of rmqlite's own clients wait for their queues.  LEASES: RocketMQ 5's clients receive
-    messages one by one.
-    """
-
-    SHARES = auto()
-    POLLS = auto()
-    LEASES = auto()
 
 
 class _Lock(NamedTuple):
@@ -146,7 +138,7 @@ class _Member:
     given: tuple[Subscription, ...]
     """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
-    kind: _Kind
+    kind: MemberKind
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
@@ -157,7 +149,7 @@ class _Group:
     members: dict[str, _Member] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
     """The number of members that subscribe to each topic."""
-    kinds: Counter[_Kind] = field(default_factory=Counter)
+    kinds: Counter[MemberKind] = field(default_factory=Counter)
     """The number of members of each kind."""
     in_force: Shares = _NOBODYS
     assigned_at_ms: int = 0
@@ -208,12 +200,10 @@ class Membership:
             compiled(text)
             yield
 
-    def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
-        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded.
-
-        leases: it is a client of RocketMQ 5 that receives messages one by one.
-        """
-        kind = _kind(request, leases=leases)
+    def heartbeat(
+        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+    ) -> Assignment:
+        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
         if member is None or member.kind is not kind or member.given != request.subscriptions:
@@ -277,12 +267,12 @@ class Membership:
         """Raises InvalidValue if a group pulls, and a client that is no member would receive."""
         known = self._groups.get(group)
         if known is not None and client_id not in known.members:
-            self._check_kind(group, known.kinds, _Kind.LEASES)
+            self._check_kind(group, known.kinds, MemberKind.LEASES)
 
     def receives(self, group: str) -> bool:
         """Does the group receive messages one by one?"""
         known = self._groups.get(group)
-        return self.is_popped(group) or (known is not None and _Kind.LEASES in known.kinds)
+        return self.is_popped(group) or (known is not None and MemberKind.LEASES in known.kinds)
 
     def has_members(self, group: str) -> bool:
         return group in self._groups
@@ -321,7 +311,9 @@ class Membership:
         member = group.members.get(request.client_id) if group else None
         return member.given if member else None
 
-    def _joined(self, request: HeartbeatRequest, member: _Member | None, kind: _Kind) -> _Member:
+    def _joined(
+        self, request: HeartbeatRequest, member: _Member | None, kind: MemberKind
+    ) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
@@ -336,7 +328,7 @@ class Membership:
         else:
             _check_member(request)
             given, subscriptions = request.subscriptions, _with_retries(request)
-        if member is not None and member.subscriptions == subscriptions and member.kind is kind:
+        if member is not None and member.kind is kind and member.subscriptions == subscriptions:
             member.given = given
             return member
         self._check_room(group, member, subscriptions)
@@ -353,7 +345,7 @@ class Membership:
         self._changed([name])
         return joined
 
-    def _check_kind(self, name: str, others: Counter[_Kind], kind: _Kind) -> None:
+    def _check_kind(self, name: str, others: Counter[MemberKind], kind: MemberKind) -> None:
         """Refuse a member of another kind than those that the group has.
 
         A member that pulls its queues gets all their messages, and so would whoever receives them
@@ -363,15 +355,15 @@ class Membership:
         if any(self._leases(name, each) is not self._leases(name, kind) for each in others):
             rule = "a group of one kind of members: all pull queues, or all receive single messages"
             raise InvalidValue("group", name, f"{rule} (RocketMQ 5, POP)")
-        polls = _Kind.POLLS
+        polls = MemberKind.POLLS
         if self._config.is_in_cluster and any(
             (each is polls) is not (kind is polls) for each in others
         ):
             rule = "a group with one kind of clients, RocketMQ's or rmqlite's own, in a cluster"
             raise InvalidValue("group", name, rule)
 
-    def _leases(self, name: str, kind: _Kind) -> bool:
-        return kind is _Kind.LEASES or (kind is _Kind.SHARES and self.is_popped(name))
+    def _leases(self, name: str, kind: MemberKind) -> bool:
+        return kind is MemberKind.LEASES or (kind is MemberKind.SHARES and self.is_popped(name))
 
     def _check_room(
         self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]
@@ -471,12 +463,6 @@ def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
         end = start + size + (1 if index < larger else 0)
         yield queues[start:end]
         start = end
-
-
-def _kind(request: HeartbeatRequest, *, leases: bool) -> _Kind:
-    if leases:
-        return _Kind.LEASES
-    return _Kind.POLLS if request.wait_ms else _Kind.SHARES
 
 
 def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:

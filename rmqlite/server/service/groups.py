@@ -21,6 +21,7 @@ from rmqlite.requests.groups import (
     HeartbeatRequest,
     LeaveRequest,
     MemberInfo,
+    MemberKind,
     OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
@@ -49,7 +50,7 @@ def _commit_rights(commit: OffsetsCommit) -> list[Need]:
     ]
 
 
-def _member_rights(request: HeartbeatRequest, **_: bool) -> list[Need]:
+def _member_rights(request: HeartbeatRequest, *_: MemberKind) -> list[Need]:
     return [
         group_right(Right.SUB, request.group),
         *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
@@ -205,16 +206,17 @@ class GroupCalls(Part):
         await self._commit.durable(moved_to if moved_to > end else 0)
 
     @needs(_member_rights)
-    async def heartbeat(self, request: HeartbeatRequest, *, leases: bool = False) -> Assignment:
+    async def heartbeat(
+        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+    ) -> Assignment:
         """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
 
-        leases: it receives messages one by one, on RocketMQ 5's protocol.
         Cancel the call when the caller's connection ends: then the member leaves at once.
         """
         self._check_open()
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
-        assignment = self._broker.heartbeat(request, leases=leases)
+        assignment = self._broker.heartbeat(request, kind)
         try:
             await self._saved()
         except StoreUnavailable:
@@ -229,7 +231,7 @@ class GroupCalls(Part):
             # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
             raise
-        return self._broker.heartbeat(request)
+        return self._broker.heartbeat(request, kind)
 
     @admin
     async def change_mode(self, change: RequestModeChange) -> None:

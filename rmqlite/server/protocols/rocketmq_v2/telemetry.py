@@ -15,7 +15,7 @@ from typing import Final
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Overloaded
 from rmqlite.levels import parse_levels
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.protocols.grpc.calls import Context, Read
 from rmqlite.server.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
@@ -222,8 +222,9 @@ class Telemetry:
         self, group: str, asker: Asker, kind: int, subscriptions: tuple[Subscription, ...]
     ) -> None:
         request = HeartbeatRequest(group, asker.client_id, subscriptions)
-        leases = kind != definition.PULL_CONSUMER
-        await self._service.groups.heartbeat(request, leases=leases)
+        pulls = kind == definition.PULL_CONSUMER
+        member_kind = MemberKind.SHARES if pulls else MemberKind.LEASES
+        await self._service.groups.heartbeat(request, member_kind)
 
     @contextmanager
     def _one_more(self) -> Iterator[None]:

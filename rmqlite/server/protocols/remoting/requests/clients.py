@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.connection import Connection
 from rmqlite.server.protocols.remoting.large_bodies import read_large
@@ -227,7 +227,7 @@ class Clients:
         self._add_consumer(Consumer(connection, client_id, data, language, version, pops))
         refused = None
         try:
-            await self._service.groups.heartbeat(request)
+            await self._service.groups.heartbeat(request, MemberKind.SHARES)
         except RmqliteError as error:
             refused = error
             self._forget(connection, group, client_id)
