@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange
+from rmqlite.requests.groups import GroupChange, OffsetReset, OffsetsCommit
 from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
@@ -19,12 +19,14 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.requests.topics import Queue, TopicInfo
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs as native_rpcs
+from rmqlite.wire.remoting.requests.clients import INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset
+from rmqlite.wire.remoting.requests.groups import CLONE_GROUP_OFFSET, OffsetsCopy
 from rmqlite.wire.remoting.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
@@ -33,6 +35,7 @@ from rmqlite.wire.remoting.requests.messages import (
     PullMessage,
     SendBack,
 )
+from rmqlite.wire.remoting.requests.queues import UPDATE_CONSUMER_OFFSET, OffsetCommit
 from rmqlite.wire.remoting.requests.sends import (
     RECALL_MESSAGE,
     SEND_MESSAGE_V2,
@@ -54,6 +57,7 @@ from tests.support.rocketmq_v2_client import (
     V2,
     change,
     code_of,
+    consumer_settings,
     delayed,
     half,
     message,
@@ -105,6 +109,62 @@ def of_one_queue(under_test: BrokerUnderTest) -> None:
 async def pulled(client: LoopClient, topic: str = TOPIC) -> list[Any]:
     asked = PullMessage("readers", topic, 0, 0, 32, 4, 0, 0, 0, "*")
     return records_of((await client.ask(PULL_MESSAGE, asked)).body)
+
+
+Write = Callable[[V2, LoopClient, int], Awaitable[Any]]
+
+
+async def by_15(_: V2, tool: LoopClient, offset: int) -> None:
+    assert (await tool.ask(UPDATE_CONSUMER_OFFSET, OffsetCommit(GROUP, TOPIC, 0, offset))).code == 0
+
+
+async def by_314(_: V2, tool: LoopClient, offset: int) -> None:
+    await tool.ask(UPDATE_CONSUMER_OFFSET, OffsetCommit("other", TOPIC, 0, offset))
+    assert (await tool.ask(CLONE_GROUP_OFFSET, OffsetsCopy("other", GROUP, TOPIC))).code == 0
+
+
+async def by_222(_: V2, tool: LoopClient, offset: int) -> None:
+    """To the latest or the earliest, as mqadmin's resetOffsetByTime."""
+    reset = ResetOffset(TOPIC, GROUP, -1 if offset else 0, True)
+    assert (await tool.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
+
+
+async def by_update(v2: V2, _: LoopClient, offset: int) -> None:
+    queue = definition.MessageQueue(topic=named(TOPIC), id=0)
+    asked = service.UpdateOffsetRequest(group=named(GROUP), message_queue=queue, offset=offset)
+    assert await v2.code(rpcs.UPDATE_OFFSET, asked) is Code.OK
+
+
+async def by_commit(v2: V2, _: LoopClient, offset: int) -> None:
+    commit = OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset})
+    await Native(v2).ask(native_rpcs.COMMIT_OFFSETS, commit)
+
+
+async def by_reset(v2: V2, _: LoopClient, offset: int) -> None:
+    reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset, force=True)
+    await Native(v2).ask(native_rpcs.RESET_OFFSETS, reset)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(6, ""), (0, "abcdef")])
+@pytest.mark.parametrize("write", [by_15, by_314, by_222, by_update, by_commit, by_reset])
+def test_an_acknowledgement_undoes_no_offset_of_others(
+    under_test: BrokerUnderTest, write: Write, offset: int, left: str
+) -> None:
+    """A client has a message in hand while somebody moves its group, on whichever protocol."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        await v2.sent(*[message(each) for each in "abcdef"])
+        talk = v2.telemetry()
+        talk.settings(consumer_settings(GROUP))
+        await talk.next()
+        await v2.acked(*await v2.received(batch_size=3))
+        (held,) = await v2.received(batch_size=1)
+        await write(v2, client, offset)
+        assert await v2.acked(held) == [Code.INVALID_RECEIPT_HANDLE]
+        assert "".join([each.body.decode() for each in await v2.received()]) == left
+
+    with_remoting(under_test, scenario)
 
 
 def test_a_message_of_this_protocol_is_pulled_by_the_others(under_test: BrokerUnderTest) -> None:
