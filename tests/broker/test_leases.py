@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.broker.leases.deliveries import Received
+from rmqlite.broker.leases.leased_queue import RETURNS_MAX
 from rmqlite.broker.leases.leases import ATTEMPT_ID_BYTES_MAX
+from rmqlite.broker.leases.taking import BYTES_MAX
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import (
     HandleInvalid,
@@ -230,13 +232,83 @@ def test_an_answer_that_its_client_has_not_got_is_taken_back(five: BrokerUnderTe
     consumer.ack(lost.messages[1])
     five.broker.leases.take_back(lost)
     five.broker.leases.take_back(lost)
-    found = Consumer(five, client_id="next").receive().messages
-    assert [(each.record.body, each.attempt) for each in found] == [
-        (b"0", 1),
-        (b"2", 1),
-        (b"3", 1),
-        (b"4", 1),
+    after = Consumer(five, client_id="next")
+    # Those whose answer broke come one by one.
+    found = [after.receive().messages for _ in range(3)]
+    assert [[(body(each), each.attempt) for each in some] for some in found] == [
+        [("0", 1)],
+        [("2", 1)],
+        [("3", 1), ("4", 1)],
     ]
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_message_whose_answer_breaks_again_and_again_is_dead(
+    five: BrokerUnderTest, orderly: bool
+) -> None:
+    """No client of the group can take it.  The others come in an answer of their own."""
+    five.broker.groups.change(GroupChange(GROUP, orderly=orderly, max_reconsume_times=2))
+    poison = "2"
+    consumer = Consumer(five, auto_renew=True, invisible_ms=0)
+    got: list[str] = []
+    attempts: list[int] = []
+    breaks = 0
+    while (received := consumer.receive()).messages:
+        names = [body(each) for each in received.messages]
+        if poison in names:
+            breaks += 1
+            attempts += [each.attempt for each in received.messages if body(each) == poison]
+            assert breaks % 2 or names == [poison]
+            five.broker.leases.take_back(received)
+            five.sync()
+        else:
+            got += names
+            consumer.ack(*received.messages)
+    assert (sorted(got), max(attempts)) == (["0", "1", "3", "4"], 3)
+    assert breaks == (4 if orderly else 6)
+    (dead,) = five.messages(dlq_topic(GROUP), 0)
+    assert dead.body.decode() == poison
+    assert "the answer with this message broke" in dead.properties[FAILURE_REASON]
+
+
+def test_a_large_message_comes_alone(under_test: BrokerUnderTest) -> None:
+    """A client that cannot take it must get the small ones around it."""
+    large = Message(TOPIC, b"x" * (BYTES_MAX * 3 // 2))
+    broker = under_test
+    broker.restart(max_message_bytes=4 << 20, mapped_file_size_commit_log=16 << 20)
+    broker.send(plain("a"), large, plain("b"), large, plain("c"))
+    consumer = Consumer(broker)
+    answers = []
+    while received := consumer.receive().messages:
+        answers.append([len(each.record.body) for each in received])
+    assert answers.count([len(large.body)]) == 2
+    assert sum([sizes.count(1) for sizes in answers]) == sum(map(len, answers)) - 2 == 3
+
+
+@pytest.mark.parametrize("way", ["leaves", "does not count", "does not count later", "breaks"])
+def test_no_way_back_that_counts_nothing_goes_on_for_ever(
+    under_test: BrokerUnderTest, way: str
+) -> None:
+    """A message that ends its clients in order would keep them busy for good."""
+    under_test.broker.groups.change(GroupChange(GROUP, max_reconsume_times=0))
+    under_test.send(plain("poison"))
+    consumer = Consumer(under_test)
+    times = 0
+    while received := consumer.receive().messages:
+        times += 1
+        assert times <= RETURNS_MAX + 1, "it comes again and again"
+        if way == "leaves":
+            done(under_test.broker.leases.release(GROUP, CLIENT))
+        elif way == "breaks":
+            under_test.broker.leases.take_back(Received(received, 0, 0))
+        else:
+            later_ms = 1_000 if "later" in way else 0
+            consumer.hold(received[0].handle, later_ms, counts=False)
+            under_test.clock.forward(later_ms)
+            expire(under_test)
+        under_test.sync()
+    assert times == (2 if way == "breaks" else RETURNS_MAX + 1)
+    assert len(under_test.messages(dlq_topic(GROUP), 0)) == 1
 
 
 def test_what_a_client_has_when_it_ends_is_visible_at_once(five: BrokerUnderTest) -> None:

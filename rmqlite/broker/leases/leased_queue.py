@@ -22,6 +22,9 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.progress import CompletedOffsets
 
 KEY_BYTES: Final = 16
+RETURNS_MAX: Final = 16
+"""So often a message may come back to be visible without having failed, because its client left or
+wants it later.  Each further time is a failed attempt: it may be what ends its clients."""
 
 
 class Visible(NamedTuple):
@@ -54,6 +57,7 @@ class LeasedQueue:
         "_message_groups",
         "_total",
         "begun",
+        "broken",
         "committed",
         "cursors",
         "done",
@@ -64,6 +68,7 @@ class LeasedQueue:
         "is_retry",
         "leased",
         "queue",
+        "returned",
         "visible",
         "was_passed_over",
     )
@@ -104,6 +109,11 @@ class LeasedQueue:
         self.leased.clear()
         self.visible.clear()
         self.cursors: dict[str, int] = {}
+        self.broken: set[int] = set()
+        """Messages of an answer that broke: each comes alone, because it may be the reason."""
+        self.returned: dict[int, int] = {}
+        """How often a message came back to be visible without having failed.  A restart of the
+        broker forgets it."""
         self._message_groups: dict[int, str] = {}
         """Of the leased messages that have one."""
         self._leased_groups: Counter[str] = Counter()
@@ -138,6 +148,8 @@ class LeasedQueue:
             self._end(offset)
             self._hide(offset)
             self.failed_in_place.pop(offset, None)
+            self.broken.discard(offset)
+            self.returned.pop(offset, None)
             self.done.add(offset, offset + 1)
 
     def see(self, offset: int, topic: str, message_group: str) -> None:
@@ -149,7 +161,23 @@ class LeasedQueue:
         """A leased message is visible again; counts: it has failed."""
         self.see(offset, topic, self._end(offset))
         if counts:
+            self.returned.pop(offset, None)
             self.failed_in_place[offset] = self.failed_in_place.get(offset, 0) + 1
+
+    def came_back(self, offsets: Iterable[int], *, is_broken: bool) -> None:
+        """Messages are visible again without having failed; is_broken: their answer broke."""
+        for offset in offsets:
+            if is_broken:
+                self.broken.add(offset)
+            else:
+                self.returned[offset] = self.returned.get(offset, 0) + 1
+
+    def is_spent(self, offset: int, *, is_broken: bool) -> bool:
+        """Has a message come back so often that it fails the next time?
+
+        Once for a broken answer: the second time it was alone in it, so it is the reason.
+        """
+        return offset in self.broken if is_broken else self.returned.get(offset, 0) >= RETURNS_MAX
 
     def skip_to(self, offset: int) -> None:
         """All before this queue offset is done, or gone."""

@@ -95,17 +95,17 @@ class Leases:
             self.table.begin(lease, _places(asked.taken))
         self._parts.counts.pull(request.topic, request.group, len(asked.taken))
         deliveries = [_delivery(each, lease) for each in asked.taken]
-        has_more = asked.room <= 0 or asked.was_passed_over
+        has_more = asked.room <= 0 or asked.was_passed_over or asked.has_left
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
 
     def take_back(self, received: Received) -> None:
-        """The client has not got this answer: its messages are visible, and have not failed."""
+        """The client has not got this answer: its messages are visible at once."""
         lease = self.table.of_id(received.messages[0].handle.lease) if received.messages else None
         if lease is not None and (places := lease.held()):
             # With a full disk they are visible when the lease ends.
             lease.is_doubtful = True
             with suppress(StoreUnavailable):
-                self.table.give_back(lease, places, counts=False)
+                self.ending.give_back(lease, places, is_broken=True)
 
     def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
         """Messages that a receive would find now, in steps.  Raises what receive() raises."""
@@ -213,7 +213,11 @@ class Leases:
             self.ending.fail(request.group, queue, [offset], delay_ms=request.invisible_ms)
             return request.handle
         if not request.invisible_ms:
-            self.table.give_back(lease, [(queue, [offset])], counts=request.counts)
+            places = [(queue, [offset])]
+            if request.counts:
+                self.table.give_back(lease, places, counts=True)
+            else:
+                self.ending.give_back(lease, places)
             return request.handle
         changed = self.table.new(
             lease.group,
@@ -240,7 +244,7 @@ class Leases:
         leases = yield from self.table.of_client(group, client_id)
         for lease in leases:
             if places := lease.held():
-                self.table.give_back(lease, places, counts=False)
+                self.ending.give_back(lease, places)
                 yield
 
     def _found(self, group: str, topic: str, handle: Handle) -> tuple[LeasedQueue, Lease]:
