@@ -17,7 +17,7 @@ from rmqlite.broker.dead_letters.history import Histories
 from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
-from rmqlite.broker.failing import Failing
+from rmqlite.broker.failing import Failing, SentBack
 from rmqlite.broker.figures import Progress, Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
@@ -119,6 +119,8 @@ class Broker:
         self._log = parts.appending
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
+        self.sent_back = SentBack(clock)
+        parts.offsets.on_back = self.sent_back.forget
         self.leases = Leases(parts, self.failing)
         self.deleting = Deleting(parts, self.pending)
         self.resetting = Resetting(parts, Progress(parts, self.traffic))
@@ -177,16 +179,22 @@ class Broker:
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
 
+        If this delivery was sent back before, the answer is the first one, and nothing is stored.
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
         # First of all: an unknown group is the caller's clearer mistake.
         self.parts.with_retry_topic(request.group)
+        if (known := self.sent_back.result(request)) is not None:
+            return known
         failed = self.failing.record(record_at(self.store, request.physical_offset), request)
         (at,) = self._log.append([failed.record])
         self.failing.count(failed)
         level = wait_queue_of(failed.record.topic, failed.record.queue_id)
-        return SendBackResult(failed.topic, failed.record.reconsume_times, level, at.due_ms)
+        times = failed.record.reconsume_times
+        result = SendBackResult(failed.topic, times, level, at.due_ms)
+        self.sent_back.note(request, result)
+        return result
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""

@@ -12,7 +12,8 @@ thousand assignments.
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
@@ -52,10 +53,20 @@ PAUSE_MS: Final = 2
 third of a millisecond."""
 SUBSCRIPTION_BYTES: Final = 200
 """Memory of a subscription beside its texts."""
+SECOND_MS: Final = 120_000
+"""A client that comes back may find its old connection open, once.  If its id is on a second
+connection twice within this time, two processes have it."""
+DOUBLED_MS: Final = 600_000
+"""For so long an operator is shown that two processes had one client id."""
+DOUBLED_MAX: Final = 1_000
+"""How many client ids on second connections are remembered."""
 _STEP: Final = 2_000
 """Subscriptions and queues of an assignment that are computed in one step: 2 ms."""
 _AT_ONCE_MAX: Final = 8
 """If a topic's change concerns more groups than this, their assignments wait for a pause."""
+
+
+log = logging.getLogger(__name__)
 
 
 class _Lock(NamedTuple):
@@ -174,6 +185,10 @@ class Membership:
         self._count = 0
         self._bytes = 0
         self._epoch = 0
+        self._second: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """When a group's client id was last on a second connection, the oldest first."""
+        self._doubled: dict[tuple[str, str], int] = {}
+        """The same, of those that two processes have."""
         self.is_popped: Callable[[str], bool] = lambda _group: False
         """Does a group pop its topics?"""
         self.on_change: list[Callable[[str], None]] = []
@@ -243,6 +258,25 @@ class Membership:
     def topic_changed(self, topic: str) -> None:
         """Assign anew after a topic was made or got another number of queues."""
         self._changed(self._groups_of.get(topic, ()))
+
+    def second_connection(self, group: str, client_id: str) -> None:
+        """A member's id is used on a connection while another one with it lives."""
+        key, now_ms = (group, client_id), self._clock.now_ms()
+        before_ms = self._second.pop(key, None)
+        self._second[key] = now_ms
+        if len(self._second) > DOUBLED_MAX:
+            gone, _ = self._second.popitem(last=False)
+            self._doubled.pop(gone, None)
+        if before_ms is None or now_ms - before_ms > SECOND_MS:
+            return
+        if key not in dict.fromkeys(self.doubled()):
+            log.warning("two processes have one client id group=%s client=%s", group, client_id)
+        self._doubled[key] = now_ms
+
+    def doubled(self) -> tuple[tuple[str, str], ...]:
+        """The groups and client ids that two processes have had of late."""
+        since_ms = self._clock.now_ms() - DOUBLED_MS
+        return tuple([key for key, at_ms in self._doubled.items() if at_ms >= since_ms])
 
     # ---- assignments
 

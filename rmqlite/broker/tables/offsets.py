@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from rmqlite.broker.pulling import STEP_QUEUES, queue_range
@@ -51,6 +51,8 @@ class ConsumerOffsets:
         self._groups_of: dict[str, set[str]] = {}
         """The groups with an offset in a topic."""
         self.leases: Places | None = None
+        self.on_back: Callable[[str], None] = lambda _group: None
+        """Called with a group that goes back in a queue, or whose offsets are forgotten."""
         table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
         for name, offsets in table.offset_table.items():
             topic, _, group = name.partition("@")
@@ -89,6 +91,7 @@ class ConsumerOffsets:
     def forget_group(self, group: str) -> None:
         """Forget all offsets of a group; that is on disk after the next persist."""
         gone = self._offsets.pop(group, {})
+        self.on_back(group)
         if self.leases is not None:
             self.leases.forget(group, gone)
         self._count -= len(gone)
@@ -135,6 +138,9 @@ class ConsumerOffsets:
         """
         if self.leases is not None:
             offsets = self.leases.follow(group, offsets, is_reset=is_reset)
+        known = self.of(group)
+        if is_reset or any(offset < known.get(queue, 0) for queue, offset in offsets.items()):
+            self.on_back(group)
         self.write(group, offsets)
 
     def write(self, group: str, offsets: Mapping[Queue, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from rmqlite.access.accounts import Right
@@ -76,6 +77,8 @@ class GroupCalls(Part):
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
         self._progress = Progress(parts.broker.parts, parts.broker.traffic)
+        self._parked: Counter[tuple[str, str]] = Counter()
+        """Heartbeats that wait, by group and client id."""
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
@@ -225,12 +228,21 @@ class GroupCalls(Part):
             raise
         if assignment.epoch != request.known_epoch:
             return assignment
+        key = request.group, request.client_id
+        if self._parked[key]:
+            self.second_connection(*key)
+        self._parked[key] += 1
         try:
             await self._heartbeats.wait(request.group, request.wait_ms / 1000)
         except asyncio.CancelledError:
             # The connection is gone: other members get its queues now, not at the expiry.
-            self._broker.membership.leave(request.group, request.client_id)
+            if self._parked[key] == 1:
+                self._broker.membership.leave(request.group, request.client_id)
             raise
+        finally:
+            self._parked[key] -= 1
+            if not self._parked[key]:
+                del self._parked[key]
         return self._broker.heartbeat(request, kind)
 
     @admin
@@ -272,6 +284,10 @@ class GroupCalls(Part):
     async def members(self, group: str) -> tuple[MemberInfo, ...]:
         """The members of a group now; none if no such group exists."""
         return self._broker.membership.members(group)
+
+    def second_connection(self, group: str, client_id: str) -> None:
+        """A living member's id is used on a second connection; an operator is to know."""
+        self._broker.membership.second_connection(group, client_id)
 
     def listen(self, changed: Callable[[str], None]) -> None:
         """Call changed(group) after each change of a group's members or of their queues.

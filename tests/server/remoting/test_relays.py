@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.tables.membership import DOUBLED_MS
 from rmqlite.requests.groups import OffsetsCommit, RequestMode, RequestModeChange
 from rmqlite.requests.topics import Queue
 from rmqlite.server.protocols.remoting.requests import relays
@@ -241,5 +242,23 @@ def test_members_say_how_far_they_are(under_test: BrokerUnderTest) -> None:
             one.write(encode((await one.told(221)).answer(0, {}, body)))
             await tool.answer(command.opaque)
             assert not two.take_asked(221)
+
+    served_protocol(under_test, scenario)
+
+
+def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -> None:
+    """Containers with one address and process id: each heartbeat takes the member over."""
+    under_test.send(plain("a"))
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        service = protocol.server.service
+        async with protocol.client() as one, protocol.client() as two:
+            for count, client in enumerate((one, one, two, two, one, two), 1):
+                await join(client, "172.17.0.2@1")
+                shown = (await service.status()).warnings
+                assert len(shown) == (count >= 5)
+            assert "group 'shop' have the client id '172.17.0.2@1'" in shown[0]
+            under_test.clock.forward(DOUBLED_MS + 1)
+            assert not (await service.status()).warnings
 
     served_protocol(under_test, scenario)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from rmqlite.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange, OffsetReset, OffsetsCommit
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    OffsetReset,
+    OffsetsCommit,
+    Subscription,
+)
 from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
@@ -46,8 +54,9 @@ from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 from tests.support.brokers import BrokerUnderTest
-from tests.support.calls import ask
+from tests.support.calls import ask, turns_until
 from tests.support.clock import START_MS
+from tests.support.messages import plain
 from tests.support.redrives import run
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
 from tests.support.rocketmq_v2_client import (
@@ -417,5 +426,39 @@ def test_the_context_of_a_trace_stays_with_its_message(
         assert run(under_test, started.job_id).sent == 1
         again = await traced.seen(retry_topic(GROUP), as_group=True)
         assert (again.body, again.topic.name) == (b"a", TOPIC)
+
+    with_remoting(under_test, scenario)
+
+
+def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -> None:
+    """On each protocol.  One connection more is a client that came back; with two it is not one."""
+    under_test.send(plain("x", topic=TOPIC))
+
+    async def shown(v2: V2) -> list[str]:
+        status = await v2.server.service.status()
+        return [each for each in status.warnings if "have the client id" in each]
+
+    async def scenario(v2: V2, _: LoopClient) -> None:
+        groups = v2.server.service.groups
+        # rmqlite.v1: two heartbeats wait.
+        beat = HeartbeatRequest("own", "one", (Subscription(TOPIC),))
+        epoch = (await groups.heartbeat(beat)).epoch
+        waits = replace(beat, known_epoch=epoch, wait_ms=30_000)
+        calls = []
+        for count in (1, 2, 3):
+            calls.append(asyncio.create_task(groups.heartbeat(waits)))
+            await turns_until(lambda count=count: v2.server.service.parked == count)
+            assert len(await shown(v2)) == (count == 3)
+        for number, call in enumerate(calls, 1):
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            # The member leaves with its last connection.
+            assert under_test.broker.membership.is_member("own", "one") is (number < 3)
+        # RocketMQ 5: one Telemetry call takes the other's place.
+        for count in (1, 2, 3):
+            talk = v2.telemetry()
+            talk.settings(consumer_settings(GROUP))
+            await talk.next()
+            assert len(await shown(v2)) == 1 + (count == 3)
 
     with_remoting(under_test, scenario)

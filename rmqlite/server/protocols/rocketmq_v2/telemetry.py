@@ -102,6 +102,8 @@ class Telemetry:
             client = self._clients.seen(asker.key)
             before, client.stream = client.stream, stream
             if before is not None:
+                if before.is_open and client.group:
+                    self._service.groups.second_connection(client.group, asker.client_id)
                 before.close()
             try:
                 await _first_of(self._listen(read, asker, stream), stream.write_to(context))

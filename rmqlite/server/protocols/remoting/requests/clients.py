@@ -224,6 +224,8 @@ class Clients:
         # First, so that it is notified of its own arrival, as RocketMQ does it.
         language, version = call.command.language, call.command.version
         pops = before is not None and before.pops
+        if before is not None and before.connection is not connection and before.connection.is_open:
+            self._service.groups.second_connection(group, client_id)
         self._add_consumer(Consumer(connection, client_id, data, language, version, pops))
         refused = None
         try:
