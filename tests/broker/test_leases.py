@@ -415,7 +415,11 @@ def test_the_end_of_a_lease_undoes_no_reset(
     reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
     done(five.broker.resetting.reset(reset))
     if ends == "acknowledged":
-        assert consumer.ack(held) == (False,)
+        assert consumer.ack(held, held) == (True, True)
+        for other in (Consumer(five, group="other"), Consumer(five, topic="other")):
+            assert other.ack(held) == (False,)
+        forged = held.handle._replace(proof=bytes(len(held.handle.proof or b"")))
+        assert consumer.ack(held._replace(handle=forged)) == (False,)
     elif ends == "over":
         five.clock.forward(INVISIBLE_MS)
         expire(five)
@@ -429,6 +433,9 @@ def test_the_end_of_a_lease_undoes_no_reset(
         (each, 1) for each in left
     ]
     assert len(five.messages(RETRIES, 0) if five.broker.topics.get(RETRIES) else ()) == 0
+    five.clock.forward(INVISIBLE_MS)
+    expire(five)
+    assert not five.broker.leases.table._leases
 
 
 def test_a_reset_to_where_the_group_is_brings_what_it_had_done(five: BrokerUnderTest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -458,11 +459,13 @@ def test_two_processes_of_one_client_id_make_one_dead_letter(under_test: BrokerU
 def test_a_message_that_comes_anew_may_fail_anew(under_test: BrokerUnderTest) -> None:
     """An operator has reset the group, or its listener took longer than any may."""
     message = received(under_test)
-    for again in (
-        lambda: under_test.broker.offsets.commit(GROUP, {Queue(TOPIC, 0): 0}, is_reset=True),
-        lambda: under_test.broker.offsets.forget_group(GROUP),
-        lambda: under_test.clock.forward(SENT_BACK_MS),
-    ):
+    offsets, clock = under_test.broker.offsets, under_test.clock
+    ways: tuple[Callable[[], None], ...] = (
+        lambda: offsets.commit(GROUP, {Queue(TOPIC, 0): 0}, is_reset=True),
+        lambda: offsets.forget_group(GROUP),
+        lambda: clock.forward(SENT_BACK_MS),
+    )
+    for again in ways:
         first = send_back(under_test, message)
         count = under_test.broker.counts.retried[GROUP]
         assert send_back(under_test, message) == first

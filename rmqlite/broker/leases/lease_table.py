@@ -6,7 +6,7 @@ What a client or a due time changes is written to the journal first, and then do
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from hmac import compare_digest
@@ -249,6 +249,16 @@ class LeaseTable:
             return None
         return queue
 
+    def was_reset(self, group: str, topic: str, handle: Handle) -> bool:
+        """Was a message leased, until somebody moved its group's offset?"""
+        lease = self._leases.get(handle.lease)
+        if lease is None or (lease.group, lease.topic) != (group, topic):
+            return False
+        if handle.proof is not None and not compare_digest(_proof(lease, handle), handle.proof):
+            return False
+        name = retry_topic(group) if handle.is_retry else topic
+        return (Queue(name, handle.queue_id), handle.queue_offset) in lease.reset
+
     def is_current(self, lease: Lease) -> bool:
         return lease.is_renewed or lease.until_ms > self._parts.clock.now_ms()
 
@@ -323,9 +333,8 @@ class LeaseTable:
             self._write_moves(self._journal.skips, group, forward)
         self._begin(group, back)
         for queue, offset in forward:
-            leases = set(queue.leased.values())
+            _reset(queue, offset)
             queue.skip_to(offset)
-            self._drop_empty(leases)
         for queue, _ in moved:
             queue.committed = queue.done.below
             self.on_visible(group, queue.queue.topic)
@@ -345,24 +354,20 @@ class LeaseTable:
         """Let queues begin anew.  Raises StoreUnavailable: nothing has changed."""
         self._write_moves(self._journal.begins, group, moves)
         for queue, offset in moves:
-            leases = set(queue.leased.values())
+            _reset(queue, None)
             queue.begin(offset)
-            self._drop_empty(leases)
 
     def _write_moves(self, event: MakeEvent, group: str, moves: Sequence[Move]) -> None:
         for begin in range(0, len(moves), MOVES_OF_EVENT_MAX):
             some = moves[begin : begin + MOVES_OF_EVENT_MAX]
             self._journal.write(event(group, [(queue, (offset,)) for queue, offset in some]))
 
-    def _drop_empty(self, leases: Iterable[Lease]) -> None:
-        for lease in leases:
-            self.drop_if_empty(lease)
-
     def _forget(self, queue: LeasedQueue) -> None:
         leases = set(queue.leased.values())
         queue.is_gone = True
         queue.begin(0)
-        self._drop_empty(leases)
+        for lease in leases:
+            self.drop_if_empty(lease)
         del self._queues[queue.group][queue.queue]
         if not self._queues[queue.group]:
             del self._queues[queue.group]
@@ -458,6 +463,16 @@ class LeaseTable:
             # It was written again, with the messages that were left.
             self._drop(former)
         self._keep(lease)
+
+
+def _reset(queue: LeasedQueue, below: int | None) -> None:
+    """Let leases know which of their messages a reset ends: those before an offset, or all.
+
+    They stay until their time is over, so that their clients can acknowledge.
+    """
+    for offset, lease in queue.leased.items():
+        if below is None or offset < below:
+            lease.reset |= {(queue.queue, offset)}
 
 
 def _move_again(queue: LeasedQueue, kind: LeaseKind, offset: int, *, is_new: bool) -> None:

@@ -223,6 +223,7 @@ class Lease:
         "key",
         "left",
         "places",
+        "reset",
         "topic",
         "until_ms",
     )
@@ -260,6 +261,8 @@ class Lease:
         """How many of its messages are still leased."""
         self.journal_offset = 0
         """The queue offset of its record."""
+        self.reset: frozenset[tuple[Queue, int]] = frozenset()
+        """Its messages that a reset of offsets has ended: to acknowledge them changes nothing."""
 
     def held(self) -> list[tuple[LeasedQueue, list[int]]]:
         """The messages that are still leased."""

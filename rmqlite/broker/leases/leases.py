@@ -139,7 +139,9 @@ class Leases:
     def _attempt_of(self, request: ReceiveRequest) -> Lease | None:
         """The lease of a receive whose answer the client has not got, if all of it is left."""
         lease = self.table.of_attempt(request.group, request.attempt_id)
-        if not request.attempt_id or lease is None or not self.table.is_current(lease):
+        if not request.attempt_id or lease is None or not lease.left:
+            return None
+        if not self.table.is_current(lease):
             return None
         is_same = (lease.topic, lease.client_id) == (request.topic, request.client_id)
         return lease if is_same else None
@@ -189,7 +191,10 @@ class Leases:
     # ---- the client's word
 
     def ack(self, request: AckRequest) -> tuple[bool, ...]:
-        """Messages are done; False for each handle that is not valid.  Raises StoreUnavailable."""
+        """Messages are done; False for each handle that is not valid.  Raises StoreUnavailable.
+
+        If somebody has moved the group's offset meanwhile, the acknowledgement changes nothing.
+        """
         found = [self.table.find(request.group, request.topic, each) for each in request.handles]
         done: dict[LeasedQueue, list[int]] = {}
         for queue, handle in zip(found, request.handles, strict=True):
@@ -197,7 +202,12 @@ class Leases:
                 done.setdefault(queue, []).append(handle.queue_offset)
         if done:
             self.table.finish(request.group, [*done.items()])
-        return tuple([queue is not None for queue in found])
+        return tuple(
+            [
+                queue is not None or self.table.was_reset(request.group, request.topic, handle)
+                for queue, handle in zip(found, request.handles, strict=True)
+            ]
+        )
 
     def change(self, request: InvisibleChange) -> Handle:
         """A message is visible again at another time; its new handle.

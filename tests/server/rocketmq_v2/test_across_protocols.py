@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -170,7 +171,7 @@ def test_an_acknowledgement_undoes_no_offset_of_others(
         await v2.acked(*await v2.received(batch_size=3))
         (held,) = await v2.received(batch_size=1)
         await write(v2, client, offset)
-        assert await v2.acked(held) == [Code.INVALID_RECEIPT_HANDLE]
+        assert await v2.acked(held) == [Code.OK]
         assert "".join([each.body.decode() for each in await v2.received()]) == left
 
     with_remoting(under_test, scenario)
@@ -434,6 +435,9 @@ def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -
     """On each protocol.  One connection more is a client that came back; with two it is not one."""
     under_test.send(plain("x", topic=TOPIC))
 
+    def is_parked(v2: V2, count: int) -> bool:
+        return v2.server.service.parked == count
+
     async def shown(v2: V2) -> list[str]:
         status = await v2.server.service.status()
         return [each for each in status.warnings if "have the client id" in each]
@@ -447,7 +451,7 @@ def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -
         calls = []
         for count in (1, 2, 3):
             calls.append(asyncio.create_task(groups.heartbeat(waits)))
-            await turns_until(lambda count=count: v2.server.service.parked == count)
+            await turns_until(partial(is_parked, v2, count))
             assert len(await shown(v2)) == (count == 3)
         for number, call in enumerate(calls, 1):
             call.cancel()
