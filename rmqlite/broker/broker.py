@@ -17,7 +17,7 @@ from rmqlite.broker.dead_letters.history import Histories
 from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
-from rmqlite.broker.failing import Failing, SentBack
+from rmqlite.broker.failing import Failing
 from rmqlite.broker.figures import Progress, Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
@@ -38,8 +38,8 @@ from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_r
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import OnDemand
-from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.request_modes import RequestModes
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
@@ -119,8 +119,6 @@ class Broker:
         self._log = parts.appending
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
-        self.sent_back = SentBack(clock)
-        parts.offsets.on_back = self.sent_back.forget
         self.leases = Leases(parts, self.failing)
         self.deleting = Deleting(parts, self.pending)
         self.resetting = Resetting(parts, Progress(parts, self.traffic))
@@ -185,7 +183,7 @@ class Broker:
         """
         # First of all: an unknown group is the caller's clearer mistake.
         self.parts.with_retry_topic(request.group)
-        if (known := self.sent_back.result(request)) is not None:
+        if (known := self.failing.sent_back.result(request)) is not None:
             return known
         failed = self.failing.record(record_at(self.store, request.physical_offset), request)
         (at,) = self._log.append([failed.record])
@@ -193,7 +191,7 @@ class Broker:
         level = wait_queue_of(failed.record.topic, failed.record.queue_id)
         times = failed.record.reconsume_times
         result = SendBackResult(failed.topic, times, level, at.due_ms)
-        self.sent_back.note(request, result)
+        self.failing.sent_back.note(request, result)
         return result
 
     def deliver(self, wait_queue: int) -> int | None:

@@ -97,6 +97,8 @@ class Failing:
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
+        self.sent_back = SentBack(parts.clock)
+        parts.offsets.on_back = self.sent_back.forget
 
     def record(
         self,

@@ -10,7 +10,8 @@ import pytest
 
 from rmqlite.broker.leases.deliveries import Delivery
 from rmqlite.broker.leases.journal import TABLE
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
+from rmqlite.broker.leases.lease_table import RENEWED_MS
+from rmqlite.broker.leases.leased_queue import RECEIVED_MS
 from rmqlite.errors import HandleInvalid, StoreDamaged
 from rmqlite.message import MESSAGE_GROUP
 from rmqlite.names import LEASES_TOPIC, dlq_topic

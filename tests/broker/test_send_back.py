@@ -483,7 +483,7 @@ def test_remembered_send_backs_have_a_limit(
     at = [each.physical_offset for each in under_test.send(*[delayed(str(n), 0) for n in range(6)])]
     for each in at:
         under_test.broker.send_back(SendBackRequest(GROUP, each))
-    known = under_test.broker.sent_back
+    known = under_test.broker.failing.sent_back
     assert len(known) == 4
     assert [known.result(SendBackRequest(GROUP, each)) is None for each in at] == [
         True,

@@ -332,7 +332,7 @@ class CrashRun:
         self._take(line)
         request = SendBackRequest(group, origin.shown_at, level, key, 4)
         # Each time as a delivery of its own.
-        self._broker.broker.sent_back.forget(group)
+        self._broker.broker.failing.sent_back.forget(group)
         result = self._broker.broker.send_back(request)
         assert (result.is_dead, result.topic) == (is_dead, topic)
         assert (result.delay_level, result.deliver_at_ms) == due

@@ -132,7 +132,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         assert line.shown_at is not None
         request = SendBackRequest(group, line.shown_at, level, key, limit)
         at = self.under_test.store.end
-        known = self.under_test.broker.sent_back.result(request)
+        known = self.under_test.broker.failing.sent_back.result(request)
         result = self.under_test.broker.send_back(request)
         if known is not None:
             # This delivery was sent back before: no new retry.

@@ -12,8 +12,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.broker.failing import Failed, Failing
-from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, was_received
-from rmqlite.broker.leases.leased_queue import RETURNS_MAX, Lease, LeasedQueue, Places
+from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable
+from rmqlite.broker.leases.leased_queue import (
+    RETURNS_MAX,
+    Lease,
+    LeasedQueue,
+    Places,
+    begun_ms,
+    was_received,
+)
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.errors import Refused
 from rmqlite.requests.messages import SendBackRequest

@@ -165,6 +165,23 @@ def _read(body: bytes, offset: int) -> LeaseEvent | None:
         return None
 
 
+def lease_of(event: LeaseEvent, at: int) -> Lease:
+    """The lease that an event begins, or writes again."""
+    lease = Lease(
+        event.lease,
+        bytes.fromhex(event.key),
+        group=event.group,
+        topic=event.topic,
+        client_id=event.client,
+        until_ms=event.until,
+        is_renewed=event.renewed,
+        attempt_id=event.attempt,
+        counts=event.counts,
+    )
+    lease.journal_offset = at
+    return lease
+
+
 def done_in(tree: object) -> CompletedOffsets:
     """What a row of the table says is done."""
     return CompletedOffsets.from_json(tree)

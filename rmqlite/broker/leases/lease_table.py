@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from hmac import compare_digest
 from itertools import islice, zip_longest
 from typing import Final
@@ -16,22 +15,27 @@ from typing import Final
 from sortedcontainers import SortedKeyList
 
 from rmqlite.broker.failing import Failed, Failing
-from rmqlite.broker.leases.journal import FAR_EVENTS, LeaseJournal, done_in
-from rmqlite.broker.leases.leased_queue import KEY_BYTES, Lease, LeasedQueue, Places, Total
+from rmqlite.broker.leases.journal import FAR_EVENTS, LeaseJournal, done_in, lease_of
+from rmqlite.broker.leases.leased_queue import (
+    KEY_BYTES,
+    Lease,
+    LeasedQueue,
+    Places,
+    Total,
+    proof_of,
+    was_received,
+)
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreUnavailable
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.records.record import NewRecord
 from rmqlite.records.stored import Record
-from rmqlite.requests.leases import NONCE_BITS, PROOF_BYTES, Handle
+from rmqlite.requests.leases import NONCE_BITS, Handle
 from rmqlite.requests.topics import Queue
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import LeaseEvent, LeaseKind
 
-RECEIVED_MS: Final = 5_000
-"""So long after its begin the answer with a lease is at its client, or the call is known to be
-broken.  A lease that is renewed lasts so long at first."""
 RENEWED_MS: Final = 60_000
 """A renewed lease lasts so long each time."""
 LEASES_AT_ONCE: Final = 10_000
@@ -245,7 +249,7 @@ class LeaseTable:
             return None
         if not self.is_current(lease):
             return None
-        if handle.proof is not None and not compare_digest(_proof(lease, handle), handle.proof):
+        if handle.proof is not None and not compare_digest(proof_of(lease, handle), handle.proof):
             return None
         return queue
 
@@ -254,7 +258,7 @@ class LeaseTable:
         lease = self._leases.get(handle.lease)
         if lease is None or (lease.group, lease.topic) != (group, topic):
             return False
-        if handle.proof is not None and not compare_digest(_proof(lease, handle), handle.proof):
+        if handle.proof is not None and not compare_digest(proof_of(lease, handle), handle.proof):
             return False
         name = retry_topic(group) if handle.is_retry else topic
         return (Queue(name, handle.queue_id), handle.queue_offset) in lease.reset
@@ -333,7 +337,7 @@ class LeaseTable:
             self._write_moves(self._journal.skips, group, forward)
         self._begin(group, back)
         for queue, offset in forward:
-            _reset(queue, offset)
+            queue.note_reset(offset)
             queue.skip_to(offset)
         for queue, _ in moved:
             queue.committed = queue.done.below
@@ -354,7 +358,7 @@ class LeaseTable:
         """Let queues begin anew.  Raises StoreUnavailable: nothing has changed."""
         self._write_moves(self._journal.begins, group, moves)
         for queue, offset in moves:
-            _reset(queue, None)
+            queue.note_reset()
             queue.begin(offset)
 
     def _write_moves(self, event: MakeEvent, group: str, moves: Sequence[Move]) -> None:
@@ -431,7 +435,7 @@ class LeaseTable:
 
     def _replay(self, at: int, event: LeaseEvent, *, is_new: bool) -> None:
         """Do again what an event says; one that is not new says only what is leased."""
-        lease = _lease_of(event, at) if event.kind == "leased" else None
+        lease = lease_of(event, at) if event.kind == "leased" else None
         places: list[tuple[LeasedQueue, list[int]]] = []
         groups = iter(event.message_groups)
         for topic, queue_id, runs in event.places:
@@ -465,56 +469,9 @@ class LeaseTable:
         self._keep(lease)
 
 
-def _reset(queue: LeasedQueue, below: int | None) -> None:
-    """Let leases know which of their messages a reset ends: those before an offset, or all.
-
-    They stay until their time is over, so that their clients can acknowledge.
-    """
-    for offset, lease in queue.leased.items():
-        if below is None or offset < below:
-            lease.reset |= {(queue.queue, offset)}
-
-
 def _move_again(queue: LeasedQueue, kind: LeaseKind, offset: int, *, is_new: bool) -> None:
     """Do again what a commit, reset or deletion did."""
     if kind == "begins":
         queue.begin(offset) if is_new else queue.forget()
     elif is_new:
         queue.skip_to(offset)
-
-
-def _lease_of(event: LeaseEvent, at: int) -> Lease:
-    """The lease that an event begins, or writes again."""
-    lease = Lease(
-        event.lease,
-        bytes.fromhex(event.key),
-        group=event.group,
-        topic=event.topic,
-        client_id=event.client,
-        until_ms=event.until,
-        is_renewed=event.renewed,
-        attempt_id=event.attempt,
-        counts=event.counts,
-    )
-    lease.journal_offset = at
-    return lease
-
-
-def handle_of(lease: Lease, queue: LeasedQueue, offset: int) -> Handle:
-    handle = Handle(lease.id, queue.is_retry, queue.queue.queue_id, offset)
-    return handle._replace(proof=_proof(lease, handle))
-
-
-def _proof(lease: Lease, handle: Handle) -> bytes:
-    """Only who knows the lease's key can make it, and only for this place, group and topic."""
-    names = f"\0{lease.group}\0{lease.topic}".encode()
-    return blake2b(handle.place + names, key=lease.key, digest_size=PROOF_BYTES).digest()
-
-
-def begun_ms(lease: Lease) -> int:
-    return lease.id >> NONCE_BITS
-
-
-def was_received(lease: Lease) -> bool:
-    """Is the answer with a lease that is renewed at its client for certain?"""
-    return lease.until_ms > begun_ms(lease) + RECEIVED_MS

@@ -14,14 +14,19 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sortedcontainers import SortedDict
 
+from rmqlite.requests.leases import NONCE_BITS, PROOF_BYTES, Handle
 from rmqlite.requests.topics import Queue
 from rmqlite.store.progress import CompletedOffsets
 
 KEY_BYTES: Final = 16
+RECEIVED_MS: Final = 5_000
+"""So long after its begin the answer with a lease is at its client, or the call is known to be
+broken.  A lease that is renewed lasts so long at first."""
 RETURNS_MAX: Final = 16
 """So often a message may come back to be visible without having failed, because its client left or
 wants it later.  Each further time is a failed attempt: it may be what ends its clients."""
@@ -179,6 +184,15 @@ class LeasedQueue:
         """
         return offset in self.broken if is_broken else self.returned.get(offset, 0) >= RETURNS_MAX
 
+    def note_reset(self, below: int | None = None) -> None:
+        """Let leases know which of their messages a reset ends: those before an offset, or all.
+
+        They stay until their time is over, so that their clients can acknowledge.
+        """
+        for offset, lease in self.leased.items():
+            if below is None or offset < below:
+                lease.reset |= {(self.queue, offset)}
+
     def skip_to(self, offset: int) -> None:
         """All before this queue offset is done, or gone."""
         if offset > self.done.below:
@@ -271,3 +285,23 @@ class Lease:
             for queue, offsets in self.places
             if (left := [each for each in offsets if queue.leased.get(each) is self])
         ]
+
+
+def handle_of(lease: Lease, queue: LeasedQueue, offset: int) -> Handle:
+    handle = Handle(lease.id, queue.is_retry, queue.queue.queue_id, offset)
+    return handle._replace(proof=proof_of(lease, handle))
+
+
+def proof_of(lease: Lease, handle: Handle) -> bytes:
+    """Only who knows the lease's key can make it, and only for this place, group and topic."""
+    names = f"\0{lease.group}\0{lease.topic}".encode()
+    return blake2b(handle.place + names, key=lease.key, digest_size=PROOF_BYTES).digest()
+
+
+def begun_ms(lease: Lease) -> int:
+    return lease.id >> NONCE_BITS
+
+
+def was_received(lease: Lease) -> bool:
+    """Is the answer with a lease that is renewed at its client for certain?"""
+    return lease.until_ms > begun_ms(lease) + RECEIVED_MS

@@ -21,8 +21,15 @@ from typing import Final
 from rmqlite.broker.failing import Failing
 from rmqlite.broker.leases.deliveries import Delivery, Received
 from rmqlite.broker.leases.ending import Ending
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, LeaseTable, begun_ms, handle_of
-from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
+from rmqlite.broker.leases.lease_table import LeaseTable
+from rmqlite.broker.leases.leased_queue import (
+    RECEIVED_MS,
+    Lease,
+    LeasedQueue,
+    Places,
+    begun_ms,
+    handle_of,
+)
 from rmqlite.broker.leases.peeking import peek_at
 from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
 from rmqlite.broker.parts import BrokerParts

@@ -1,4 +1,4 @@
-"""The members of consumer groups, the queues that each member reads, and locks of queues.
+"""The members of consumer groups, and the queues that each member reads.
 
 Members live in memory: heartbeats keep a member, and it is removed when they stop.  Queues
 are shared by RocketMQ's average allocation (reference §9.7), computed here once for all
@@ -16,7 +16,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
@@ -42,7 +42,6 @@ from rmqlite.requests.groups import (
 from rmqlite.requests.topics import Queue
 
 Q = TypeVar("Q")
-LOCK_MS: Final = 60_000
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
 SMALL_MEMBERS_MAX: Final = 32
@@ -67,69 +66,6 @@ _AT_ONCE_MAX: Final = 8
 
 
 log = logging.getLogger(__name__)
-
-
-class _Lock(NamedTuple):
-    client_id: str
-    until_ms: int
-
-
-class QueueLocks:
-    """Which member of a group may read a queue alone: the locks of ordered consumers.
-
-    A lock ends if its member does not take it again within a minute (reference §9.7).  Locks live
-    in memory: after a restart members take them again, and until then nobody holds any.
-    maxConsumerOffsets also limits their number.
-    """
-
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
-        self._groups: dict[str, dict[Queue, _Lock]] = {}
-        self._count = 0
-
-    def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
-        """Lock what nobody else holds; the queues of these that the member holds now.
-
-        Raises Overloaded.
-        """
-        now_ms = self._clock.now_ms()
-        held = self._groups.get(group, {})
-        free = {queue for queue in queues if _is_free(held.get(queue), client_id, now_ms)}
-        added = len(free - held.keys())
-        if self._count + added > self._config.consumer_offsets_max:
-            raise Overloaded("maxConsumerOffsets", self._config.consumer_offsets_max)
-        if free:
-            self._count += added
-            held = self._groups.setdefault(group, held)
-            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS)))
-        return frozenset(free)
-
-    def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """End the member's locks of these queues."""
-        held = self._groups.get(group, {})
-        for queue in queues:
-            lock = held.get(queue)
-            if lock is not None and lock.client_id == client_id:
-                del held[queue]
-                self._count -= 1
-        if not held:
-            self._groups.pop(group, None)
-
-    def expire(self) -> None:
-        """Forget the locks that are over."""
-        now_ms = self._clock.now_ms()
-        for group, held in list(self._groups.items()):
-            for queue, lock in list(held.items()):
-                if lock.until_ms <= now_ms:
-                    del held[queue]
-                    self._count -= 1
-            if not held:
-                del self._groups[group]
-
-
-def _is_free(lock: _Lock | None, client_id: str, now_ms: int) -> bool:
-    return lock is None or lock.client_id == client_id or lock.until_ms <= now_ms
 
 
 @dataclass(frozen=True, slots=True)
