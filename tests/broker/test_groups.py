@@ -248,7 +248,7 @@ def test_a_group_of_a_cluster_has_one_kind_of_clients(make: Make) -> None:
 
     def beat_as(client_id: str, kind: MemberKind) -> None:
         request = HeartbeatRequest(GROUP, client_id, (Subscription(TOPIC),))
-        member.broker.heartbeat(request, kind)
+        member.broker.heartbeat(request, kind=kind)
 
     member = make(name_servers="127.0.0.1:9876")
     own, rocketmqs = MemberKind.POLLS, MemberKind.SHARES

@@ -19,7 +19,7 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import FAILURE_REASON, Message
-from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -445,7 +445,7 @@ def test_a_reset_to_where_the_group_is_brings_what_it_had_done(five: BrokerUnder
     consumer.ack(*others)
     commit = OffsetsCommit(GROUP, {Queue(TOPIC, 0): 0})
     beat = HeartbeatRequest(GROUP, CLIENT, (Subscription(TOPIC),))
-    five.broker.heartbeat(beat, MemberKind.LEASES)
+    five.broker.heartbeat(beat, kind=MemberKind.LEASES)
     # A member that says where it is resets nothing.
     five.broker.commit_offsets(commit)
     assert consumer.is_valid(held.handle)
@@ -496,20 +496,20 @@ def test_a_group_pulls_or_receives_single_messages(five: BrokerUnderTest) -> Non
     beat = HeartbeatRequest(GROUP, "first", (Subscription(TOPIC),))
     other = replace(beat, client_id="other")
     for kind in (MemberKind.POLLS, MemberKind.SHARES):
-        broker.heartbeat(beat, kind)
+        broker.heartbeat(beat, kind=kind)
         with pytest.raises(InvalidValue, match="one kind of members"):
-            broker.heartbeat(other, MemberKind.LEASES)
+            broker.heartbeat(other, kind=MemberKind.LEASES)
         with pytest.raises(InvalidValue, match="one kind of members"):
             consumer.receive()
         broker.membership.leave(GROUP, "first")
-        broker.heartbeat(other, MemberKind.LEASES)
+        broker.heartbeat(other, kind=MemberKind.LEASES)
         with pytest.raises(InvalidValue, match="one kind of members"):
-            broker.heartbeat(beat, kind)
+            broker.heartbeat(beat, kind=kind)
         broker.membership.leave(GROUP, "other")
     # RocketMQ's members that pop are of the same kind.
     broker.request_modes.change(RequestModeChange(GROUP, TOPIC, RequestMode.POP))
-    broker.heartbeat(beat, MemberKind.SHARES)
-    broker.heartbeat(other, MemberKind.LEASES)
+    broker.heartbeat(beat, kind=MemberKind.SHARES)
+    broker.heartbeat(other, kind=MemberKind.LEASES)
     assert consumer.bodies() == ["0", "1", "2", "3", "4"]
 
 
@@ -536,6 +536,17 @@ def test_a_deleted_topic_has_no_messages(five: BrokerUnderTest) -> None:
     assert not consumer.is_valid(held.handle)
     five.clock.forward(INVISIBLE_MS)
     expire(five)
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE_TOPIC, HALF_TOPIC])
+def test_what_waits_is_leased_to_nobody(under_test: BrokerUnderTest, topic: str) -> None:
+    """It would come before its time, or uncommitted, as a retry."""
+    under_test.send(Message(TOPIC, b"x", delay_level=3))
+    under_test.broker.topics.ensure(HALF_TOPIC, 1)
+    with pytest.raises(PermissionMissing, match="the broker's own"):
+        done(under_test.broker.leases.receive(ReceiveRequest("g", topic, "c", auto_renew=True)))
+    with pytest.raises(PermissionMissing, match="the broker's own"):
+        done(under_test.broker.leases.peek(ReceiveRequest("g", topic, "", auto_renew=True)))
 
 
 def test_what_a_caller_may_ask_is_bounded(make: Make) -> None:

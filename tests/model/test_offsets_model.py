@@ -108,7 +108,7 @@ class LeasesBesideOffsets(RuleBasedStateMachine):
         """A consumer of another protocol says again and again where it is."""
         beat = HeartbeatRequest(GROUP, "puller", (Subscription(TOPIC),))
         membership = self.under_test.broker.membership
-        membership.heartbeat(beat, MemberKind.SHARES)
+        membership.heartbeat(beat, kind=MemberKind.SHARES)
         offset = self._offset(share)
         is_news = offset != self._committed()
         self.under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset}))

@@ -15,11 +15,12 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, Overloaded
@@ -85,10 +86,13 @@ class _Member:
     given: tuple[Subscription, ...]
     """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
+    account: str
+    """For which it is counted."""
     kind: MemberKind
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
+    is_broadcasting: bool = False
 
 
 @dataclass(slots=True)
@@ -118,8 +122,8 @@ class Membership:
         """The groups whose members subscribe to a topic."""
         self._stale: dict[str, int] = {}
         """Groups that wait for their next assignment, and the time when it is due."""
-        self._count = 0
-        self._bytes = 0
+        self._shares = AccountShares("maxMembers", config.members_max)
+        self._bytes = AccountShares("maxSubscriptionBytes", config.subscription_bytes_max)
         self._epoch = 0
         self._second: OrderedDict[tuple[str, str], int] = OrderedDict()
         """When a group's client id was last on a second connection, the oldest first."""
@@ -152,20 +156,31 @@ class Membership:
             yield
 
     def heartbeat(
-        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+        self,
+        request: HeartbeatRequest,
+        account: str = "",
+        kind: MemberKind = MemberKind.POLLS,
     ) -> Assignment:
-        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
+        """Keep a member, or let it join, counted for an account.
+
+        Raises InvalidValue, InvalidName, Overloaded.
+        """
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
         if member is None or member.kind is not kind or member.given != request.subscriptions:
-            member = self._joined(request, member, kind)
+            member = self._joined(request, member, account, kind)
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
+        member.is_broadcasting = request.is_broadcasting
         if request.wait_ms:
             # A polling member nearly always has a call here: without one it was killed.
             waits_ms = request.wait_ms if request.known_epoch == self.epoch(request.group) else 0
             member.silent_ms_max = min(waits_ms + BETWEEN_POLLS_MS_MAX, member.silent_ms_max)
         return self.assignment(request.group, request.client_id)
+
+    def kept(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """The same request of a member, with the subscriptions that are kept of it here."""
+        return replace(request, subscriptions=self._given(request) or request.subscriptions)
 
     def leave(self, group: str, client_id: str) -> None:
         """Remove a member; the others take over its queues.  Unknown names are ignored."""
@@ -255,6 +270,18 @@ class Membership:
         """The groups with a member that subscribes to a topic."""
         return frozenset(self._groups_of.get(topic, ()))
 
+    def is_broadcasting(self, group: str) -> bool:
+        """Does every member of a group read all queues, and keep its own offsets?"""
+        known = self._groups.get(group)
+        return known is not None and all(
+            [member.is_broadcasting for member in known.members.values()]
+        )
+
+    def topics(self, group: str) -> frozenset[str]:
+        """The topics to which the members of a group subscribe now, its retry topic included."""
+        known = self._groups.get(group)
+        return frozenset(known.topics if known else ())
+
     def readers(self, group: str) -> dict[Queue, str]:
         """The member that reads each queue now."""
         known = self._groups.get(group) or _Group()
@@ -282,7 +309,7 @@ class Membership:
         return member.given if member else None
 
     def _joined(
-        self, request: HeartbeatRequest, member: _Member | None, kind: MemberKind
+        self, request: HeartbeatRequest, member: _Member | None, account: str, kind: MemberKind
     ) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
@@ -301,14 +328,14 @@ class Membership:
         if member is not None and member.kind is kind and member.subscriptions == subscriptions:
             member.given = given
             return member
-        self._check_room(group, member, subscriptions)
+        self._check_room(group, member, subscriptions, account)
         if member is not None:
             self._remove(name, client_id)
         self._groups[name] = group
-        group.members[client_id] = joined = _Member(given, subscriptions, kind)
+        group.members[client_id] = joined = _Member(given, subscriptions, account, kind)
         group.kinds[kind] += 1
-        self._count += 1
-        self._bytes += _size_bytes(subscriptions)
+        self._shares.add(account)
+        self._bytes.add(account, _size_bytes(subscriptions))
         for subscription in subscriptions:
             group.topics[subscription.topic] += 1
             self._groups_of.setdefault(subscription.topic, set()).add(name)
@@ -336,17 +363,20 @@ class Membership:
         return kind is MemberKind.LEASES or (kind is MemberKind.SHARES and self.is_popped(name))
 
     def _check_room(
-        self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]
+        self,
+        group: _Group,
+        member: _Member | None,
+        subscriptions: tuple[Subscription, ...],
+        account: str,
     ) -> None:
         config = self._config
         if member is None and len(group.members) >= config.group_members_max:
             raise Overloaded("maxGroupMembers", config.group_members_max)
-        if member is None and self._count >= config.members_max:
-            raise Overloaded("maxMembers", config.members_max)
+        if member is None:
+            self._shares.check(account)
         added = _size_bytes(subscriptions)
         added -= _size_bytes(member.subscriptions) if member else 0
-        if added > 0 and self._bytes + added > config.subscription_bytes_max:
-            raise Overloaded("maxSubscriptionBytes", config.subscription_bytes_max)
+        self._bytes.check(account, added)
 
     def _remove(self, name: str, client_id: str) -> None:
         """Remove a member, without a new assignment yet."""
@@ -354,8 +384,8 @@ class Membership:
         member = group.members.pop(client_id)
         subscriptions = member.subscriptions
         group.kinds -= Counter([member.kind])
-        self._count -= 1
-        self._bytes -= _size_bytes(subscriptions)
+        self._shares.add(member.account, -1)
+        self._bytes.add(member.account, -_size_bytes(subscriptions))
         for topic in [each.topic for each in subscriptions]:
             group.topics[topic] -= 1
             if not group.topics[topic]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import Overloaded
 from rmqlite.requests.topics import Queue
 
 LOCK_MS: Final = 60_000
@@ -16,6 +16,7 @@ LOCK_MS: Final = 60_000
 class _Lock(NamedTuple):
     client_id: str
     until_ms: int
+    account: str
 
 
 class QueueLocks:
@@ -27,26 +28,27 @@ class QueueLocks:
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._config = config
         self._clock = clock
         self._groups: dict[str, dict[Queue, _Lock]] = {}
-        self._count = 0
+        self._shares = AccountShares("maxConsumerOffsets", config.consumer_offsets_max)
 
-    def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
+    def lock(
+        self, group: str, client_id: str, queues: Collection[Queue], account: str = ""
+    ) -> frozenset[Queue]:
         """Lock what nobody else holds; the queues of these that the member holds now.
 
-        Raises Overloaded.
+        account: for which they are counted.  Raises Overloaded.
         """
         now_ms = self._clock.now_ms()
         held = self._groups.get(group, {})
         free = {queue for queue in queues if _is_free(held.get(queue), client_id, now_ms)}
-        added = len(free - held.keys())
-        if self._count + added > self._config.consumer_offsets_max:
-            raise Overloaded("maxConsumerOffsets", self._config.consumer_offsets_max)
+        self._shares.check(account, len(free - held.keys()))
         if free:
-            self._count += added
             held = self._groups.setdefault(group, held)
-            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS)))
+            for queue in free & held.keys():
+                self._free(held, queue)
+            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS, account)))
+            self._shares.add(account, len(free))
         return frozenset(free)
 
     def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
@@ -55,8 +57,7 @@ class QueueLocks:
         for queue in queues:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
-                del held[queue]
-                self._count -= 1
+                self._free(held, queue)
         if not held:
             self._groups.pop(group, None)
 
@@ -66,10 +67,12 @@ class QueueLocks:
         for group, held in list(self._groups.items()):
             for queue, lock in list(held.items()):
                 if lock.until_ms <= now_ms:
-                    del held[queue]
-                    self._count -= 1
+                    self._free(held, queue)
             if not held:
                 del self._groups[group]
+
+    def _free(self, held: dict[Queue, _Lock], queue: Queue) -> None:
+        self._shares.add(held.pop(queue).account, -1)
 
 
 def _is_free(lock: _Lock | None, client_id: str, now_ms: int) -> bool:
