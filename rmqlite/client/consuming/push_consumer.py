@@ -40,6 +40,11 @@ from rmqlite.wire import rpcs
 
 CALL_S_MAX: Final = 5.0
 """The timeout of the few calls that start() and close() wait for."""
+SILENT_S: Final = 1.0
+"""close() waits so long for listeners without a word."""
+WAITING: Final = (
+    "closing: waiting for %d listeners, at most %g s; a second Ctrl-C ends the wait group=%s"
+)
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +194,7 @@ class PushConsumer(Closing):
         the background.
         """
         with self._lifecycle:
-            self._check_not_started()
+            self._check_not_started("start() is called once")
             if self._hand_over is None:
                 raise _not_ready("no listener", "listener", "give one, or call listen()")
             if not self._subscriptions:
@@ -265,7 +270,11 @@ class PushConsumer(Closing):
         running.loop.post(running.send_backs.close)
         self._backlog.stop()
         # Heartbeats continue, so no other member gets these messages before the commit.
-        is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides)
+        interrupted: BaseException | None = None
+        try:
+            is_quiet = self._wait_quiet(besides)
+        except BaseException as error:  # a second Ctrl-C: commit and leave
+            interrupted, is_quiet = error, False
         if not is_quiet:
             log.warning("closing while listeners run, they will be repeated group=%s", self.group)
         running.loop.post(running.membership.stop)
@@ -275,6 +284,15 @@ class PushConsumer(Closing):
         for thread in self._threads if is_quiet else ():
             if thread is not threading.current_thread():
                 thread.join()
+        if interrupted is not None:
+            raise interrupted
+
+    def _wait_quiet(self, besides: int) -> bool:
+        silent_s = min(SILENT_S, self._close_timeout_s)
+        if self._backlog.wait_quiet(silent_s, besides):
+            return True
+        log.warning(WAITING, self._backlog.unfinished - besides, self._close_timeout_s, self.group)
+        return self._backlog.wait_quiet(self._close_timeout_s - silent_s, besides)
 
     def _commit_last(self) -> None:
         commit = OffsetsCommit(self.group, self._backlog.uncommitted())
@@ -284,11 +302,10 @@ class PushConsumer(Closing):
         except RmqliteError as error:
             log.warning("the last commit failed group=%s: %s", self.group, error)
 
-    def _check_not_started(self) -> None:
+    def _check_not_started(self, rule: str = "do it before start()") -> None:
         if self._running is not None or self._closed:
-            state = "closed" if self._closed else "started"
-            rule = "do it before start()"
-            raise Refused(f"this consumer was {state}: {rule}", field="consumer", rule=rule)
+            state = "closed: make a new one" if self._closed else "started already"
+            raise Refused(f"this consumer was {state}; {rule}", field="consumer", rule=rule)
         if self._was_forked:
             rule = "start another one in this process"
             raise Refused(
