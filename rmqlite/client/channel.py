@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from rmqlite.client.credentials import Credentials, with_environment
 from rmqlite.client.endpoint import Endpoint
 from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
-from rmqlite.client.quiet_grpc import grpc
+from rmqlite.client.quiet_grpc import grpc, know_gevent
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.limits import check_note
@@ -317,6 +317,7 @@ class Connection(Closing):
 
 def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
+    know_gevent()
     address = endpoint.address
     # gRPC would take http_proxy from the environment, for a broker on this machine, too.
     proxy = ("grpc.http_proxy", endpoint.proxy) if endpoint.proxy else _NO_PROXY

@@ -25,17 +25,17 @@ from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
 from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
-from rmqlite.client.consuming.tag_expression import EVERYTHING
+from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.declared_types.checks import check_public_arguments
-from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.requests.topics import Queue, RouteRequest
 from rmqlite.wire import rpcs
 
 CALL_S_MAX: Final = 5.0
@@ -201,6 +201,7 @@ class PushConsumer(Closing):
                 raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
             running = self._assembled()
             running.membership.join(self._connection, CALL_S_MAX)
+            self._warn_of_silence()
             self._running = running
             running.loop.post(running.readers.start)
             running.loop.post(running.membership.start)
@@ -293,6 +294,26 @@ class PushConsumer(Closing):
             return True
         log.warning(WAITING, self._backlog.unfinished - besides, self._close_timeout_s, self.group)
         return self._backlog.wait_quiet(self._close_timeout_s - silent_s, besides)
+
+    def _warn_of_silence(self) -> None:
+        """Say why nothing will come, if that can be known now; it may be meant so."""
+        for topic, each in self._subscriptions.items():
+            tags = parse_tags(each.expression).tags or ()
+            for pattern in [tag for tag in tags if "*" in tag]:
+                log.warning(
+                    "tags match whole, there are no patterns: only the tag %r itself comes"
+                    " group=%s topic=%s",
+                    pattern,
+                    self.group,
+                    topic,
+                )
+        try:
+            for topic in self._subscriptions:
+                self._connection.call(rpcs.GET_ROUTE, RouteRequest(topic), CALL_S_MAX)
+        except TopicUnknown as error:
+            log.warning("nothing comes before the topic exists group=%s: %s", self.group, error)
+        except RmqliteError as error:
+            log.debug("the topics are not known group=%s: %s", self.group, error)
 
     def _commit_last(self) -> None:
         commit = OffsetsCommit(self.group, self._backlog.uncommitted())
