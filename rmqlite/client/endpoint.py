@@ -116,6 +116,8 @@ class Endpoint:
             for cause in (*(_OF_PROXY if self.proxy else ()), *own, *_ANY):
                 if found := re.search(cause.found, details):
                     return self._error_for(cause, *found.groups(), has_met=has_met)
+        if status_name == "DEADLINE_EXCEEDED":
+            details = "it did not answer in time: it is away, or too busy"
         return error_from_status(status_name, f"{self._shown}: {details}")
 
     def with_a_look(self, error: RmqliteError) -> RmqliteError:
@@ -131,11 +133,13 @@ class Endpoint:
         sentence = f"{what}: {remedy}" if remedy else what
         if cause.is_mistake and not has_met:
             return self._mistake(sentence)
-        return BrokerUnreachable(
+        error = BrokerUnreachable(
             f"no answer from the broker: {self._shown}: {sentence}",
             field="endpoint",
             rule=remedy,
         )
+        error.was_never_sent = True
+        return error
 
     @property
     def _shown(self) -> str:
