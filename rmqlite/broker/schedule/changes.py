@@ -13,6 +13,7 @@ from typing import Final
 from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.finding.finding import how_it_ended
 from rmqlite.broker.finding.matching import offset_id_of, unique_key_of
+from rmqlite.broker.fitting import SPARED, left_after_sparing
 from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
 from rmqlite.broker.schedule.schedule import Ready, Schedule
@@ -77,6 +78,10 @@ _OF_THE_WAIT: Final = frozenset({DELAY}) | TIMER_PROPERTIES
 """The properties that name the level or the instant; a reschedule writes its own."""
 _OF_THE_MESSAGE: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """The properties of the message that its cancellation record has, too."""
+
+
+_SPARED: Final = (CLUSTER, WAIT, *SPARED)
+"""What the broker itself has added, and neither delivery nor a consumer needs."""
 
 
 class Changes:
@@ -291,17 +296,14 @@ def _cancellation(found: Found) -> NewRecord:
 
 def _fitting(properties: PropertyString, waiting: Record, size_max: int) -> PropertyString:
     """The property string of a changed record, not longer than this.  Raises MessageTooLarge."""
-    for spared in (CLUSTER, WAIT):
-        if len(properties.encoded) > size_max:
-            # The broker itself added this property; neither delivery nor a consumer needs it.
-            properties = properties.edited({}, frozenset({spared}))
-    if len(properties.encoded) > size_max:
+    left = left_after_sparing(properties, size_max, _SPARED)
+    if left is None:
         rule = (
             f"at most {size_max} bytes; the properties of the message at physical offset"
             f" {waiting.head.physical_offset} leave no room for the change"
         )
         raise MessageTooLarge("properties", len(properties.encoded), rule)
-    return properties
+    return left.of(properties)
 
 
 def _by_size(found: list[Found]) -> Iterator[list[Found]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.broker.figures import Progress
 from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
@@ -28,7 +28,9 @@ from rmqlite.requests.groups import (
     RequestModeChange,
 )
 from rmqlite.requests.topics import Queue
+from rmqlite.retry_policy import policy_of_lengths
 from rmqlite.server.service.access import (
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -74,7 +76,7 @@ class GroupCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self._progress = Progress(parts.broker.parts, parts.broker.traffic)
+        self._progress = parts.broker.progress
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
@@ -91,8 +93,21 @@ class GroupCalls(Part):
         return await done_in_turns(self._broker.group_status(group))
 
     @admin
-    async def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
-        """Change a group's settings, or create the group."""
+    async def change(
+        self,
+        change: GroupChange,
+        extras: GroupExtras | None = None,
+        *,
+        retry_after_ms: Sequence[int] = (),
+    ) -> GroupInfo:
+        """Change a group's settings, or create the group.
+
+        retry_after_ms: instead of a policy as a text, the lengths of its retries, all levels.
+        """
+        if retry_after_ms:
+            table = self._broker.store.levels.current
+            policy = policy_of_lengths("groupRetryPolicy", retry_after_ms, table)
+            change = replace(change, retry_policy=policy.text)
         changed = self._broker.groups.change(change, extras)
         await self._saved()
         return changed
@@ -110,6 +125,11 @@ class GroupCalls(Part):
         if with_offsets:
             self._broker.offsets.forget_group(group)
             self._broker.leases.table.forget_group(group)
+
+    @of_group(Right.VIEW)
+    async def settings_of(self, group: str) -> tuple[GroupInfo, GroupExtras]:
+        """All settings of a group.  Raises GroupUnknown."""
+        return self._broker.groups.existing(group), self._broker.groups.extras(group)
 
     @view
     async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
@@ -199,7 +219,10 @@ class GroupCalls(Part):
         self._check_open()
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
-        assignment = self._broker.heartbeat(request)
+        account = account_of_caller()
+        assignment = self._broker.heartbeat(request, account)
+        # While it waits, of its subscriptions only the table's are in memory.
+        request = self._broker.membership.kept(request)
         try:
             await self._saved()
         except StoreUnavailable:
@@ -209,12 +232,12 @@ class GroupCalls(Part):
         if assignment.epoch != request.known_epoch:
             return assignment
         try:
-            await self._heartbeats.wait(request.group, request.wait_ms / 1000)
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000, account)
         except asyncio.CancelledError:
             # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
             raise
-        return self._broker.heartbeat(request)
+        return self._broker.heartbeat(request, account)
 
     @admin
     async def change_mode(self, change: RequestModeChange) -> None:
@@ -244,7 +267,7 @@ class GroupCalls(Part):
     @of_group(Right.SUB)
     async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
         """Keep other members of the group from these queues; those that the member has now."""
-        return self._broker.locks.lock(group, client_id, queues)
+        return self._broker.locks.lock(group, client_id, queues, account_of_caller())
 
     @of_group(Right.SUB)
     async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
