@@ -211,8 +211,8 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     [
         (("billing", "--since", "2 days"), "or 2h for two hours ago"),
         (("billing", "--since", "1h", "--until", "2h"), "later than --since"),
-        (("billing", "--topic", ""), "an option of a filter is empty"),
-        (("billing", "--id", "a", "--id", ""), "an option of a filter is empty"),
+        (("billing", "--topic", ""), "--topic is empty"),
+        (("billing", "--id", "a", "--id", ""), "--id is empty"),
         (("billing", "--key", "\udcff"), "no UTF-8 text"),
         (("bill/ing",), "only letters, digits"),
         (("billing", "--max", "0"), "greater than or equal to 1"),

@@ -23,6 +23,7 @@ from rmqlite.broker.finding.matching import (
     number_of,
     origin_of,
 )
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
@@ -190,6 +191,8 @@ def check_filter(wanted: DeadLetterFilter) -> None:
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
         raise InvalidValue("until_ms", wanted.until_ms, rule)
+    check_not_long_ago("since_ms", wanted.since_ms)
+    check_not_long_ago("until_ms", wanted.until_ms)
 
 
 def fits(head: Head, wanted: DeadLetterFilter) -> bool:

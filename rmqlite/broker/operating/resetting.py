@@ -13,6 +13,7 @@ from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import queue_range
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import GroupInUse, InvalidValue
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import OffsetReset, QueueReset
@@ -77,6 +78,7 @@ class Resetting:
     def _wanted(self, request: OffsetReset) -> Steps[dict[Queue, int]]:
         if request.queue_id is not None or request.queue_offset is not None:
             return self._one(request)
+        check_not_long_ago("timestamp_ms", request.timestamp_ms)
         wanted: dict[Queue, int] = {}
         for topic in [request.topic] if request.topic else self._topics(request.group):
             read_queues = self._parts.topics.existing(topic).read_queues

@@ -20,6 +20,7 @@ from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
@@ -181,6 +182,7 @@ class Changes:
             self._timers.check("deliver_after_ms", after_ms, after_ms)
             return now_ms + after_ms
         if at_ms:
+            check_not_long_ago("deliver_at_ms", at_ms)
             self._timers.check("deliver_at_ms", at_ms, at_ms - now_ms)
             # A message that is due at once is not late.
             return max(at_ms, now_ms)

@@ -255,8 +255,6 @@ def show(
 
     Exit code 1 if there is no such message.
     """
-    if not message_id.strip():
-        raise typer.BadParameter("a message id is empty")
     with connected(endpoint) as admin:
         history = admin.dead_letters.history(message_id)
         around = _surroundings(admin, history) if history.events else Surroundings(0)

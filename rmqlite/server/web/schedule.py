@@ -14,7 +14,7 @@ from typing import Final
 from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s, local_text, zone_text
-from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
+from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.names import group_of
@@ -152,7 +152,7 @@ def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
         return {"delay_level": fields.number("to")}
     if (length := _from_now(at)) is not None:
         return {"deliver_after_ms": wait_ms("at", length)}
-    return {"deliver_at_ms": instant_ms("at", fields.moment_ms("at", now_ms) or 0)}
+    return {"deliver_at_ms": fields.moment_ms("at", now_ms) or 0}
 
 
 def _from_now(at: str) -> str | None:

@@ -9,10 +9,19 @@ from typing import Any, Final
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.clock import wall_ms
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import GroupDeletion
-from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
+from rmqlite.requests.messages import (
+    FoundMessages,
+    MessageQuery,
+    PullRequest,
+    PullResult,
+    SendAnswer,
+    SendRequest,
+)
+from rmqlite.requests.topics import TimeQuery
 from rmqlite.server.protocols.grpc.calls import (
     Answer,
     Context,
@@ -28,6 +37,7 @@ from rmqlite.server.protocols.native.guard import take_note
 from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
+from rmqlite.server.service.topics import TopicCalls
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import read_batch
@@ -68,12 +78,12 @@ def methods_of(service: Service) -> Methods:
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
         rpcs.PULL: _of(partial(_messages, partial(messages.pull, looking=making))),
         rpcs.SEND_BACK: _of(messages.send_back),
-        rpcs.QUERY_MESSAGES: _of(messages.find),
+        rpcs.QUERY_MESSAGES: _of(partial(_found, messages)),
         rpcs.GET_MESSAGE: _of(messages.at),
         rpcs.GET_BULK_JOB: _of(messages.bulk_job),
         rpcs.LIST_BULK_JOBS: _of_nothing(messages.bulk_jobs),
         rpcs.GET_ROUTE: _of(topics.route),
-        rpcs.SEARCH_OFFSET: _of(topics.search_offset),
+        rpcs.SEARCH_OFFSET: _of(partial(_offset_at, topics)),
         rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
         rpcs.LIST_TOPICS: _of_nothing(topics.all),
         rpcs.CREATE_TOPIC: _of(topics.create),
@@ -153,6 +163,20 @@ def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer
             return await conversion.written(rpc, found)
 
     return answer
+
+
+# RocketMQ's own clients may ask for any time, with the outcome that RocketMQ gives it.
+
+
+async def _found(messages: MessageCalls, query: MessageQuery) -> FoundMessages:
+    check_not_long_ago("begin_ms", query.begin_ms)
+    check_not_long_ago("end_ms", query.end_ms)
+    return await messages.find(query)
+
+
+async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:
+    check_not_long_ago("timestamp_ms", query.timestamp_ms)
+    return await topics.search_offset(query)
 
 
 async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:
