@@ -30,6 +30,10 @@ class RmqliteError(Exception):
         self.value = shortened(value)
         self.rule = rule
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: the sentence is made, so __init__ has nothing to do any more."""
+        return _remade, (type(self), self.args), self.__dict__
+
 
 class Refused(RmqliteError):
     """This request can never work; change it before asking again."""
@@ -340,6 +344,11 @@ class StoreUnavailable(Unavailable):
         )
         self._is_full = is_full
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The cause stays behind, but not what it says."""
+        make, args, fields = super().__reduce__()
+        return make, args, fields | {"_is_full": True} if self.is_full else fields
+
     @property
     def is_full(self) -> bool:
         """Was space or quota missing?  A client cannot see this: the wire does not carry it."""
@@ -409,6 +418,13 @@ class BrokerUnreachable(Unavailable):
 
     code = "broker-unreachable"
     response_code = 10001
+
+
+def _remade(cls: type[RmqliteError], args: tuple[object, ...]) -> RmqliteError:
+    """An error as it was raised, without its fields."""
+    error = cls.__new__(cls)
+    error.args = args
+    return error
 
 
 def by_code() -> dict[str, type[RmqliteError]]:

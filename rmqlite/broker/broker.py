@@ -9,7 +9,6 @@ as with RocketMQ.
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from functools import partial
 
 from rmqlite.broker.appending import Listener
@@ -18,7 +17,7 @@ from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
 from rmqlite.broker.failing import Failing
-from rmqlite.broker.figures import Progress, Traffic, status_of
+from rmqlite.broker.figures import Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
@@ -26,6 +25,7 @@ from rmqlite.broker.leases.leases import Leases
 from rmqlite.broker.operating.deleting import Deleting
 from rmqlite.broker.operating.resetting import Resetting
 from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.redrive import Redrive
@@ -47,7 +47,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import host_text
-from rmqlite.names import check_sendable, retry_topic
+from rmqlite.names import TOOLS_GROUP, check_sendable
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
@@ -118,8 +118,9 @@ class Broker:
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
         self.leases = Leases(parts, self.failing)
-        self.deleting = Deleting(parts, self.pending)
-        self.resetting = Resetting(parts, Progress(parts, self.traffic), self.leases.table)
+        self.progress = Progress(parts, self.traffic, self.leases.table)
+        self.deleting = Deleting(parts, self.pending, self.progress)
+        self.resetting = Resetting(parts, self.progress, self.leases.table)
         self.drafts = Sends(
             config,
             store,
@@ -199,10 +200,14 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        group, topic = self.parts.readable(request.group, request.topic)
+        if request.group == TOOLS_GROUP:
+            # It only looks, and does not become a group.
+            topic = self.parts.readable_topic(request.topic)
+        else:
+            _, topic = self.parts.readable(request.group, request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
-        self.counts.pull(topic.topic, group.group, len(result.records))
+        self.counts.pull(topic.topic, request.group, len(result.records))
         return result
 
     @property
@@ -282,26 +287,26 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    def heartbeat(self, request: HeartbeatRequest, account: str = "") -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
+        account: for which the member is counted.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request)
+        return self.membership.heartbeat(request, account)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""
         info = self.groups.existing(group)
-        readers = self.membership.readers(group)
-        retries = self.topics.read_queues(retry_topic(group))
-        progress = yield from self.offsets.progress(group, readers, retries)
-        held = self.leases.table.leased(group)
-        if held:
-            progress = tuple(
-                [replace(each, in_flight=held.get(each.queue, 0)) for each in progress]
-            )
-        return GroupStatus(info, self.membership.members(group), progress)
+        progress = yield from self.progress.of_queues(group)
+        return GroupStatus(
+            info,
+            self.membership.members(group),
+            progress,
+            self.membership.is_broadcasting(group),
+            self._clock.now_ms(),
+        )
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""

@@ -2,12 +2,18 @@
 
 Exit codes: 0 done, 1 refused (trying again will not help), 2 the command line is wrong, 3 the
 broker is unavailable (trying again may help), 4 a job found a broken promise of the broker, 5 a
-store was not closed and the next start completes it, 130 interrupted.
+store was not closed and the next start completes it, 130 interrupted.  SIGTERM and SIGHUP end it
+as Ctrl-C does, and then as these signals do.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -43,6 +49,7 @@ from rmqlite.errors import RmqliteError, Unavailable
 REFUSED = 1
 UNAVAILABLE = 3
 INTERRUPTED = 130
+STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 ACCOUNT_HELP: Final = (
     "Account: every command that talks to a broker signs its calls with RMQLITE_ACCESS_KEY and"
     " RMQLITE_SECRET_KEY, or with the file of mode 600 that RMQLITE_CREDENTIALS names. There is no"
@@ -65,7 +72,8 @@ class CommandLine(TyperGroup):
         try:
             return super().invoke(ctx)
         except RmqliteError as error:
-            sys.stderr.write(error_line(error) + "\n")
+            with suppress(OSError):
+                sys.stderr.write(error_line(error) + "\n")
             code = UNAVAILABLE if isinstance(error, Unavailable) else REFUSED
             raise typer.Exit(code) from error
         except KeyboardInterrupt as error:
@@ -172,5 +180,55 @@ app.command("bench")(bench)
 
 def main() -> None:
     """Run the command line and exit."""
+    reopen_closed_streams()
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, io.TextIOWrapper):
+            # What the terminal cannot show is escaped: an error would end the command, and in a
+            # listener fail the message.
+            each.reconfigure(errors="backslashreplace")
     completion.mend_words()
-    app()
+    with ended_by_signals():
+        app()
+
+
+def reopen_closed_streams() -> None:
+    """Give each closed standard stream a file that takes nothing: a write fails as on a full disk.
+
+    Else the next file that is opened has its number, and what a library writes to standard error
+    may go into the store.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.open(os.devnull, os.O_RDONLY)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a command remove what it has begun when systemd, cron, `timeout` or ssh end it.
+
+    Later ones of these signals are ignored: `timeout`, for example, sends its signal twice.  The
+    broker and others replace the handlers by their own.
+    """
+    received: list[int] = []
+    # Not those that are ignored, by nohup for example.
+    stops = [each for each in STOPS if signal.getsignal(each) == signal.SIG_DFL]
+
+    def interrupt(number: int, _: object) -> None:
+        for each in stops:
+            signal.signal(each, signal.SIG_IGN)
+        received.append(number)
+        raise KeyboardInterrupt
+
+    for each in stops:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for number in received:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)

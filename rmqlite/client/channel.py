@@ -10,7 +10,9 @@ from __future__ import annotations
 import ssl
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -46,6 +48,19 @@ _OPTIONS: Final = (
     # Clients of one process do not share, and so do not slow, one TCP connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
+_waited_s: Final = ContextVar("rmqlite-waited-s", default=0.0)
+"""How long the calls of this context have waited for their thread."""
+
+
+@contextmanager
+def waited(seconds: float) -> Iterator[None]:
+    """The calls inside have waited so long for their thread: it counts as time of theirs."""
+    token = _waited_s.set(seconds)
+    try:
+        yield
+    finally:
+        _waited_s.reset(token)
 
 
 class Closing(ABC):
@@ -139,7 +154,8 @@ class Connection(Closing):
         has answered before.
         """
         data = self._prepared(rpc, value)
-        how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
+        left_s = max(0.001, timeout_s - _waited_s.get())
+        how = self._how(rpc, left_s, wait_for_ready=wait_for_ready)
         call = enter_grpc()
         try:
             answer = self._method(rpc.path)(data, **how)
@@ -156,11 +172,12 @@ class Connection(Closing):
 
         A request without an answer may have run, so use this only for requests that may run twice.
         """
-        deadline_s = elapsed_s() + timeout_s
+        deadline_s = elapsed_s() + timeout_s - _waited_s.get()
         for attempt in range(retries + 1):
             try:
                 left_s = max(0.001, deadline_s - elapsed_s())
-                return self.call(rpc, value, left_s, wait_for_ready=attempt > 0)
+                # call() takes the wait off once more.
+                return self.call(rpc, value, left_s + _waited_s.get(), wait_for_ready=attempt > 0)
             except RmqliteError as error:
                 pause_s = retry_pause_s(attempt)
                 late = elapsed_s() + pause_s >= deadline_s
@@ -277,14 +294,17 @@ class Connection(Closing):
 def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
     address = endpoint.address
+    # gRPC would take http_proxy from the environment, for a broker on this machine, too.
+    proxy = ("grpc.http_proxy", endpoint.proxy) if endpoint.proxy else _NO_PROXY
+    options = (*_OPTIONS, proxy)
     if not endpoint.is_tls:
-        return grpc.insecure_channel(address, options=_OPTIONS)
+        return grpc.insecure_channel(address, options=options)
     ca, key, certificate = [
         each.encode() or None
         for each in (credentials.ca, credentials.private_key, credentials.certificate)
     ]
     tls = grpc.ssl_channel_credentials(ca, key, certificate)
-    return grpc.secure_channel(address, tls, options=_OPTIONS)
+    return grpc.secure_channel(address, tls, options=options)
 
 
 def _check_ca(text: str) -> None:

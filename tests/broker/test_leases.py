@@ -15,7 +15,7 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import FAILURE_REASON, Message
-from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.leases import Handle, ReceiveRequest
 from rmqlite.requests.messages import SendBackRequest
@@ -343,6 +343,17 @@ def test_a_deleted_topic_has_no_messages(five: BrokerUnderTest) -> None:
     assert not consumer.is_valid(held.handle)
     five.clock.forward(INVISIBLE_MS)
     expire(five)
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE_TOPIC, HALF_TOPIC])
+def test_what_waits_is_leased_to_nobody(under_test: BrokerUnderTest, topic: str) -> None:
+    """It would come before its time, or uncommitted, as a retry."""
+    under_test.send(Message(TOPIC, b"x", delay_level=3))
+    under_test.broker.topics.ensure(HALF_TOPIC, 1)
+    with pytest.raises(PermissionMissing, match="the broker's own"):
+        done(under_test.broker.leases.receive(ReceiveRequest("g", topic, "c", auto_renew=True)))
+    with pytest.raises(PermissionMissing, match="the broker's own"):
+        done(under_test.broker.leases.peek(ReceiveRequest("g", topic, "", auto_renew=True)))
 
 
 def test_what_a_caller_may_ask_is_bounded(make: Make) -> None:

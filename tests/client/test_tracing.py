@@ -271,6 +271,51 @@ def test_a_failed_message_is_a_failed_span(broker: FakeBroker, spans: Spans, kin
     assert broker.asked["SendBack"][-1].reason == "LookupError: no such order"
 
 
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("error", "text", "reason"),
+    [
+        (ValueError("unknown \ud83e"), "unknown ?", "ValueError: unknown ?"),
+        (OSError("no caf\udce9.csv"), "no caf?.csv", "OSError: no caf?.csv"),
+        (WordlessError(), "", "WordlessError"),
+    ],
+)
+def test_any_text_of_an_error_can_be_exported(
+    broker: FakeBroker, spans: Spans, kind: str, error: Exception, text: str, reason: str
+) -> None:
+    """An exporter drops its whole batch, of all parts of the program, for one that it cannot."""
+
+    def broken(_: StoredMessage) -> None:
+        raise error
+
+    broker.add(Message("orders", b"x"))
+    consumed(broker, spans.tracing, broken, kind)
+    span = spans("process orders")[0]
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, text)
+    assert type(error).__name__ in str(dict(span.events[0].attributes or {})["exception.type"])
+    span.to_json().encode()
+    for each in (span.name, *map(str, (span.events[0].attributes or {}).values())):
+        each.encode()
+    assert broker.asked["SendBack"][0].reason == reason
+
+
+def test_a_topic_that_nobody_can_encode_costs_no_other_span(
+    broker: FakeBroker, spans: Spans
+) -> None:
+    """Its send is refused, and its span has a name."""
+    with (
+        Producer(broker.endpoint, "shop", tracing=spans.tracing) as producer,
+        pytest.raises(Refused),
+    ):
+        producer.send(Message("or\ud83eders", b"x"))
+    assert [each.name for each in spans()] == ["send or?ders"]
+
+
 def test_a_pull_that_finds_messages_is_a_span(broker: FakeBroker, spans: Spans) -> None:
     """With a link to each message's context; the span of an empty pull would only be noise."""
     broker.add(Message("orders", b"a", properties=OWN))

@@ -69,6 +69,12 @@ class LeaseTable:
             if known.leased
         }
 
+    def holder(self, group: str, queue: Queue, queue_offset: int) -> str:
+        """The client to which a message is leased; empty if it is not."""
+        known = self._queues.get(group, {}).get(queue)
+        lease = known.leased.get(queue_offset) if known else None
+        return lease.client_id if lease else ""
+
     # ---- leases
 
     def first_to_end(self) -> Lease | None:
@@ -206,6 +212,7 @@ class LeaseTable:
             leases = {lease for each in offsets if (lease := queue.leased.get(each)) is not None}
             has_order = any(queue.message_group(each) for each in offsets)
             queue.finish(offsets)
+            self._parts.offsets.note_progress(group, queue.queue)
             for lease in leases:
                 self.drop_if_empty(lease)
                 if has_order:

@@ -31,7 +31,7 @@ from rmqlite.broker.tables.topics import check_queue
 from rmqlite.config import KEYS
 from rmqlite.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
 from rmqlite.limits import CLIENT_ID_BYTES_MAX, check_length
-from rmqlite.names import retry_topic
+from rmqlite.names import check_leased, retry_topic
 from rmqlite.records.stored import Record
 from rmqlite.requests.leases import (
     INVISIBLE_MS_MAX,
@@ -120,6 +120,7 @@ class Leases:
         return tuple(found[: request.max_messages])
 
     def _check(self, request: ReceiveRequest, topic: TopicInfo) -> None:
+        check_leased(topic.topic)
         check_length("client_id", request.client_id, CLIENT_ID_BYTES_MAX)
         check_length("attempt_id", request.attempt_id, ATTEMPT_ID_BYTES_MAX)
         if not 1 <= request.max_messages <= RECEIVE_MESSAGES_MAX:
@@ -156,6 +157,8 @@ class Leases:
         while True:
             for number, queue in enumerate(queues, 1):
                 yield from take_from(self._parts, queue, asked)
+                # What a filter leaves out is done, although nobody acknowledges it.
+                self.table.commit([queue])
                 if asked.room <= 0:
                     return
                 if number % QUEUES_AT_ONCE == 0:

@@ -33,7 +33,7 @@ from rmqlite.table_shapes import GroupRow, GroupsTable
 
 log = logging.getLogger(__name__)
 
-_TABLE: Final = "subscriptionGroup.json"
+TABLE: Final = "subscriptionGroup.json"
 _ROW_DEPTH: Final = 2
 INT_MAX: Final = 2**31 - 1
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ class GroupTable:
         self._config = config
         self._topics = topics
         self._known: dict[str, _Known] = {}
-        table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
+        table = store.load_table(TABLE, GroupsTable) or GroupsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.subscription_group_table.values():
@@ -190,7 +190,7 @@ class GroupTable:
     def _change(self, changes: Mapping[str, _Known | None]) -> None:
         """Put rows into the table, or remove those that are None; written with the next sync."""
         before = self._put(changes)
-        self._store.table_changes.add(_TABLE, self._snapshot, partial(self._put, before))
+        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
 
     def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
         before = put_all(self._known, changes)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, Overloaded
@@ -55,6 +56,7 @@ _AT_ONCE_MAX: Final = 8
 class _Lock(NamedTuple):
     client_id: str
     until_ms: int
+    account: str
 
 
 class QueueLocks:
@@ -66,26 +68,27 @@ class QueueLocks:
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._config = config
         self._clock = clock
         self._groups: dict[str, dict[Queue, _Lock]] = {}
-        self._count = 0
+        self._shares = AccountShares("maxConsumerOffsets", config.consumer_offsets_max)
 
-    def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
+    def lock(
+        self, group: str, client_id: str, queues: Collection[Queue], account: str = ""
+    ) -> frozenset[Queue]:
         """Lock what nobody else holds; the queues of these that the member holds now.
 
-        Raises Overloaded.
+        account: for which they are counted.  Raises Overloaded.
         """
         now_ms = self._clock.now_ms()
         held = self._groups.get(group, {})
         free = {queue for queue in queues if _is_free(held.get(queue), client_id, now_ms)}
-        added = len(free - held.keys())
-        if self._count + added > self._config.consumer_offsets_max:
-            raise Overloaded("maxConsumerOffsets", self._config.consumer_offsets_max)
+        self._shares.check(account, len(free - held.keys()))
         if free:
-            self._count += added
             held = self._groups.setdefault(group, held)
-            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS)))
+            for queue in free & held.keys():
+                self._free(held, queue)
+            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS, account)))
+            self._shares.add(account, len(free))
         return frozenset(free)
 
     def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
@@ -94,8 +97,7 @@ class QueueLocks:
         for queue in queues:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
-                del held[queue]
-                self._count -= 1
+                self._free(held, queue)
         if not held:
             self._groups.pop(group, None)
 
@@ -105,10 +107,12 @@ class QueueLocks:
         for group, held in list(self._groups.items()):
             for queue, lock in list(held.items()):
                 if lock.until_ms <= now_ms:
-                    del held[queue]
-                    self._count -= 1
+                    self._free(held, queue)
             if not held:
                 del self._groups[group]
+
+    def _free(self, held: dict[Queue, _Lock], queue: Queue) -> None:
+        self._shares.add(held.pop(queue).account, -1)
 
 
 def _is_free(lock: _Lock | None, client_id: str, now_ms: int) -> bool:
@@ -132,11 +136,14 @@ class _Member:
     given: tuple[Subscription, ...]
     """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
+    account: str
+    """For which it is counted."""
     polls: bool
     """Does it wait for its queues?  Members of RocketMQ's clients share them out themselves."""
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
+    is_broadcasting: bool = False
 
 
 @dataclass(slots=True)
@@ -164,8 +171,8 @@ class Membership:
         """The groups whose members subscribe to a topic."""
         self._stale: dict[str, int] = {}
         """Groups that wait for their next assignment, and the time when it is due."""
-        self._count = 0
-        self._bytes = 0
+        self._shares = AccountShares("maxMembers", config.members_max)
+        self._bytes = AccountShares("maxSubscriptionBytes", config.subscription_bytes_max)
         self._epoch = 0
         self.on_change: list[Callable[[str], None]] = []
         """Each is called with every group that has another assignment in force."""
@@ -191,19 +198,27 @@ class Membership:
             compiled(text)
             yield
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
+    def heartbeat(self, request: HeartbeatRequest, account: str = "") -> Assignment:
+        """Keep a member, or let it join, counted for an account.
+
+        Raises InvalidValue, InvalidName, Overloaded.
+        """
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
         if member is None or member.given != request.subscriptions:
-            member = self._joined(request, member)
+            member = self._joined(request, member, account)
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
+        member.is_broadcasting = request.is_broadcasting
         if request.wait_ms:
             # A polling member nearly always has a call here: without one it was killed.
             waits_ms = request.wait_ms if request.known_epoch == self.epoch(request.group) else 0
             member.silent_ms_max = min(waits_ms + BETWEEN_POLLS_MS_MAX, member.silent_ms_max)
         return self.assignment(request.group, request.client_id)
+
+    def kept(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """The same request of a member, with the subscriptions that are kept of it here."""
+        return replace(request, subscriptions=self._given(request) or request.subscriptions)
 
     def leave(self, group: str, client_id: str) -> None:
         """Remove a member; the others take over its queues.  Unknown names are ignored."""
@@ -260,6 +275,18 @@ class Membership:
         """The groups with a member that subscribes to a topic."""
         return frozenset(self._groups_of.get(topic, ()))
 
+    def is_broadcasting(self, group: str) -> bool:
+        """Does every member of a group read all queues, and keep its own offsets?"""
+        known = self._groups.get(group)
+        return known is not None and all(
+            [member.is_broadcasting for member in known.members.values()]
+        )
+
+    def topics(self, group: str) -> frozenset[str]:
+        """The topics to which the members of a group subscribe now, its retry topic included."""
+        known = self._groups.get(group)
+        return frozenset(known.topics if known else ())
+
     def readers(self, group: str) -> dict[Queue, str]:
         """The member that reads each queue now."""
         known = self._groups.get(group) or _Group()
@@ -286,7 +313,7 @@ class Membership:
         member = group.members.get(request.client_id) if group else None
         return member.given if member else None
 
-    def _joined(self, request: HeartbeatRequest, member: _Member | None) -> _Member:
+    def _joined(self, request: HeartbeatRequest, member: _Member | None, account: str) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
@@ -302,13 +329,14 @@ class Membership:
         if member is not None and member.subscriptions == subscriptions:
             member.given = given
             return member
-        self._check_room(group, member, subscriptions)
+        self._check_room(group, member, subscriptions, account)
         if member is not None:
             self._remove(name, client_id)
         self._groups[name] = group
-        group.members[client_id] = joined = _Member(given, subscriptions, bool(request.wait_ms))
-        self._count += 1
-        self._bytes += _size_bytes(subscriptions)
+        polls = bool(request.wait_ms)
+        group.members[client_id] = joined = _Member(given, subscriptions, account, polls)
+        self._shares.add(account)
+        self._bytes.add(account, _size_bytes(subscriptions))
         for subscription in subscriptions:
             group.topics[subscription.topic] += 1
             self._groups_of.setdefault(subscription.topic, set()).add(name)
@@ -330,24 +358,28 @@ class Membership:
             raise InvalidValue("group", request.group, rule)
 
     def _check_room(
-        self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]
+        self,
+        group: _Group,
+        member: _Member | None,
+        subscriptions: tuple[Subscription, ...],
+        account: str,
     ) -> None:
         config = self._config
         if member is None and len(group.members) >= config.group_members_max:
             raise Overloaded("maxGroupMembers", config.group_members_max)
-        if member is None and self._count >= config.members_max:
-            raise Overloaded("maxMembers", config.members_max)
+        if member is None:
+            self._shares.check(account)
         added = _size_bytes(subscriptions)
         added -= _size_bytes(member.subscriptions) if member else 0
-        if added > 0 and self._bytes + added > config.subscription_bytes_max:
-            raise Overloaded("maxSubscriptionBytes", config.subscription_bytes_max)
+        self._bytes.check(account, added)
 
     def _remove(self, name: str, client_id: str) -> None:
         """Remove a member, without a new assignment yet."""
         group = self._groups[name]
-        subscriptions = group.members.pop(client_id).subscriptions
-        self._count -= 1
-        self._bytes -= _size_bytes(subscriptions)
+        member = group.members.pop(client_id)
+        subscriptions = member.subscriptions
+        self._shares.add(member.account, -1)
+        self._bytes.add(member.account, -_size_bytes(subscriptions))
         for topic in [each.topic for each in subscriptions]:
             group.topics[topic] -= 1
             if not group.topics[topic]:

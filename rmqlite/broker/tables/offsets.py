@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from rmqlite.broker.pulling import STEP_QUEUES, queue_range
 from rmqlite.broker.steps import Steps
+from rmqlite.clock import Clock
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import QueueProgress
 from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Snapshot, Tree
@@ -24,10 +22,13 @@ _STEP_OFFSETS: Final = 5_000
 class ConsumerOffsets:
     """The next queue offset to read, by group and queue."""
 
-    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+    def __init__(self, store: MessageStore, config: BrokerConfig, clock: Clock) -> None:
         self._store = store
         self._config = config
+        self._clock = clock
         self._offsets: dict[str, dict[Queue, int]] = {}
+        self._progressed: dict[str, dict[Queue, int]] = {}
+        """When a group last went on in a queue since the start; only where it has an offset."""
         self._groups_of: dict[str, set[str]] = {}
         """The groups with an offset in a topic."""
         table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
@@ -68,6 +69,7 @@ class ConsumerOffsets:
     def forget_group(self, group: str) -> None:
         """Forget all offsets of a group; that is on disk after the next persist."""
         gone = self._offsets.pop(group, {})
+        self._progressed.pop(group, None)
         self._count -= len(gone)
         for topic in {queue.topic for queue in gone}:
             self._groups_of[topic].discard(group)
@@ -78,9 +80,11 @@ class ConsumerOffsets:
             known = self._offsets[group]
             for queue in [queue for queue in known if queue.topic == topic]:
                 del known[queue]
+                self._progressed.get(group, {}).pop(queue, None)
                 self._count -= 1
             if not known:
                 del self._offsets[group]
+                self._progressed.pop(group, None)
 
     def committed(self, queue: Queue) -> dict[str, int]:
         """The committed offset of every group in a queue."""
@@ -108,6 +112,9 @@ class ConsumerOffsets:
         """
         known = self._offsets.setdefault(group, {})
         before = len(known)
+        for queue, offset in offsets.items():
+            if offset > known.get(queue, 0):
+                self.note_progress(group, queue)
         known.update(offsets)
         added = len(known) - before
         self._count += added
@@ -115,32 +122,13 @@ class ConsumerOffsets:
             for queue in offsets:
                 self._groups_of.setdefault(queue.topic, set()).add(group)
 
-    def progress(
-        self, group: str, readers: Mapping[Queue, str], retry_queues: int
-    ) -> Steps[tuple[QueueProgress, ...]]:
-        """The progress of a group in every queue that it reads, has read or has retries in.
+    def note_progress(self, group: str, queue: Queue) -> None:
+        """The group has finished a message in this queue, where it has or gets an offset."""
+        self._progressed.setdefault(group, {})[queue] = self._clock.now_ms()
 
-        In steps.  readers: the member that reads each queue now.  retry_queues: how many queues
-        its retry topic has.
-        """
-        committed = self.of(group)
-        retries = [Queue(retry_topic(group), number) for number in range(retry_queues)]
-        queues = {*committed, *readers, *filter(self._max_offset, retries)}
-        progress = []
-        for number, queue in enumerate(sorted(queues), 1):
-            if number % STEP_QUEUES == 0:
-                yield
-            known = queue_range(self._store, queue)
-            progress.append(
-                QueueProgress(
-                    queue,
-                    known.min_offset,
-                    known.max_offset,
-                    committed.get(queue),
-                    readers.get(queue, ""),
-                )
-            )
-        return tuple(progress)
+    def progressed_at_ms(self, group: str, queue: Queue) -> int:
+        """When a group last finished a message in a queue; 0 if it has not since the start."""
+        return self._progressed.get(group, {}).get(queue, 0)
 
     def snapshot(self) -> Snapshot:
         """The present offsets, in RocketMQ's shape: "topic@group" -> queue id -> offset."""

@@ -30,7 +30,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.progress import letters_listed
+from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import (
     STYLES,
     fitted,
@@ -137,7 +137,10 @@ def list_retries(
         broker = BrokerView(admin)
         status = admin.group(group)
         query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
-        found, more = letters_listed(admin.dead_letters.list_retries, query, count)
+        call = admin.dead_letters.list_retries
+        found, more = letters_listed(call, query, count)
+        if not as_json:
+            note_letters(call, query, len(found), more, "retry")
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]

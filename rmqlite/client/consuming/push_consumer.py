@@ -304,22 +304,25 @@ class PushConsumer(Closing):
         assert running is not None
         assert hand_over is not None
         retries = retry_topic(self.group)
+        here = threading.get_ident()
         while (taken := self._backlog.take()) is not None:
             queue, message = taken
             shown = message
             if message.topic == retries:
                 shown = replace(message, topic=message.origin_topic)
-            hand_over(shown, partial(self._settle, running, queue, message))
+            hand_over(shown, partial(self._settle, running, here, queue, message))
 
     def _settle(
         self,
         running: _Running,
+        taker: int,
         queue: ProcessQueue,
         message: StoredMessage,
         result: ConsumeResult | None,
     ) -> None:
         is_finished = result is not None and result.is_success
-        self._backlog.returned(queue, message, is_finished=is_finished)
+        takes_next = taker == threading.get_ident()
+        self._backlog.returned(queue, message, is_finished=is_finished, takes_next=takes_next)
         if result is None:
             self._backlog.abandon(queue)
         elif not is_finished:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.broker.figures import Progress
 from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
@@ -31,6 +30,7 @@ from rmqlite.requests.groups import (
 from rmqlite.requests.topics import Queue
 from rmqlite.retry_policy import policy_of_lengths
 from rmqlite.server.service.access import (
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -76,7 +76,7 @@ class GroupCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self._progress = Progress(parts.broker.parts, parts.broker.traffic)
+        self._progress = parts.broker.progress
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
@@ -219,7 +219,10 @@ class GroupCalls(Part):
         self._check_open()
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
-        assignment = self._broker.heartbeat(request)
+        account = account_of_caller()
+        assignment = self._broker.heartbeat(request, account)
+        # While it waits, of its subscriptions only the table's are in memory.
+        request = self._broker.membership.kept(request)
         try:
             await self._saved()
         except StoreUnavailable:
@@ -229,12 +232,12 @@ class GroupCalls(Part):
         if assignment.epoch != request.known_epoch:
             return assignment
         try:
-            await self._heartbeats.wait(request.group, request.wait_ms / 1000)
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000, account)
         except asyncio.CancelledError:
             # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
             raise
-        return self._broker.heartbeat(request)
+        return self._broker.heartbeat(request, account)
 
     @admin
     async def change_mode(self, change: RequestModeChange) -> None:
@@ -264,7 +267,7 @@ class GroupCalls(Part):
     @of_group(Right.SUB)
     async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
         """Keep other members of the group from these queues; those that the member has now."""
-        return self._broker.locks.lock(group, client_id, queues)
+        return self._broker.locks.lock(group, client_id, queues, account_of_caller())
 
     @of_group(Right.SUB)
     async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:

@@ -78,10 +78,11 @@ async def schedule(visit: Visit) -> Response:
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
     levels = await visit.service.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
-    rows, cursor = await visit.filled(
+    rows, cursor, count = await visit.filled(
         lambda query, most: visit.service.schedule.pending(replace(query, max_messages=most)),
         PendingQuery(wanted, args.text("cursor")),
         lambda page: page.messages,
+        "message",
     )
     return visit.page(
         "schedule.html",
@@ -93,6 +94,7 @@ async def schedule(visit: Visit) -> Response:
         fields=args.given(*PENDING_FIELDS),
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
         table=table,
         group_of=group_of,

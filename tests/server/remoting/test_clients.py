@@ -47,7 +47,9 @@ def remembers_nobody(protocol: ProtocolUnderTest) -> bool:
             clients._producers,
             clients._consumers_of,
             clients._producers_of,
-            clients._producer_count,
+            clients._producer_shares.total,
+            clients._beats,
+            clients._beat_bytes.total,
         )
     )
 

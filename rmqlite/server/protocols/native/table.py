@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.broker.sends.calls import DraftCall
@@ -22,6 +22,7 @@ from rmqlite.server.protocols.grpc.calls import (
     peer_host,
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.grpc.unread import making, working
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import take_note
 from rmqlite.server.service.groups import GroupCalls
@@ -36,6 +37,25 @@ from rmqlite.wire.rpcs import Rpc
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
+_PARKING: Final = (rpcs.PULL, rpcs.HEARTBEAT)
+"""Calls that wait if there is no message, or no other assignment."""
+_SHORT: Final = frozenset(
+    (
+        rpcs.SEND,
+        rpcs.SCHEDULE_BULK,
+        rpcs.SEND_BACK,
+        rpcs.COMMIT_OFFSETS,
+        rpcs.LEAVE,
+        rpcs.CREATE_TOPIC,
+        rpcs.DELETE_TOPIC,
+        rpcs.SET_GROUP,
+        rpcs.DELETE_GROUP,
+        rpcs.PURGE_DEAD_LETTERS,
+        rpcs.IMPORT_LETTERS,
+    )
+)
+"""Calls that wait for the disk, many at a time, and whose answers are no longer than their requests
+or only some bytes.  Each other one makes its answer alone among those of its connection."""
 
 
 def methods_of(service: Service) -> Methods:
@@ -50,7 +70,7 @@ def methods_of(service: Service) -> Methods:
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
-        rpcs.PULL: _of(partial(_messages, messages.pull)),
+        rpcs.PULL: _of(partial(_messages, partial(messages.pull, looking=making))),
         rpcs.SEND_BACK: _of(messages.send_back),
         rpcs.QUERY_MESSAGES: _of(messages.find),
         rpcs.GET_MESSAGE: _of(messages.at),
@@ -81,6 +101,7 @@ def methods_of(service: Service) -> Methods:
         rpcs.GET_LEVELS: _of_nothing(schedule.levels),
         rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
         rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
+        rpcs.LIST_REASONS: _of(dead_letters.reasons),
         rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
         rpcs.PURGE_DEAD_LETTERS: _of(dead_letters.purge),
         rpcs.LIST_RETRIES: _of(dead_letters.retries),
@@ -105,21 +126,35 @@ def handlers_of(
     """gRPC handlers that call these methods."""
     return Handlers(
         {
-            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
+            rpc.path: one_answer(
+                rpc.path,
+                _asked(rpc, method, conversion),
+                in_flight,
+                enter,
+                may_park=rpc in _PARKING,
+            )
             for rpc, method in methods.items()
         }
     )
 
 
 def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
-    is_admins = rpc.service == rpcs.ADMIN
+    is_admins, is_long = rpc.service == rpcs.ADMIN, rpc not in _SHORT and rpc not in _PARKING
 
     async def answer(data: bytes, context: Context) -> bytes:
         if is_admins:
             take_note(context)
         reading = conversion.read(rpc, data)
         del data
-        return await conversion.written(rpc, await method(await reading, context))
+        if is_long:
+            request = await reading
+            async with making():
+                return await conversion.written(rpc, await method(request, context))
+        found = await method(await reading, context)
+        if rpc not in _PARKING:
+            return await conversion.written(rpc, found)
+        async with working() if rpc is rpcs.PULL else making():
+            return await conversion.written(rpc, found)
 
     return answer
 
@@ -167,7 +202,8 @@ async def _messages(
     """A pull's answer: records, or, for clients that want them, messages as text."""
     pulled = await pull(request)
     if not request.as_records:
-        return await done_in_turns(decoded(pulled))
+        async with working():
+            return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PullResult(*bounds, records=pulled.records.encoded)
 
