@@ -149,8 +149,6 @@ def test_a_client_is_told_how_many_calls_a_connection_may_have(
     with_port(under_test, scenario)
 
 
-
-
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.path)
 def test_each_call_whose_answer_may_be_long_makes_it_alone(rpc: Rpc[Any, Any]) -> None:
     """A new call does so by itself; the others are named, and park or have short answers."""
@@ -282,9 +280,7 @@ def test_a_connection_that_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(1)
         await answers.look()
         assert closed == [PEER]
-        waiting = asyncio.create_task(
-            Answering(answers, "ipv4:10.0.0.3:3").making().__aenter__()
-        )
+        waiting = asyncio.create_task(Answering(answers, "ipv4:10.0.0.3:3").making().__aenter__())
         await asyncio.sleep(TAKE_S_MAX - 2)
         await answers.look()
         assert closed == [PEER, PEER]
