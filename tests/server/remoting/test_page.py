@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import rmqlite.server.protocols.remoting
 from rmqlite.wire.remoting.requests.request import Party
 from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES, REFUSED
+from tests.support.documents import Page
 
-PAGE = Path(rmqlite.server.protocols.remoting.__file__).with_name("README.md")
+PAGE = Page.read(Path(rmqlite.server.protocols.remoting.__file__).with_name("README.md"))
 
 
 def state(asked: tuple[Party, ...]) -> str:
@@ -17,13 +19,31 @@ def state(asked: tuple[Party, ...]) -> str:
     return "answered, by the client" if Party.CLIENT in asked else "answered"
 
 
+def codes_in(cell: str) -> list[int]:
+    """`10 to 12, 14 NAME`: each code that a cell lists."""
+    codes: list[int] = []
+    for first, last in re.findall(r"(?:^|, )(\d+)(?: to (\d+))?", cell):
+        codes += range(int(first), int(last or first) + 1)
+    return codes
+
+
 def test_the_page_lists_every_request() -> None:
     """Whoever misses one sees why it is refused."""
-    lines = {
-        code: f"| {code} | {NAMES[code]} | {state(row.asked)} |" for code, row in ANSWERED.items()
+    listed = {
+        code: state_of
+        for state_of, cell, *_ in PAGE.table_after("## Every request")
+        for code in codes_in(cell)
     }
-    lines |= {
-        code: f"| {code} | {row.name} | code 3: {row.reason} |" for code, row in REFUSED.items()
-    }
-    listed = [line for line in PAGE.read_text("utf-8").splitlines() if line[2:3].isdigit()]
-    assert listed == [lines[code] for code in sorted(lines)]
+    states = {code: state(row.asked) for code, row in ANSWERED.items()}
+    states |= {code: f"code 3: {row.reason}" for code, row in REFUSED.items()}
+    assert listed == states
+    counts = [len(codes_in(cell)) for _, cell, *_ in PAGE.table_after("## Every request")]
+    assert sum(counts) == len(states), "each code once"
+
+
+def test_the_page_names_each_request_by_its_own_name() -> None:
+    names = {**NAMES, **{code: row.name for code, row in REFUSED.items()}}
+    cells = " ".join(cell for _, cell, *_ in PAGE.table_after("## Every request"))
+    named = {int(code): name for code, name in re.findall(r"(\d+) ([A-Z]\w+)", cells)}
+    assert named == {code: names[code] for code in named}
+    assert {*REFUSED} <= {*named}
