@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from rmqlite.visible import shortened
+from rmqlite.visible import did_you_mean, shortened
 
 
 class RmqliteError(Exception):
@@ -103,7 +104,8 @@ class DelayUnknown(InvalidValue):
         super().__init__(
             "delay",
             delay,
-            f"a level's delay: no level is exactly that long; the levels are {known}",
+            f"a level's delay: no level is exactly that long; the levels are {known};"
+            " deliver_after (--after) takes any time",
         )
 
 
@@ -202,9 +204,12 @@ class GroupUnknown(Refused):
     code = "group-unknown"
     response_code = 26
 
-    def __init__(self, group: str) -> None:
-        sentence = f"no consumer group named {shortened(group)!r}"
+    def __init__(self, group: str, known: Iterable[str] = ()) -> None:
+        near = did_you_mean(group, known)
+        sentence = f"no consumer group named {shortened(group)!r}{near}"
         rule = "create the group first, or set autoCreateSubscriptionGroup=true"
+        if near:
+            rule = near.removeprefix("; ")
         super().__init__(sentence, field="group", value=group, rule=rule)
 
 

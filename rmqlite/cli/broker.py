@@ -11,6 +11,7 @@ import io
 import logging
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -119,17 +120,23 @@ def broker(
     if ready_file:
         remove_ready_file(ready_file)
     say("rmqlite stopped" if code == 0 else f"rmqlite stopped with exit code {code}")
+    _forget_unwritten("stderr")
     raise typer.Exit(code)
 
 
 def say(line: str) -> None:
-    """Print one line at once; a closed standard output does not stop the broker."""
-    try:
+    """Print one line at once; an output that takes none does not stop the broker."""
+    with suppress(OSError):
         sys.stdout.write(printable(line) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would write the rest of the buffer at exit, and fail again.
-        sys.stdout = io.StringIO()
+    _forget_unwritten("stdout")
+
+
+def _forget_unwritten(name: str) -> None:
+    """Flush a standard stream; if it takes nothing, Python would fail at exit once more."""
+    try:
+        getattr(sys, name).flush()
+    except OSError:
+        setattr(sys, name, io.StringIO())
 
 
 def write_ready_file(path: Path, *lines: str) -> None:

@@ -3,6 +3,7 @@
 A batch waits until the log behind it is on disk.  If it cannot be written, because the disk is
 full for example, it is tried again after a pause; its timers stay in memory until then.  After a
 start the timers that are not in the table are read from their queue, in steps beside the calls.
+Then, and every ten minutes, the table is compared with the queue.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.waits.timer_keys import TimerKeys
+from rmqlite.clock import Clock
 from rmqlite.errors import StoreUnavailable
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.server.loops import Outage
@@ -28,20 +30,28 @@ IDLE_LOOK_S: Final = 0.5
 RETRY_S: Final = 1.0
 """How long to rest after a failure; doubled after each further one."""
 RETRY_S_MAX: Final = 8.0
+COMPARE_S: Final = 600.0
+"""How long after a comparison of the table the next one begins; it takes LOOK_S a step."""
 
 
 class Indexing:
     """Two loops, run by the server until they are cancelled; then close() writes once more."""
 
     def __init__(
-        self, broker: Broker, thread: ThreadPoolExecutor, due_sooner: Callable[[int], None]
+        self,
+        broker: Broker,
+        clock: Clock,
+        thread: ThreadPoolExecutor,
+        due_sooner: Callable[[int], None],
     ) -> None:
         """due_sooner: called with the wait queue whose earliest message is earlier than before."""
         self._broker = broker
+        self._clock = clock
         self._due_sooner = due_sooner
         self._thread = thread
         self._loop = asyncio.get_running_loop()
         self._write: IndexWrite | None = None
+        self._compare_at_s = 0.0
         self._write_outage = Outage(
             "timers cannot be indexed, will be tried again", "timers are indexed again"
         )
@@ -68,10 +78,25 @@ class Indexing:
         """A step; wakes delivery if it finds an earlier timer.  Raises StoreUnavailable."""
         least = keys.least
         try:
-            return keys.catch_up()
+            return keys.catch_up() or self._compare(keys)
         finally:
             if keys.least < least:
                 self._due_sooner(TIMERS)
+
+    def _compare(self, keys: TimerKeys) -> bool:
+        """A step of a comparison; True if the next one may follow at once.
+
+        While timers are due, their delivery comes first.
+        """
+        if not keys.is_comparing:
+            if self._loop.time() >= self._compare_at_s:
+                keys.begin_comparison()
+            return False
+        self._compare_at_s = self._loop.time() + COMPARE_S
+        is_urgent = keys.compare()
+        timers = self._broker.wait_queues.timers
+        due_ms = timers.next_due_ms() if timers else None
+        return is_urgent and (due_ms is None or due_ms > self._clock.now_ms())
 
     async def write(self) -> None:
         """Write what has gathered."""

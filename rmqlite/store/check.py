@@ -16,7 +16,7 @@ from typing import Final
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
-from rmqlite.records.wait_queues import queue_of, wait_queue_name, wait_queue_of
+from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_name, wait_queue_of
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
 from rmqlite.store.checking.folders import look_at_folder, look_at_root, queue_name
@@ -26,6 +26,7 @@ from rmqlite.store.checking.log import LogCheck, Moment
 from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
+from rmqlite.store.checking.timers import check_timers
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import ReadOnlyFiles
@@ -209,6 +210,7 @@ class StoreCheck:
         yield from queues.findings(walk.end)
         changed = [(span.first.position, span.claim.position) for span, _ in walk.changed]
         yield from index.finish(walk.end, changed)
+        yield from self._check_timers(persisted, queues)
         yield from self._check_saved(persisted, walk, queues)
         yield from self._check_delay_offsets(delay_offsets, queues)
 
@@ -241,6 +243,20 @@ class StoreCheck:
             yield from found
             if not found and "pending" in persisted and walk.at_persisted is not None:
                 yield from self._check_pending(persisted, walk.at_persisted)
+
+    def _check_timers(
+        self, persisted: tables.Tree | None, queues: QueueChecks
+    ) -> Iterator[Finding]:
+        """Compare the timers' table with their queue, unless that has faults of its own."""
+        queue = queues.queues.get(queue_of(TIMERS))
+        if self.is_live or queue is None or not queue.is_right:
+            return
+        completed = queues.progress.of(TIMERS)
+        if persisted is not None:
+            # RocketMQ may have delivered some, which the log does not show.
+            recorded = ScheduleProgress.from_json(persisted["completed"], persisted.get("pending"))
+            completed = completed.union(recorded.of(TIMERS))
+        yield from check_timers(self.files, self._root, queue, completed)
 
     def _report(self, done: int, total: int) -> None:
         if self.progress is not None:

@@ -50,7 +50,8 @@ ALONE = {
     "os": {
         *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
-        *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.client.forks"),
+        *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
+        *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
     },
     "mmap": {"rmqlite.store.disk.files"},

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from rmqlite.store.timers import comparison
 from tests.support.timer_queues import TimersUnderTest
 
 
@@ -46,6 +47,7 @@ class History:
             *[self.add] * 4,
             *[self.deliver] * 2,
             *[self.cancel] * 2,
+            *[self.compare] * 2,
             *(self.write, self.killed_in_a_write, self.start_again, self.cut_power),
         ]
 
@@ -73,6 +75,11 @@ class History:
         if self.random.random() < 0.5:
             self.timers.save()
 
+    def compare(self) -> None:
+        if not self.timers.queue.keys.is_comparing:
+            self.timers.queue.keys.begin_comparison()
+        self.timers.queue.keys.compare()
+
     def killed_in_a_write(self) -> None:
         write = self.timers.begin()
         self.timers.add(self.now_ms + self.random.randrange(1, 50))
@@ -98,8 +105,14 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_random_history_is_that_of_a_plain_list(timers: TimersUnderTest, seed: int) -> None:
+def test_a_random_history_is_that_of_a_plain_list(
+    timers: TimersUnderTest,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Adds, deliveries, cancels, writes that end or not, kills and power cuts in any order."""
+    monkeypatch.setattr(comparison, "ROWS_A_STEP", 100)
     history = History(timers, seed)
     for _ in range(40):
         history.step()
@@ -107,3 +120,6 @@ def test_a_random_history_is_that_of_a_plain_list(timers: TimersUnderTest, seed:
     timers.written()
     timers.written()
     assert timers.rows() == len(timers.waiting())
+    # A table without entries is made again, too: none shows that it is of this queue.
+    reasons = [each.getMessage().split(" reason=")[1] for each in caplog.records]
+    assert not [each for each in reasons if not each.startswith("it ends at 0,")]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,13 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
+from rmqlite.clock import pause_s
 from rmqlite.config import KEYS, BrokerConfig, parse_config
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check
+from tests.support.golden import unpack_golden
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+CONF = Path(__file__).resolve().parents[2] / "conf" / "broker.conf"
 
 
 def test_a_ready_file_is_renamed_into_place(tmp_path: Path) -> None:
@@ -75,6 +79,34 @@ def test_a_broker_says_when_it_is_ready_and_when_it_has_stopped(tmp_path: Path) 
     assert not ready.exists()
 
 
+@contextmanager
+def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Also after a failure: leaving Popen's own context waits for the end."""
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("streams", ["> /dev/full 2> /dev/full", "<&- >&- 2>&-"])
+def test_a_broker_runs_without_a_place_for_its_lines(tmp_path: Path, streams: str) -> None:
+    """A full disk or closed streams: its lines are lost, and nothing else."""
+    store, ready = tmp_path / "store", tmp_path / "ready"
+    command = [sys.executable, "-m", "rmqlite", "broker", "--store", str(store), *FREE_PORTS]
+    text = f"exec {shlex.join([*command, '--ready-file', str(ready)])} {streams}"
+    with subprocess.Popen(["bash", "-c", text]) as process, stopped(process):
+        while not ready.exists():
+            assert process.poll() is None
+            pause_s(0.02)
+        # Else a library's line would go into the first file that was opened.
+        opened = [Path(f"/proc/{process.pid}/fd/{each}").readlink() for each in range(3)]
+        assert not [each for each in opened if each.is_relative_to(tmp_path)]
+        with Producer(ready.read_text().split()[0], "makers") as producer:
+            producer.send(Message("orders", b"a"))
+    assert process.returncode == 0
+    assert list(check(store)) == []
+
+
 def test_a_second_broker_on_a_store_is_refused(tmp_path: Path) -> None:
     """One line that says what to do; the first one is not disturbed."""
     with broker_process(tmp_path) as first:
@@ -104,9 +136,7 @@ def test_a_broker_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
 
 def test_a_broker_starts_on_rocketmqs_store_with_the_sizes_of_its_files(tmp_path: Path) -> None:
     """A conf that names only the folder; what would not fit into a log file is refused."""
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(tmp_path, filter="data")
-    shutil.move(tmp_path / "rocketmq-4.9.8" / "clean", tmp_path / "broker" / "store")
+    shutil.move(unpack_golden(tmp_path) / "clean", tmp_path / "broker" / "store")
     with BrokerProcess(tmp_path / "broker", {}) as broker:
         with Producer(broker.endpoint, "senders") as producer:
             with pytest.raises(MessageTooLarge) as caught:
@@ -168,7 +198,7 @@ def test_the_configuration_that_is_printed_explains_every_key() -> None:
     """Who has only the wheel has no other place to read it; it is the repository's own file."""
     ran = CliRunner().invoke(app, ["broker", "--print-config"])
     assert (ran.exit_code, ran.stderr) == (0, "")
-    assert ran.stdout == (GOLDEN.parents[2] / "conf" / "broker.conf").read_text("utf-8")
+    assert ran.stdout == CONF.read_text("utf-8")
     assert parse_config(ran.stdout) == BrokerConfig()
     assert all(f"\n{key}=" in ran.stdout for key in KEYS.values())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.requests.messages import PullStatus
+from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.repairs import counted, filled, flip, known, overwrite
 from tests.support.stores import StoreUnderTest, scheduled
-
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 
 
 @pytest.fixture
@@ -99,9 +97,7 @@ def test_a_topic_that_changes_is_counted_before_and_after(closed: StoreUnderTest
 
 def test_a_configuration_with_other_sizes_is_no_damage(tmp_path: Path) -> None:
     """A conf that names only the folder; one that contradicts the files is refused."""
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / "rocketmq-4.9.8" / "clean"
+    root = unpack_golden(tmp_path) / "clean"
     conf = tmp_path / "broker.conf"
     with untouched(root):
         conf.write_text(f"storePathRootDir={root}\n")

@@ -41,7 +41,7 @@ def beside(
 
     async def main() -> None:
         sooner: list[int] = []
-        task = Indexing(broker.broker, AtOnce(1), sooner.append)
+        task = Indexing(broker.broker, broker.clock, AtOnce(1), sooner.append)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(task.write())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
-from rmqlite.store.disk.files import Files
-from rmqlite.store.moving.backup import PART, Backup
+from rmqlite.store.disk.files import Files, SystemFiles
+from rmqlite.store.moving.backup import HOLE_BYTES, PART, Backup, _without_zeros
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, findings
@@ -104,6 +104,34 @@ def test_files_that_retention_removes_during_the_copy_are_missing_in_it(
     names = sorted(each.name for each in (tmp_path / "copy" / "commitlog").iterdir())
     assert int(names[0]) == 2 * LOG_FILE_BYTES
     assert view_of(tmp_path / "copy", filled)["end"] == filled.store.end
+
+
+def allocated_bytes(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
+
+
+def test_holes_stay_holes(tmp_path: Path) -> None:
+    """Also right behind the data: a store of 1.2 MiB became 482."""
+    store = StoreUnderTest(
+        tmp_path / "store", log_file_bytes=64 << 20, queue_file_bytes=20 * 300_000
+    )
+    store.fill()
+    store.close()
+    backed_up(store, tmp_path / "copy", files=SystemFiles())
+    # Two of the log's files, of each queue's and of the index' have 64 KiB at the most.
+    assert allocated_bytes(tmp_path / "copy") <= allocated_bytes(store.root) + (64 << 10)
+
+
+def test_zeros_become_holes() -> None:
+    """Not every file system says where its holes are."""
+    data = bytes(HOLE_BYTES - 100) + b"data" + bytes(4 * HOLE_BYTES) + b"more"
+    copy = bytearray(len(data))
+    written = 0
+    for position, part in _without_zeros(data, 100):
+        copy[position - 100 : position - 100 + len(part)] = part
+        written += len(part)
+    assert copy == data
+    assert written < 3 * HOLE_BYTES
 
 
 def test_tables_that_change_during_a_look_are_looked_at_again(
@@ -218,6 +246,8 @@ def test_names_that_would_overwrite_something_are_refused(
     for target in ("store", "file", "other", "store/copy", "nowhere/copy", "file/copy"):
         with pytest.raises(InvalidValue, match="DIR must be a "):
             Backup(filled.root, tmp_path / target)
+    with pytest.raises(InvalidValue, match="DIR must be the name of a new folder"):
+        Backup(filled.root, Path(""))
     with pytest.raises(InvalidValue, match="a folder with a commitlog/"):
         Backup(tmp_path / f"other{PART}", tmp_path / "copy")
 

@@ -223,10 +223,42 @@ def test_4_9_has_the_timers_in_due_order_in_a_level_behind_all_others(timers: Ti
             timers.under_test.open()
         assert timers.waiting(SCHEDULE_TOPIC, 3, 4) == expected
         assert timers.waiting(TIMER_TOPIC, 0, TIMERS) == []
-    assert timers.hand_over("4.9") == Handover(0, 0, 0, 0)
+    assert timers.hand_over("4.9") == found
+    assert timers.waiting(SCHEDULE_TOPIC, 3, 4) == expected
     timers.add("d", 30_000)
-    assert timers.hand_over("4.9").levels == "1s 5s 10s 2d 2d"
+    assert timers.hand_over("4.9").levels == "1s 5s 10s 10d 10d"
     assert timers.waiting(SCHEDULE_TOPIC, 4, 5) == [("d", 30_000)]
+
+
+def test_after_4_9_rocketmq_5_has_what_is_left_in_the_levels(timers: Timers) -> None:
+    """They are timers again, each once; RocketMQ 5 would never deliver from such a level."""
+    timers.under_test.append(scheduled("waits", 2))
+    for name, after_ms in {"a": 1_234, "b": 60_000, "c": DAY_MS, "late": -5_000}.items():
+        timers.add(name, after_ms)
+    timers.hand_over("4.9")
+    left = sorted(timers.waiting(SCHEDULE_TOPIC, 3, 4))
+    timers.add("d", 5_000)
+    left.append(("d", 5_000))
+    for is_dry_run in (True, False, False):
+        found = timers.hand_over("5.3", dry_run=is_dry_run)
+        assert (found.pending, found.overdue, found.levels) == (5, 1, "")
+        assert (found.first_due_ms, found.last_due_ms) == (
+            timers.now_ms - 5_000,
+            timers.now_ms + DAY_MS,
+        )
+        assert bool(timers.waiting(SCHEDULE_TOPIC, 3, 4)) == is_dry_run
+    assert sorted(timers.waiting(TIMER_TOPIC, 0, TIMERS)) == sorted(left)
+    # A slot that is over says where RocketMQ goes on.
+    slots = [names for start_ms, names in timers.slots().items() if start_ms > -1_000]
+    assert sorted(name for names in slots for name, _ in names) == ["a", "b", "c", "d", "late"]
+    assert timers.waiting(SCHEDULE_TOPIC, 1, 2)[0][0] == "waits"
+    # The log itself says so, too.
+    timers.under_test.crash()
+    for path in (timers.root / "config").glob("storeProgress.json*"):
+        path.unlink()
+    timers.under_test.open()
+    assert timers.waiting(SCHEDULE_TOPIC, 3, 4) == []
+    assert sorted(timers.waiting(TIMER_TOPIC, 0, TIMERS)) == sorted(left)
 
 
 def test_a_handover_that_was_interrupted_goes_on(

@@ -59,7 +59,9 @@ def pending_timers(rows: list[Row]) -> Iterator[tuple[Row, int]]:
 
 def _unpack(archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        # Python 3.11.0 to 3.11.3 know no filters; where there are some, a warning asks for one.
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)
+        opened.extractall(folder)
     return folder / archive.name.removesuffix(".tar.xz")
 
 

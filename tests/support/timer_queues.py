@@ -91,12 +91,13 @@ class TimersUnderTest:
 
     def catch_up(self) -> None:
         """All that a start has left, with the writes that it needs."""
-        while True:
-            while self.queue.keys.catch_up():
+        keys = self.queue.keys
+        while keys.is_comparing or keys.unindexed.rebuilding:
+            while keys.catch_up():
                 pass
-            if self.queue.keys.unindexed.rebuilding is None:
-                return
-            self.written()
+            if keys.unindexed.rebuilding:
+                self.written()
+            keys.compare()
 
     def begin(self) -> IndexWrite:
         """Begin a write; its log is synced."""

@@ -31,9 +31,10 @@ from rmqlite.store.tables import tables
 from rmqlite.store.tables.table_changes import put_all
 from rmqlite.table_shapes import GroupRow, GroupsTable
 
+_COMPARED_MAX: Final = 500
 log = logging.getLogger(__name__)
 
-_TABLE: Final = "subscriptionGroup.json"
+TABLE: Final = "subscriptionGroup.json"
 _ROW_DEPTH: Final = 2
 INT_MAX: Final = 2**31 - 1
 Row = dict[str, Any]
@@ -69,7 +70,7 @@ class GroupTable:
         self._config = config
         self._topics = topics
         self._known: dict[str, _Known] = {}
-        table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
+        table = store.load_table(TABLE, GroupsTable) or GroupsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.subscription_group_table.values():
@@ -87,7 +88,8 @@ class GroupTable:
         """Raises GroupUnknown."""
         info = self.get(group)
         if info is None:
-            raise GroupUnknown(group)
+            # With very many groups the search for a similar name would take too long a turn.
+            raise GroupUnknown(group, self._known if len(self._known) <= _COMPARED_MAX else ())
         return info
 
     def for_use(self, group: str) -> GroupInfo:
@@ -190,7 +192,7 @@ class GroupTable:
     def _change(self, changes: Mapping[str, _Known | None]) -> None:
         """Put rows into the table, or remove those that are None; written with the next sync."""
         before = self._put(changes)
-        self._store.table_changes.add(_TABLE, self._snapshot, partial(self._put, before))
+        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
 
     def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
         before = put_all(self._known, changes)

@@ -42,7 +42,7 @@ from rmqlite.table_shapes import TopicsTable
 READ: Final = 4
 WRITE: Final = 2
 INHERIT: Final = 1
-_TABLE: Final = "topics.json"
+TABLE: Final = "topics.json"
 _SCHEDULE_QUEUES: Final = 18
 _CLUSTER_QUEUES: Final = 16
 _ROW_DEPTH: Final = 2
@@ -71,7 +71,7 @@ class TopicTable:
         """Each is called with every topic that was made, changed or deleted."""
         for info in self._built_in():
             self._known[info.topic] = _known(info, self._row(info))
-        table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
+        table = store.load_table(TABLE, TopicsTable) or TopicsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.topic_config_table.values():
@@ -238,7 +238,7 @@ class TopicTable:
     def _change(self, changes: Mapping[str, _Known | None]) -> None:
         """Put rows into the table, or remove those that are None; written with the next sync."""
         before = self._put(changes)
-        self._store.table_changes.add(_TABLE, self._snapshot, partial(self._put, before))
+        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
 
     def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
         before = put_all(self._known, changes)

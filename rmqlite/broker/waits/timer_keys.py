@@ -22,6 +22,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreUnavailable
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.timers.comparison import RowComparison, check_mark
 from rmqlite.store.timers.index import (
     OFFSETS,
     IndexDamaged,
@@ -67,20 +68,11 @@ class TimerKeys:
         try:
             mark = self._index.open()
             if mark is not None:
-                self._check(mark)
+                check_mark(mark, queue)
         except IndexDamaged as error:
             self._remove(str(error))
             mark = None
         self._begin(mark)
-
-    def _check(self, mark: Mark) -> None:
-        """Raises IndexDamaged for the table of another queue."""
-        entry = self._queue.entry(mark.upto - 1)
-        if entry is None:
-            there = f"{self._queue.min_offset} to {self._queue.max_offset}"
-            raise IndexDamaged(f"it ends at {mark.upto}, and the queue has {there}")
-        if (entry.physical_offset, entry.tags_code) != (mark.physical_offset, mark.due_ms):
-            raise IndexDamaged("it is of another queue")
 
     def _remove(self, reason: str) -> None:
         log.warning("the index of the timers is made again reason=%s", reason)
@@ -94,9 +86,10 @@ class TimerKeys:
         self._window = SortedKeys()
         self._read_to = -END
         """The rows up to this key are in the window or completed; END: all are."""
-        is_as_closed = mark is None or mark.log_end == self._log_end()
-        self._swept_to = END if is_as_closed else -END
-        """Up to this key no row is of a message that was completed before the start."""
+        self._comparison: RowComparison | None = None
+        self._is_urgent = False
+        if mark is not None:
+            self.begin_comparison(is_urgent=True)
         self._logged_s = elapsed_s()
         # Whoever delivers meets the error again, and rests.
         with suppress(StoreUnavailable):
@@ -113,7 +106,7 @@ class TimerKeys:
     def sweep(self) -> None:
         """Look at all rows once more, because messages were completed without a call of end()."""
         self.end((), ())
-        self._swept_to = -END
+        self.begin_comparison(is_urgent=True)
 
     # ---- in due order
 
@@ -179,6 +172,31 @@ class TimerKeys:
         return self._completed.is_open(key & OFFSETS)
 
     # ---- far
+
+    @property
+    def is_comparing(self) -> bool:
+        return self._comparison is not None
+
+    def begin_comparison(self, *, is_urgent: bool = False) -> None:
+        """Compare the rows that are there now with the queue, from the first one on."""
+        indexed = self.unindexed.indexed
+        self._comparison = RowComparison(self._index, self._queue, self._completed, indexed)
+        self._is_urgent = is_urgent
+
+    def compare(self) -> bool:
+        """A step of the comparison; True if it is urgent and there is more.
+
+        If anything differs, the table is made again.  The comparison also finds the rows of
+        messages that were completed without a call of end(), for example before a crash.  Raises
+        StoreUnavailable.
+        """
+        comparison = self._comparison
+        if comparison is None or self._lost or self.unindexed.rebuilding:
+            return False
+        self.unindexed.end_late(self._far(lambda: comparison.step(self._frontier), ()))
+        if comparison.is_done:
+            self._comparison = None
+        return self._is_urgent and self._comparison is comparison
 
     def _slice(self, behind: int, count: int = SLICE_KEYS) -> list[int]:
         """The keys of the next rows.  Raises StoreUnavailable."""
@@ -254,11 +272,6 @@ class TimerKeys:
             self.lose(self._lost)
         elif self.unindexed.note_old():
             self._log_progress()
-            return True
-        elif self.unindexed.rebuilding is None and self._swept_to < END:
-            keys = self._slice(max(self._swept_to, self._frontier - 1))
-            self._swept_to = keys[-1] if len(keys) == SLICE_KEYS else END
-            self.unindexed.end_late(key for key in keys if not self._is_open(key))
             return True
         return False
 

@@ -37,6 +37,7 @@ class AsyncDeadLetterAdmin(Bridge[DeadLetterAdmin]):
     """AsyncAdmin.dead_letters: retries, dead letters and histories, as AdminClient.dead_letters."""
 
     groups = in_thread(DeadLetterAdmin.groups)
+    reasons = in_thread(DeadLetterAdmin.reasons)
     dead = items_in_thread(DeadLetterAdmin.dead)
     retries = items_in_thread(DeadLetterAdmin.retries)
     history = in_thread(DeadLetterAdmin.history)

@@ -157,6 +157,11 @@ class QueueCheck:
         self._wrong = [run for run in self._wrong if run.count]
 
     @property
+    def is_right(self) -> bool:
+        """Have the files the right entry of each record?"""
+        return not self._corrected
+
+    @property
     def lacks_entries(self) -> bool:
         return any(run.what == NO_ENTRY for run in self._wrong)
 

@@ -227,6 +227,11 @@ class SystemFiles:
             found = self._next_data(fd, position)
             return self._system.fstat(fd).st_size if found is None else found
 
+    def data_end(self, path: Path, position: int) -> int:
+        """Where the data at a position ends: the next hole, or the file's end."""
+        with translated("read", path):
+            return self._system.lseek(self._fd(path), position, os.SEEK_HOLE)
+
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         temporary = path.with_name(path.name + ".tmp")
         if len(data) > SMALL_FILE_BYTES_MAX:

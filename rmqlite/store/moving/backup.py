@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +36,8 @@ MOMENTS_MAX: Final = 100
 """Looks at the tables, until none changes during a look."""
 COPIED_BYTES: Final = 4 << 20
 """Bytes per read and write of a copy."""
+HOLE_BYTES: Final = 64 << 10
+"""So many zeros become a hole, too: not every file system says where its holes are."""
 _TEMPORARY: Final = ".tmp"
 
 
@@ -67,6 +70,8 @@ class Backup:
         and for a target that exists or whose folder does not.
         """
         self.root, self.target = root, target
+        if not target.name:
+            raise InvalidValue("DIR", target, "the name of a new folder")
         self.part = target.with_name(target.name + PART)
         self._config = config
         self._source = LiveFiles()
@@ -188,13 +193,14 @@ class Backup:
         self._disk.create_unsynced(copy, size)
         end, at = min(end, size), self._source.next_data(source, 0)
         while at < end:
-            data = self._source.read(source, at, min(COPIED_BYTES, end - at))
+            data_end = min(end, self._source.data_end(source, at))
+            data = self._source.read(source, at, min(COPIED_BYTES, data_end - at))
             if not data:
                 self._disk.remove(copy)
                 return False
-            if not is_zeros(data):
-                self._disk.write(copy, at, data)
-                report(len(data))
+            for position, part in _without_zeros(data, at):
+                self._disk.write(copy, position, part)
+                report(len(part))
             at = self._source.next_data(source, at + len(data))
         self._disk.sync(copy)
         return True
@@ -249,6 +255,19 @@ class Backup:
 def _log_names(start: int) -> tuple[Path, Path]:
     name = position_name(start)
     return Path("commitlog", name), Path(CHECKSUMS, name)
+
+
+def _without_zeros(data: bytes, position: int) -> Iterator[tuple[int, bytes]]:
+    """The parts of data, which lies at a position, that are not aligned blocks of zeros."""
+    begin = 0
+    bounds = [*range(-position % HOLE_BYTES, len(data), HOLE_BYTES), len(data)]
+    for start, end in pairwise(bounds):
+        if is_zeros(data[start:end]):
+            if start > begin:
+                yield position + begin, data[begin:start]
+            begin = end
+    if begin < len(data):
+        yield position + begin, data[begin:]
 
 
 def _remove(files: Files, path: Path) -> None:

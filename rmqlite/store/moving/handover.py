@@ -6,13 +6,14 @@ timer that was delivered, cancelled or moved here needs no tombstone, whose form
 
 To RocketMQ 4.9, which has no timers: each pending one is appended once more, in due order, to a
 delay level behind all others.  Its record completes the timer, as after a change to another
-level, and its queue entry has the timer's due time, which is all that 4.9 looks at.
+level, and its queue entry has the timer's due time, which is all that 4.9 looks at.  What is left
+of them there counts as handed over the next time to 4.9, and is a timer again for RocketMQ 5.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from struct import Struct
@@ -26,8 +27,10 @@ from rmqlite.message import DELAY, RESCHEDULED_FROM, TIMER_EXACT, TIMER_OUT_MS
 from rmqlite.records.completion import topic_ahead
 from rmqlite.records.drafts import derived
 from rmqlite.records.queue_entry import ENTRY, Entry
-from rmqlite.records.record import destination, tags_hash
+from rmqlite.records.record import TRANSACTION_TYPE, destination, tags_hash
+from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS, queue_of
+from rmqlite.records.written import Written
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.disk.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
@@ -79,13 +82,15 @@ def hand_over(
     disk, clock = files or SystemFiles(), clock or SystemClock()
     store = MessageStore(config_to_open(disk, root, config), disk, clock)
     try:
-        timers, now_ms = _pending(store), clock.now_ms()
-        found = _summary(timers, now_ms)
+        timers, in_levels, now_ms = _pending(store), _in_levels(store), clock.now_ms()
+        found = _summary([*timers, *chain(*in_levels.values())], now_ms)
         if to != TO_4_9:
             if not dry_run:
+                _take_out_of_levels(store, in_levels)
+                timers = _pending(store) if in_levels else timers
                 write_timer_files(disk, root, *_slots(store, timers, now_ms))
-        elif timers:
-            level = _free_level(store)
+        elif found.pending:
+            level = _free_level(store) if timers else max(in_levels)
             found = found._replace(levels=_levels_text(store, level, found.last_due_ms - now_ms))
             if not dry_run:
                 _append_to_level(store, level, timers)
@@ -109,8 +114,35 @@ def _queue(store: MessageStore) -> ConsumeQueue | None:
 
 def _pending(store: MessageStore) -> list[bytes]:
     """A _TIMER of each pending one that has a destination, sorted."""
+    # RocketMQ's timers stop for ever at one that names no topic and queue.
+    return sorted(
+        _waiting(store, TIMERS, lambda timer, _: destination(timer.properties) is not None)
+    )
+
+
+def _in_levels(store: MessageStore) -> dict[int, list[bytes]]:
+    """By level, what an earlier handover to 4.9 has moved there, and still waits."""
+    levels = sorted(level for level in store.progress.pending if level != TIMERS)
+    found = {level: _waiting(store, level, _was_timer) for level in levels}
+    return {level: timers for level, timers in found.items() if timers}
+
+
+def _has_destination(waiting: Record, _due_ms: int) -> bool:
+    """RocketMQ's timers stop for ever at one that names no topic and queue."""
+    return destination(waiting.properties) is not None
+
+
+def _was_timer(waiting: Record, due_ms: int) -> bool:
+    get = waiting.properties.get
+    return get(RESCHEDULED_FROM) == b"%d" % TIMERS and get(TIMER_OUT_MS) == b"%d" % due_ms
+
+
+def _waiting(
+    store: MessageStore, wait_queue: int, wanted: Callable[[Record, int], bool]
+) -> list[bytes]:
+    """A _TIMER of each pending record that is wanted; it is asked with its due time."""
     found: list[bytes] = []
-    queue, completed = _queue(store), store.progress.of(TIMERS)
+    queue, completed = store.queue(*queue_of(wait_queue)), store.progress.of(wait_queue)
     if queue is None:
         return found
     for start in range(completed.below, queue.max_offset, _READ):
@@ -119,21 +151,19 @@ def _pending(store: MessageStore) -> list[bytes]:
         waiting = [entries[each - start] for each in offsets]
         records = store.read_records(waiting, check_bodies=False)
         for queue_offset, entry, timer in zip(offsets, waiting, records, strict=True):
-            # RocketMQ's timers stop for ever at one that names no topic and queue.
-            if timer is not None and destination(timer.properties) is not None:
+            if timer is not None and wanted(timer, entry.tags_code):
                 topic = tags_hash(topic_ahead(timer.properties))
                 place = (entry.physical_offset, entry.size, topic)
                 found.append(_TIMER.pack(entry.tags_code, queue_offset, *place))
-    found.sort()
     return found
 
 
 def _summary(timers: Sequence[bytes], now_ms: int) -> Handover:
     if not timers:
         return Handover(0, 0, 0, 0)
-    overdue = sum(_TIMER.unpack(each)[0] <= now_ms for each in timers)
-    first, last = (_TIMER.unpack(timers[at])[0] for at in (0, -1))
-    return Handover(len(timers), overdue, first, last)
+    dues_ms = [_due(each) for each in timers]
+    overdue = sum(due_ms <= now_ms for due_ms in dues_ms)
+    return Handover(len(timers), overdue, min(dues_ms), max(dues_ms))
 
 
 # ---- to RocketMQ 5
@@ -206,29 +236,45 @@ def _levels_text(store: MessageStore, level: int, longest_ms: int) -> str:
 
 
 def _append_to_level(store: MessageStore, level: int, timers: Sequence[bytes]) -> None:
-    topic, queue_id = queue_of(level)
-    for begin in range(0, len(timers), _APPENDED):
-        part = [_TIMER.unpack(each) for each in timers[begin : begin + _APPENDED]]
-        entries = [Entry(place, size, due_ms) for due_ms, _, place, size, _ in part]
-        sources = store.read_records(entries, check_bodies=False)
-        records = []
-        for entry, source in zip(entries, sources, strict=True):
-            assert source is not None
-            changes = {DELAY: str(level), RESCHEDULED_FROM: str(TIMERS)}
-            changes |= {TIMER_OUT_MS: str(entry.tags_code), TIMER_EXACT: "1"}
-            properties = source.properties.edited(changes)
-            records.append(
-                derived(source, topic, queue_id, properties=properties, completes=source.end)
-            )
-        written = store.append(records)
-        queue = store.queue(topic, queue_id)
+    for part in _parts(timers):
+        written = _move(store, part, TIMERS, level)
+        queue = store.queue(*queue_of(level))
         assert queue is not None
         # An append takes due times from the table of levels; recovery finds these in the records.
         data = [
-            ENTRY.pack(at.physical_offset, at.size, entry.tags_code)
-            for at, entry in zip(written, entries, strict=True)
+            ENTRY.pack(at.physical_offset, at.size, _due(timer))
+            for at, timer in zip(written, part, strict=True)
         ]
         queue.write(written[0].queue_offset, b"".join(data))
-        for (_, queue_offset, *_), record in zip(part, records, strict=True):
-            topics = {topic_ahead(record.properties): 1}
-            store.progress.complete(TIMERS, queue_offset, queue_offset + 1, topics)
+
+
+def _take_out_of_levels(store: MessageStore, in_levels: Mapping[int, Sequence[bytes]]) -> None:
+    for level, timers in in_levels.items():
+        for part in _parts(timers):
+            _move(store, part, level, TIMERS)
+
+
+def _parts(timers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for begin in range(0, len(timers), _APPENDED):
+        yield timers[begin : begin + _APPENDED]
+
+
+def _move(store: MessageStore, timers: Sequence[bytes], wait_queue: int, to: int) -> list[Written]:
+    """Append timers to another wait queue, which completes them in this one."""
+    parts = [_TIMER.unpack(each) for each in timers]
+    entries = [Entry(place, size, due_ms) for due_ms, _, place, size, _ in parts]
+    records = []
+    for entry, source in zip(entries, store.read_records(entries, check_bodies=False), strict=True):
+        assert source is not None
+        changes = {RESCHEDULED_FROM: str(wait_queue)}
+        changes |= {TIMER_OUT_MS: str(entry.tags_code), TIMER_EXACT: "1"}
+        changes |= {DELAY: str(to)} if to != TIMERS else {}
+        properties = source.properties.edited(changes, frozenset({DELAY}))
+        record = derived(source, *queue_of(to), properties=properties, completes=source.end)
+        # With these bits `completes` would be the beginning of a half message.
+        records.append(record._replace(sys_flag=record.sys_flag & ~TRANSACTION_TYPE))
+    written = store.append(records)
+    for (_, queue_offset, *_), record in zip(parts, records, strict=True):
+        topics = {topic_ahead(record.properties): 1}
+        store.progress.complete(wait_queue, queue_offset, queue_offset + 1, topics)
+    return written

@@ -55,6 +55,13 @@ class LiveFiles(ReadOnlyFiles):
             _check_gone(error)
             return position
 
+    def data_end(self, path: Path, position: int) -> int:
+        try:
+            return super().data_end(path, position)
+        except StoreUnavailable as error:
+            _check_gone(error)
+            return position
+
     def size(self, path: Path) -> int:
         try:
             return self.lengthened.get(path) or super().size(path)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import lt
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +33,7 @@ OFFSETS: Final = (1 << OFFSET_BITS) - 1
 SQLITE_LEAST: Final = (3, 26, 0)
 """The oldest release that a distribution with Python 3.11 has; row values need 3.15."""
 FORMAT: Final = 1
+FILE_NAME: Final = "timers.db"
 WRITER_CACHE_KIB: Final = 16_384
 READER_CACHE_KIB: Final = 2_048
 JOURNAL_BYTES_MAX: Final = 16 << 20
@@ -41,6 +43,9 @@ ENCODED_TOGETHER: Final = 4_096
 INSERTED_TOGETHER: Final = 65_536
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 """A missing table or column is an ERROR: the file is foreign."""
+_VERSIONS_AT: Final = 18
+"""Where the file says who may write and read it; of another value SQLite says "read-only"."""
+_VERSIONS: Final = frozenset({b"\1\1", b"\2\2"})
 _TABLES: Final = """
     CREATE TABLE IF NOT EXISTS timers (due_ms INTEGER, queue_offset INTEGER,
         PRIMARY KEY (due_ms, queue_offset)) WITHOUT ROWID;
@@ -151,10 +156,12 @@ class IndexWrite:
 class TimerIndex:
     """The table; without a file it is empty."""
 
-    def __init__(self, files: Files, folder: Path) -> None:
+    def __init__(self, files: Files, folder: Path, *, is_fixed: bool = False) -> None:
+        """is_fixed: it is only read, nobody changes it meanwhile, and no file is made beside it."""
         self._files = files
         self._folder = folder
-        self._path = folder / "timers.db"
+        self._is_fixed = is_fixed
+        self._path = folder / FILE_NAME
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._is_there = False
@@ -166,6 +173,8 @@ class TimerIndex:
             return None
         if kind != REGULAR:
             raise IndexDamaged(f"it is {kind}")
+        if self._files.read(self._path, _VERSIONS_AT, 2) not in _VERSIONS:
+            raise IndexDamaged("it is no database that SQLite can write")
         self._is_there = True
         try:
             with self._translated():
@@ -243,8 +252,12 @@ class TimerIndex:
         with self._translated():
             asked = (*pair_of(behind), *indexed, count_max)
             ((due_ms, offsets),) = self._read().execute(_SLICE, asked).fetchall()
-        pairs = zip(json.loads(due_ms), json.loads(offsets), strict=True)
-        return [due << OFFSET_BITS | offset for due, offset in pairs]
+            pairs = zip(json.loads(due_ms), json.loads(offsets), strict=True)
+            keys = [(due << OFFSET_BITS) + offset for due, offset in pairs]
+        # SQLite believes the order of damaged rows, too.
+        if not all(map(lt, (behind, *keys), keys)):
+            raise IndexDamaged("its rows are not in order")
+        return keys
 
     def count(
         self, behind: int, until_ms: int, count_max: int, indexed: Indexed
@@ -258,6 +271,8 @@ class TimerIndex:
         with self._translated():
             asked = (*pair_of(behind), *indexed, until_ms)
             last = self._read().execute(_NTH, (*asked, 1, count_max - 1)).fetchall()
+            if last and key_of(*last[0]) <= behind:
+                raise IndexDamaged("its rows are not in order")
             if last:
                 return count_max, key_of(*last[0])
             ((count,),) = self._read().execute(_COUNT, asked).fetchall()
@@ -272,10 +287,11 @@ class TimerIndex:
 
     def _connected(self, cache_kib: int, *, is_new: bool = False) -> sqlite3.Connection:
         # Nobody else uses the file, so that a lock is never waited for.
+        address = self._path.absolute().as_uri() + "?immutable=1" * self._is_fixed
         connection = sqlite3.connect(
-            self._path, timeout=0, isolation_level=None, check_same_thread=False
+            address, timeout=0, isolation_level=None, check_same_thread=False, uri=True
         )
-        settings = {
+        settings: dict[str, object] = {
             "page_size": 4_096,
             "journal_mode": "WAL",
             "synchronous": "NORMAL",
@@ -284,7 +300,7 @@ class TimerIndex:
             "cache_size": -cache_kib,
         }
         try:
-            for name, value in settings.items():
+            for name, value in settings.items() if not self._is_fixed else ():
                 connection.execute(f"PRAGMA {name} = {value}").fetchall()
             for statement in _TABLES.split(";") if is_new else ():
                 connection.execute(statement)
@@ -297,6 +313,9 @@ class TimerIndex:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except (TypeError, ValueError) as error:
+            # A damaged row may be a text or a fraction.
+            raise IndexDamaged(f"it has a row of another type: {error}") from error
         except sqlite3.Error as error:
             number = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             if number in _DAMAGED:
