@@ -120,18 +120,28 @@ def zlib_of_gzip(body: bytes, inflated_bytes_max: int) -> bytes:
     Only the frame changes: the compressed bytes stay.  Raises MessageTooLarge if it inflates to
     more, and InvalidValue if it is no whole stream of gzip.
     """
-    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        content = stream.decompress(body, inflated_bytes_max + 1)
-    except zlib.error as error:
-        raise InvalidValue("body", f"{len(body)} bytes", f"a stream of gzip: {error}") from None
-    if len(content) > inflated_bytes_max:
-        rule = f"at most {inflated_bytes_max} bytes when inflated"
-        raise MessageTooLarge("body", f"more than {inflated_bytes_max} bytes", rule)
-    if not stream.eof or stream.unused_data:
-        raise InvalidValue("body", f"{len(body)} bytes", "one whole stream of gzip")
+    content = _content(body, "gzip", 16 + zlib.MAX_WBITS, inflated_bytes_max)
     deflated = body[_gzip_head_bytes(body) : -_GZIP_TAIL_BYTES]
     return _ZLIB_HEAD + deflated + zlib.adler32(content).to_bytes(4, "big")
+
+
+def check_zlib(body: bytes, inflated_bytes_max: int) -> None:
+    """The same rules for a body in zlib's format."""
+    _content(body, "zlib", zlib.MAX_WBITS, inflated_bytes_max)
+
+
+def _content(body: bytes, name: str, window_bits: int, bytes_max: int) -> bytes:
+    stream = zlib.decompressobj(window_bits)
+    try:
+        content = stream.decompress(body, bytes_max + 1)
+    except zlib.error as error:
+        raise InvalidValue("body", f"{len(body)} bytes", f"a stream of {name}: {error}") from None
+    if len(content) > bytes_max:
+        rule = f"at most {bytes_max} bytes when inflated"
+        raise MessageTooLarge("body", f"more than {bytes_max} bytes", rule)
+    if not stream.eof or stream.unused_data:
+        raise InvalidValue("body", f"{len(body)} bytes", f"one whole stream of {name}")
+    return content
 
 
 def _gzip_head_bytes(body: bytes) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from rmqlite.visible import shortened
+from rmqlite.visible import did_you_mean, shortened
 
 
 class RmqliteError(Exception):
@@ -29,6 +30,10 @@ class RmqliteError(Exception):
         self.field = field
         self.value = shortened(value)
         self.rule = rule
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: the sentence is made, so __init__ has nothing to do any more."""
+        return _remade, (type(self), self.args), self.__dict__
 
 
 class Refused(RmqliteError):
@@ -99,7 +104,8 @@ class DelayUnknown(InvalidValue):
         super().__init__(
             "delay",
             delay,
-            f"a level's delay: no level is exactly that long; the levels are {known}",
+            f"a level's delay: no level is exactly that long; the levels are {known};"
+            " deliver_after (--after) takes any time",
         )
 
 
@@ -198,9 +204,12 @@ class GroupUnknown(Refused):
     code = "group-unknown"
     response_code = 26
 
-    def __init__(self, group: str) -> None:
-        sentence = f"no consumer group named {shortened(group)!r}"
+    def __init__(self, group: str, known: Iterable[str] = ()) -> None:
+        near = did_you_mean(group, known)
+        sentence = f"no consumer group named {shortened(group)!r}{near}"
         rule = "create the group first, or set autoCreateSubscriptionGroup=true"
+        if near:
+            rule = near.removeprefix("; ")
         super().__init__(sentence, field="group", value=group, rule=rule)
 
 
@@ -340,6 +349,11 @@ class StoreUnavailable(Unavailable):
         )
         self._is_full = is_full
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The cause stays behind, but not what it says."""
+        make, args, fields = super().__reduce__()
+        return make, args, fields | {"_is_full": True} if self.is_full else fields
+
     @property
     def is_full(self) -> bool:
         """Was space or quota missing?  A client cannot see this: the wire does not carry it."""
@@ -409,6 +423,15 @@ class BrokerUnreachable(Unavailable):
 
     code = "broker-unreachable"
     response_code = 10001
+    was_never_sent = False
+    """Was no connection made?  Then the request has not run."""
+
+
+def _remade(cls: type[RmqliteError], args: tuple[object, ...]) -> RmqliteError:
+    """An error as it was raised, without its fields."""
+    error = cls.__new__(cls)
+    error.args = args
+    return error
 
 
 def by_code() -> dict[str, type[RmqliteError]]:

@@ -26,9 +26,11 @@ KEYS_BYTES_MAX: Final = 64 << 10
 """The length of all keys of one call together: each byte goes into a hash."""
 PROPERTIES_BYTES_MAX: Final = 32_767
 """The length of one property string: RocketMQ stores it as a signed 16-bit number."""
-SENT_PROPERTIES_BYTES_MAX: Final = 30_000
-"""The length of a property string as it is sent.  The rest is for what the broker adds when it
-delays, retries, buries, redrives or commits the message: at most 2,767 bytes."""
+ORIGIN_BYTES: Final = 480
+"""Room in a property string for what names the cluster, the origin of a failed message, and the
+queue for which it waits.  Everything else that the broker adds is left out if it does not fit."""
+SENT_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - ORIGIN_BYTES
+"""The length of a property string as it is sent."""
 SEARCH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX
 """The length of a key, tag or message id to search for: what fits into a property string."""
 PROPERTIES_MAX: Final = 4_000

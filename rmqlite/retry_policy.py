@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,6 +127,21 @@ class RetryPolicy:
 
 
 ROCKETMQS: Final = RetryPolicy()
+
+
+def policy_of_lengths(field: str, lengths_ms: Sequence[int], table: LevelTable) -> RetryPolicy:
+    """The policy that waits exactly so long before the first, second … retry; the last repeats.
+
+    Raises InvalidValue, for the field, for a length that is none of the levels.
+    """
+    if not 1 <= len(lengths_ms) <= STEPS_MAX:
+        raise InvalidValue(field, f"{len(lengths_ms)} lengths", f"1 to {STEPS_MAX} lengths")
+    names = {ms: table.name(level) for level, ms in enumerate(table.delays_ms, 1)}
+    for length_ms in lengths_ms:
+        if length_ms not in names:
+            rule = f"lengths of delay levels, {' '.join(names.values())}: retries wait at a level"
+            raise InvalidValue(field, f"{length_ms} ms", rule)
+    return RetryPolicy.parse(" ".join([names[each] for each in lengths_ms]))
 
 
 def level_reaching(table: LevelTable, delay_ms: int) -> int:

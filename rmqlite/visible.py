@@ -32,6 +32,23 @@ def printable(text: str) -> str:
     return "".join([c if c.isprintable() else _escaped(c) for c in text])
 
 
+def encodable(text: str) -> str:
+    """The text with ? for what no encoding can carry, such as half an emoji of a cut JSON text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def text_of_error(error: BaseException) -> str | None:
+    """The encodable text of anybody's error; None if its own code fails to make one."""
+    try:
+        return encodable(str(error))
+    except BaseException:  # the user's __str__ is the user's code, and may raise anything
+        return None
+
+
 def shortened(value: object) -> str:
     """A value as an error repeats it: of a long value only the beginning, and its length."""
     text = str(value)

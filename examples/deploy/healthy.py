@@ -15,14 +15,16 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 TIMEOUT_S = 4.0
+# A proxy of the container (http_proxy) does not concern the broker in it.
+OPTIONS = (("grpc.enable_http_proxy", 0),)
 
 
 def channel_to(endpoint: str) -> grpc.Channel:
     if not endpoint.startswith("tls://"):
-        return grpc.insecure_channel(endpoint)
+        return grpc.insecure_channel(endpoint, OPTIONS)
     ca = os.environ.get("RMQLITE_TLS_CA")
     keys = grpc.ssl_channel_credentials(Path(ca).read_bytes() if ca else None)
-    return grpc.secure_channel(endpoint.removeprefix("tls://"), keys)
+    return grpc.secure_channel(endpoint.removeprefix("tls://"), keys, OPTIONS)
 
 
 def main() -> int:

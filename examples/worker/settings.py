@@ -8,6 +8,7 @@ others themselves.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -16,6 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 PREFIX: Final = "REMINDERS_"
 ENDPOINT: Final = "RMQLITE_ENDPOINT"
+_SERVICE_LINK: Final = re.compile(
+    r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""Kubernetes sets such variables in every pod, for each Service: one named reminders, too."""
 
 
 class Settings(BaseModel):
@@ -44,7 +49,7 @@ class Settings(BaseModel):
         own = {
             name: value
             for name, value in environment.items()
-            if name == ENDPOINT or name.startswith(PREFIX)
+            if name == ENDPOINT or (name.startswith(PREFIX) and not _SERVICE_LINK.fullmatch(name))
         }
         try:
             return cls.model_validate(own)

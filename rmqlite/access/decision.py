@@ -18,8 +18,9 @@ Beyond RocketMQ:
   traces to RMQ_SYS_TRACE_TOPIC (as in RocketMQ; an explicit DENY counts here), and look at
   TBW102, whose route a producer asks for before its first send to a topic that does not exist.
   Nobody can send to TBW102, so there are no messages to be seen.
-- VIEW, looking without consuming, is for viewers and admins; who may SUB may also look.  A
-  viewer has VIEW on everything and no other right.
+- VIEW, looking without consuming, is for viewers and admins; who may SUB may also look.  A pull
+  as TOOLS_CONSUMER, the group of tools, is looking.  A viewer has VIEW on everything and no other
+  right.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ def why_not(account: Account, needs: Iterable[Need]) -> str | None:
         if refusal:
             return refusal
     return None
+
+
+def sends_somewhere(account: Account) -> bool:
+    """Has the account the right to send to some topic, other than the one that everybody has?"""
+    if account.is_viewer:
+        return False
+    perms = (account.default_topic_perm, *account.topic_perms.values())
+    names_nothing = not account.topic_perms and not account.group_perms
+    return (account.is_admin and names_nothing) or any(Right.PUB in perm for perm in perms)
 
 
 def _why_not(account: Account, wanted: Need) -> str | None:

@@ -9,7 +9,6 @@ as with RocketMQ.
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from functools import partial
 
 from rmqlite.broker.appending import Listener
@@ -18,7 +17,7 @@ from rmqlite.broker.dead_letters.listing import DeadLetters, Shown
 from rmqlite.broker.dead_letters.purging import Purging
 from rmqlite.broker.dead_letters.retries import Retries
 from rmqlite.broker.failing import Failing
-from rmqlite.broker.figures import Progress, Traffic, status_of
+from rmqlite.broker.figures import Traffic, status_of
 from rmqlite.broker.finding.finding import find_messages, message_at, record_at
 from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
@@ -26,6 +25,7 @@ from rmqlite.broker.leases.leases import Leases
 from rmqlite.broker.operating.deleting import Deleting
 from rmqlite.broker.operating.resetting import Resetting
 from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.redrive import Redrive
@@ -38,8 +38,8 @@ from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_r
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import OnDemand
-from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.request_modes import RequestModes
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
@@ -47,7 +47,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import host_text
-from rmqlite.names import check_sendable, retry_topic
+from rmqlite.names import TOOLS_GROUP, check_sendable
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
@@ -56,6 +56,7 @@ from rmqlite.requests.groups import (
     Assignment,
     GroupStatus,
     HeartbeatRequest,
+    MemberKind,
     OffsetsCommit,
     OffsetsQuery,
 )
@@ -93,6 +94,7 @@ class Broker:
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
+        parts.membership.is_popped = self.request_modes.is_popped
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(
@@ -118,8 +120,9 @@ class Broker:
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
         self.leases = Leases(parts, self.failing)
-        self.deleting = Deleting(parts, self.pending)
-        self.resetting = Resetting(parts, Progress(parts, self.traffic), self.leases.table)
+        self.progress = Progress(parts, self.traffic, self.leases.table)
+        self.deleting = Deleting(parts, self.pending, self.progress)
+        self.resetting = Resetting(parts, self.progress)
         self.drafts = Sends(
             config,
             store,
@@ -175,16 +178,22 @@ class Broker:
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
 
+        If this delivery was sent back before, the answer is the first one, and nothing is stored.
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
         # First of all: an unknown group is the caller's clearer mistake.
         self.parts.with_retry_topic(request.group)
+        if (known := self.failing.sent_back.result(request)) is not None:
+            return known
         failed = self.failing.record(record_at(self.store, request.physical_offset), request)
         (at,) = self._log.append([failed.record])
         self.failing.count(failed)
         level = wait_queue_of(failed.record.topic, failed.record.queue_id)
-        return SendBackResult(failed.topic, failed.record.reconsume_times, level, at.due_ms)
+        times = failed.record.reconsume_times
+        result = SendBackResult(failed.topic, times, level, at.due_ms)
+        self.failing.sent_back.note(request, result)
+        return result
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
@@ -199,10 +208,14 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        group, topic = self.parts.readable(request.group, request.topic)
+        if request.group == TOOLS_GROUP:
+            # It only looks, and does not become a group.
+            topic = self.parts.readable_topic(request.topic)
+        else:
+            _, topic = self.parts.readable(request.group, request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
-        self.counts.pull(topic.topic, group.group, len(result.records))
+        self.counts.pull(topic.topic, request.group, len(result.records))
         return result
 
     @property
@@ -243,10 +256,11 @@ class Broker:
         known = self.offsets.of(request.group)
         return {queue: known[queue] for queue in request.queues if queue in known}
 
-    def commit_offsets(self, request: OffsetsCommit) -> None:
+    def commit_offsets(self, request: OffsetsCommit, *, is_reset: bool = False) -> None:
         """Commit all offsets, or none; the group is made on demand.
 
-        Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue, Overloaded.
+        is_reset: by an operator.  Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown,
+        InvalidValue, Overloaded, StoreUnavailable.
         """
         group = self.groups.wanted(request.group)
         for queue in request.offsets:
@@ -254,7 +268,10 @@ class Broker:
             check_queue(topic, queue.queue_id, topic.read_queues)
         self.offsets.check(request.group, request.offsets)
         self.groups.make([group])
-        self.offsets.commit(request.group, request.offsets)
+        # Without members it is no consumer that has come to this place: mqadmin resets a group in
+        # this way if no member can be told.
+        is_reset |= not self.membership.has_members(request.group)
+        self.offsets.commit(request.group, request.offsets, is_reset=is_reset)
 
     def search_offset(self, request: TimeQuery) -> int:
         """The first queue offset stored at or after a time; the queue's end if none."""
@@ -282,26 +299,31 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    def heartbeat(
+        self,
+        request: HeartbeatRequest,
+        account: str = "",
+        kind: MemberKind = MemberKind.POLLS,
+    ) -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
+        account: for which the member is counted.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request)
+        return self.membership.heartbeat(request, account, kind)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""
         info = self.groups.existing(group)
-        readers = self.membership.readers(group)
-        retries = self.topics.read_queues(retry_topic(group))
-        progress = yield from self.offsets.progress(group, readers, retries)
-        held = self.leases.table.leased(group)
-        if held:
-            progress = tuple(
-                [replace(each, in_flight=held.get(each.queue, 0)) for each in progress]
-            )
-        return GroupStatus(info, self.membership.members(group), progress)
+        progress = yield from self.progress.of_queues(group)
+        return GroupStatus(
+            info,
+            self.membership.members(group),
+            progress,
+            self.membership.is_broadcasting(group),
+            self._clock.now_ms(),
+        )
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""

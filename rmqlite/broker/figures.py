@@ -9,12 +9,11 @@ costs a send nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rmqlite import __version__
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.pulling import offset_at, queue_range
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.schedule import Schedule
@@ -24,16 +23,12 @@ from rmqlite.clock import local_text
 from rmqlite.records.wait_queues import TIMERS, queue_of
 from rmqlite.requests.figures import (
     BrokerStatus,
-    QueueTimes,
     Rate,
     Rates,
-    Taken,
-    TakenQueue,
     Totals,
 )
 from rmqlite.requests.figures import Traffic as TrafficNow
 from rmqlite.requests.schedule import ScheduleAction
-from rmqlite.requests.topics import Queue, TopicInfo
 
 SAMPLE_S: Final = 10
 _SAMPLED_QUEUES: Final = 5_000
@@ -193,6 +188,7 @@ def status_of(
         fired=changes.counts[ScheduleAction.FIRE],
         rescheduled=changes.counts[ScheduleAction.RESCHEDULE],
         undeliverable=schedule.undeliverable,
+        disk_bytes=retention.disk_bytes,
         warnings=tuple(_of_index(wait_queues.timers.keys.unindexed)) if wait_queues.timers else (),
     )
 
@@ -210,102 +206,3 @@ def _of_index(timers: Unindexed) -> Iterator[str]:
             f"{timers.unwritten:,} timers are not written to their index; with more than"
             f" {UNINDEXED_MAX:,} timers are refused"
         )
-
-
-class Progress:
-    """Compares committed offsets with queues."""
-
-    def __init__(self, parts: BrokerParts, traffic: Traffic) -> None:
-        self._store = parts.store
-        self._topics = parts.topics
-        self._offsets = parts.offsets
-        self._membership = parts.membership
-        self._traffic = traffic
-
-    def of_group(self, group: str, topic: str = "") -> Steps[tuple[Taken, ...]]:
-        """A group's progress in one topic, or in all topics of which it has an offset."""
-        found = []
-        done = 0
-        topics = {topic} if topic else (yield from self._offsets.by_topic(group)).keys()
-        for info in self._read_topics(group, topics):
-            queues = []
-            for queue_id in range(info.read_queues):
-                done += 1
-                if done % _STEP_QUEUES == 0:
-                    yield
-                queues.append(self._taken(group, Queue(info.topic, queue_id)))
-            per_second = self._traffic.of_group(info.topic, group).minute.per_second
-            found.append(Taken(info.topic, per_second, tuple(queues)))
-        return tuple(found)
-
-    def offsets_at(
-        self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool
-    ) -> Steps[dict[Queue, int]]:
-        """Per queue, the first offset stored at or after a time; None: the queue's end.
-
-        may_advance: False if a group must not be moved past messages that it has not taken.
-        Raises TopicUnknown.
-        """
-        info = self._topics.existing(topic)
-        committed = self._offsets.of(group)
-        found = {}
-        for queue_id in range(max(info.read_queues, info.write_queues)):
-            if queue_id % _STEP_SEARCHES == _STEP_SEARCHES - 1:
-                yield
-            queue = Queue(topic, queue_id)
-            stored = self._store.queue(*_key(queue))
-            offset = 0
-            if stored is not None:
-                offset = stored.max_offset
-                if timestamp_ms is not None:
-                    offset = offset_at(self._store, stored, timestamp_ms)
-            if not may_advance:
-                offset = min(offset, committed.get(queue, offset))
-            found[queue] = offset
-        return found
-
-    def times(self, group: str, topic: str) -> Steps[tuple[QueueTimes, ...]]:
-        """When the messages of a topic were stored that a group has taken, and will take next.
-
-        Raises TopicUnknown.
-        """
-        info = self._topics.existing(topic)
-        committed = self._offsets.of(group)
-        found = []
-        for queue_id in range(info.write_queues):
-            if queue_id % _STEP_QUEUES == _STEP_QUEUES - 1:
-                yield
-            queue = Queue(topic, queue_id)
-            offset = committed.get(queue, 0)
-            known = queue_range(self._store, queue)
-            first_ms = self._stored_ms(queue, known.min_offset)
-            last_ms = known.newest_timestamp_ms or None
-            taken_ms = self._stored_ms(queue, offset - 1) if offset else first_ms
-            found.append(
-                QueueTimes(queue, first_ms, last_ms, taken_ms, self._stored_ms(queue, offset))
-            )
-        return tuple(found)
-
-    def _read_topics(self, group: str, topics: Collection[str]) -> Iterator[TopicInfo]:
-        """The existing ones of these topics, without those that no member reads any more."""
-        members = self._membership.members(group)
-        read = {each.topic for member in members for each in member.subscriptions}
-        for name in sorted(topics):
-            info = self._topics.get(name)
-            if info is not None and (not members or name in read):
-                yield info
-
-    def _taken(self, group: str, queue: Queue) -> TakenQueue:
-        offset = self._offsets.of(group).get(queue, 0)
-        stored = self._store.queue(*_key(queue))
-        end = stored.max_offset if stored else 0
-        return TakenQueue(queue, end, offset, self._stored_ms(queue, offset - 1) or 0)
-
-    def _stored_ms(self, queue: Queue, queue_offset: int) -> int | None:
-        stored = self._store.queue(*_key(queue))
-        entry = stored.entry(queue_offset) if stored else None
-        return self._store.store_timestamp_ms(entry.physical_offset) if entry else None
-
-
-def _key(queue: Queue) -> tuple[str, int]:
-    return queue.topic, queue.queue_id

@@ -60,7 +60,7 @@ class BrokerParts:
             clock=clock,
             topics=topics,
             groups=GroupTable(store, config, topics),
-            offsets=ConsumerOffsets(store, config),
+            offsets=ConsumerOffsets(store, config, clock),
             membership=membership,
             markers=PurgeMarkers(store),
             wait_queues=wait_queues,
@@ -88,10 +88,14 @@ class BrokerParts:
         reader = self.groups.for_use(group)
         if not reader.can_consume:
             raise PermissionMissing(group, "consuming as", "the group may not consume")
+        return reader, self.readable_topic(topic)
+
+    def readable_topic(self, topic: str) -> TopicInfo:
+        """A topic that anybody may read.  Raises TopicUnknown, PermissionMissing."""
         read = self.topics.existing(topic)
         if not read.perm & READ:
             raise PermissionMissing(read.topic, "reading", f"its perm is {read.perm}")
-        return reader, read
+        return read
 
     def with_retry_topic(self, group: str) -> GroupInfo:
         """The group, made on demand with its retry topic.

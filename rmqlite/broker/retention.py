@@ -72,6 +72,7 @@ class Retention:
         self._measured_end = store.end
         self.used_ratio = 0.0
         """Used share of the disk at the last measurement, 0 to 1."""
+        self.disk_bytes = 0
         self.is_disk_full = False
         """Sends are refused while this is True."""
         self.sends_refused = 0
@@ -85,6 +86,7 @@ class Retention:
         """Measure the disk.  Raises StoreUnavailable: then the last measurement stays."""
         self._measured_end = self._store.end
         self.used_ratio = self._store.used_ratio()
+        self.disk_bytes = self._store.disk_bytes()[0]
         percent = self.used_ratio * 100
         # Two thresholds: with a single one, every removed file would let a few sends in.
         if percent >= self._config.disk_warning_ratio:

@@ -19,10 +19,12 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.routing import check_property_string, hidden, route
+from rmqlite.broker.routing import LEVEL_MAX, QUEUE_ID_MAX, check_property_string, hidden, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -36,7 +38,6 @@ from rmqlite.message import (
     ORIGIN_QUEUE_ID,
     ORIGIN_QUEUE_OFFSET,
     RESCHEDULED_FROM,
-    RESERVED_PROPERTIES,
     RETRY_TOPIC,
     TIMER_PROPERTIES,
     WAIT,
@@ -48,40 +49,29 @@ from rmqlite.message import (
 from rmqlite.names import dlq_topic, group_of, is_dlq, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import derived
+from rmqlite.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
+from rmqlite.records.wait_queues import QueueKey
 from rmqlite.requests.dead_letters import LEFT_BEHIND
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.messages import SendBackRequest
 
 REASON_BYTES_MAX: Final = 1024
-ROUTING_BYTES: Final = 2 * 127 + 64
-"""Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
 ADDED_BYTES_MAX: Final = 4096
 """The most bytes that a failure adds, apart from copies of the message's own properties."""
 FAILURE_PROPERTIES: Final = frozenset(
     {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, ORIGIN_QUEUE_ID}
     | {ORIGIN_QUEUE_OFFSET, FIRST_FAILURE_TIMESTAMP, LAST_FAILURE_TIMESTAMP, FAILURE_REASON}
-    | {FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS}
+    | {FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS, CLAIMED_ORIGIN_TOPIC, CLAIMED_ORIGIN_MESSAGE_ID}
 )
 """What a retry chain tells of its message.  Anybody can send them, and who forwards a message does:
 they count in a group's own retry and dead-letter topic, and nowhere else."""
 _OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED}) | TIMER_PROPERTIES
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
-_SPARED_FIRST: Final = (
-    FAILURE_REASON,
-    FAILURE_REASON_ATTEMPT,
-    DLQ_ORIGIN_MESSAGE_ID,
-    ORIGIN_QUEUE_OFFSET,
-    ORIGIN_QUEUE_ID,
-    FIRST_FAILURE_TIMESTAMP,
-    LAST_FAILURE_TIMESTAMP,
-    DELIVERY_ATTEMPTS,
-)
-"""The properties that are left out, in this order, if a record has no room for them."""
-_SPARED_LAST: Final = (ORIGIN_MESSAGE_ID, WAIT, DELAY)
-"""Those that a dead letter then does without, too; its origin topic it always has."""
+_SPARED_LAST: Final = (WAIT, DELAY)
+"""What a dead letter does without, too; its origin topic it always has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +194,8 @@ def reason_properties(
 
 def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
     """The record to append; every byte that the failure does not change stays."""
-    own = failure.own or failed.properties
-    if failure.due_ms:
-        changed = own.edited(failure.changes, failure.without).encoded
-        key, properties = hidden(changed, failure.topic, queue_id, due_ms=failure.due_ms)
-    else:
-        level = table.clamp(failure.delay_level) if failure.delay_level else 0
-        place = route(failure.topic, queue_id, level)
-        key = (place.topic, place.queue_id)
-        properties = own.edited({**place.properties, **failure.changes}, failure.without)
+    level = table.clamp(failure.delay_level) if failure.delay_level else 0
+    key, properties = _placed(failure, failure.own or failed.properties, queue_id, level)
     check_property_string(properties)
     return derived(
         failed,
@@ -223,21 +206,28 @@ def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelT
     )
 
 
+def _placed(
+    failure: Failure, own: PropertyString, queue_id: int, level: int
+) -> tuple[QueueKey, PropertyString]:
+    """Where the failure is stored, and its property string there; own: of the failed record."""
+    if failure.due_ms:
+        changed = own.edited(failure.changes, failure.without).encoded
+        return hidden(changed, failure.topic, queue_id, due_ms=failure.due_ms)
+    place = route(failure.topic, queue_id, level)
+    properties = own.edited({**place.properties, **failure.changes}, failure.without)
+    return (place.topic, place.queue_id), properties
+
+
 def _fitted(
     failure: Failure, failed: Record, group: GroupInfo, room: Room, origin_topic: str
 ) -> Failure:
-    """The failure with no more properties than a record can carry.
-
-    A message that this broker has accepted has room for all of them (SENT_PROPERTIES_BYTES_MAX);
-    one of an older broker or of RocketMQ may have none.
-    """
+    """The failure with no more properties than a record can carry."""
     head, own = failed.head, failed.properties
     size_max = room.for_properties(head, failure.topic)
-    size_max -= 0 if failure.is_dead else ROUTING_BYTES
     # Nearly all have plenty of room: at most two values are copied, and the rest is short.
     if 3 * len(own.encoded) + ADDED_BYTES_MAX <= size_max:
         return failure
-    fitted = _spared(failure, own, size_max, _SPARED_FIRST)
+    fitted = _spared(failure, own, size_max, SPARED)
     if fitted is not None:
         return fitted
     # No retry fits.  As a dead letter that names its origin topic the message is not lost.
@@ -249,7 +239,7 @@ def _fitted(
         failure, topic=topic, delay_level=0, due_ms=None, changes=changes, without=without
     )
     size_max = room.for_properties(head, topic)
-    fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
+    fitted = _spared(dead, own, size_max, SPARED + _SPARED_LAST)
     if fitted is not None:
         return fitted
     if size_max < PROPERTIES_BYTES_MAX:
@@ -259,7 +249,7 @@ def _fitted(
         without |= {FAILURE_REASON_ATTEMPT}
         dead = replace(dead, without=without, has_body=False)
         size_max = room.for_properties(head, topic, has_body=False)
-        fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
+        fitted = _spared(dead, own, size_max, SPARED + _SPARED_LAST)
     return fitted or _shortened(dead, own, size_max)
 
 
@@ -267,40 +257,19 @@ def _spared(
     failure: Failure, own: PropertyString, size_max: int, names: Sequence[str]
 ) -> Failure | None:
     """The failure without properties that do not fit; None if that is not enough."""
-    changes, without, spared = dict(failure.changes), failure.without, iter(names)
-    while len(own.edited(changes, without).encoded) > size_max:
-        name = next(spared, None)
-        if name is None:
-            return None
-        changes.pop(name, None)
-        without |= {name}
-    return replace(failure, changes=changes, without=without)
+    _, properties = _placed(failure, own, QUEUE_ID_MAX, LEVEL_MAX if failure.delay_level else 0)
+    left = left_after_sparing(properties, size_max, names)
+    if left is None:
+        return None
+    kept = {name: value for name, value in failure.changes.items() if name not in left.without}
+    changes = kept | left.changes
+    return replace(failure, changes=changes, without=failure.without | left.without)
 
 
 def _shortened(dead: Failure, own: PropertyString, size_max: int) -> Failure:
     """The dead letter without the longest properties of the message itself."""
     too_long = len(own.edited(dead.changes, dead.without).encoded) - size_max
     return replace(dead, own=without_longest(own, too_long))
-
-
-def without_longest(own: PropertyString, too_long: int) -> PropertyString:
-    """A property string that is shorter by at least so many bytes, without its longest pairs.
-
-    Those that RocketMQ gives a meaning (id, keys, tags, destination) go after all others.
-    """
-    parts = own.encoded.split(b"\x02")
-
-    def last_needed(at: int) -> tuple[bool, int]:
-        name = parts[at].partition(b"\x01")[0].decode("utf-8", "replace")
-        return name in RESERVED_PROPERTIES, -len(parts[at])
-
-    gone = set()
-    for at in sorted(range(len(parts)), key=last_needed):
-        if too_long <= 0:
-            break
-        gone.add(at)
-        too_long -= len(parts[at]) + 1
-    return PropertyString(b"\x02".join([part for at, part in enumerate(parts) if at not in gone]))
 
 
 def _printable(reason: str) -> str:

@@ -31,6 +31,9 @@ from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
 _KEY_END: Final = b"\x01"
 _PAIR_END: Final = b"\x02"
 _WAIT: Final = WAIT.encode()
+QUEUE_ID_MAX: Final = 10**9
+LEVEL_MAX: Final = 99
+"""A queue id and a delay level with the most digits: how long a property string may become."""
 
 
 class Routing(NamedTuple):

@@ -28,14 +28,13 @@ from rmqlite.cli.output.message_text import MESSAGE, about_of, message_tree
 from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.message import StoredMessage
+from rmqlite.names import TOOLS_GROUP
 from rmqlite.requests.groups import Subscription
 from rmqlite.requests.topics import Queue, QueueRange
 
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer
 
-PEEK_GROUP: Final = "TOOLS_CONSUMER"
-"""Every pull names a group; this is RocketMQ's own for tools."""
 SIGNAL_LOOK_S: Final = 0.2
 NEWEST_SHOWN: Final = 10
 PULL_MESSAGES: Final = 32
@@ -110,7 +109,7 @@ def consume(
     if peek:
         if fail_with:
             raise typer.BadParameter("--peek only looks: it cannot fail a message")
-        _peek(endpoint, group or PEEK_GROUP, wanted, start, count, show)
+        _peek(endpoint, group or TOOLS_GROUP, wanted, start, count, show)
         return
     if not group:
         raise typer.BadParameter("--group is missing (or --peek, to look without a group)")

@@ -56,11 +56,7 @@ class _Typed:
     """Options as they were typed."""
 
     def __post_init__(self) -> None:
-        texts = [text for _, text in self._given()]
-        # In a script, --topic "$TOPIC" with an unset variable must not mean every topic.
-        if "" in texts:
-            raise typer.BadParameter("an option of a filter is empty")
-        if _SURROGATE.search("".join(texts)):
+        if _SURROGATE.search("".join([text for _, text in self._given()])):
             raise typer.BadParameter("an option of a filter is no UTF-8 text")
 
     def words(self) -> str:

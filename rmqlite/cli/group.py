@@ -32,8 +32,9 @@ from rmqlite.cli.output.terminal import (
     print_lines,
     print_table,
     print_view,
-    shortened,
+    wrapped,
 )
+from rmqlite.cli.status import whole_picture
 from rmqlite.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import (
@@ -45,25 +46,37 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
+    BROADCASTING,
+    ROCKETMQS,
+    GroupFigures,
     attempts_table,
     death_lines,
     group_figures,
     members_table,
+    oldest_cell,
     progress_table,
     resets_table,
     resets_text,
+    settings_table,
+    silent_lines,
 )
 from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_POLICY_CHARS: Final = 24
-"""A list cuts a longer policy; `group show` shows all of it."""
-_ROCKETMQS: Final = "RocketMQ's"
 _INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
+)
+_LISTED: Final = Document(
+    "ListedGroup",
+    "A group.  lag: of a broadcasting group null, as are oldest_ms, the age of its oldest message"
+    " that is not consumed (0: none), and due_retries.  silent_ms: how long it has finished nothing"
+    " in a queue that has messages for it.",
+    GroupInfo,
+    **fields_of(maybe(int), "lag oldest_ms due_retries"),
+    **fields_of(int, "silent_ms members waiting_retries open_dead_letters"),
 )
 _DELETED: Final = Document(
     "DeletedGroup", "Or would be.", GroupStatus, progress=many(_PROGRESS), dry_run=bool
@@ -99,18 +112,35 @@ Orderly = Annotated[
 
 
 @app.command("list")
-@prints(lambda: list[GroupInfo])
+@prints(lambda: list[_LISTED])  # type: ignore[valid-type]
 def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """List the consumer groups and their retry settings."""
-    with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
-        groups = tuple(admin.list_groups())
+    """List the consumer groups: how far each is, its retries and dead letters, its settings.
+
+    LAG is how many messages it has not consumed, OLDEST the age of the oldest of them.
+    """
+    with connected(endpoint) as admin:
+        picture = whole_picture(admin)
+    figures = {each.group: each for each in picture.groups()}
+    groups = [status.info for _, status in sorted(picture.described.items())]
     if as_json:
-        print_json(groups)
+        print_json([_listed_tree(info, figures[info.group]) for info in groups])
     elif groups:
-        policies = [shortened(each.retry_policy or _ROCKETMQS, _POLICY_CHARS) for each in groups]
-        print_columns(_settings(groups) | {"RETRY POLICY": policies})
+        print_view(settings_table(groups, figures))
     else:
         note("no groups yet")
+
+
+def _listed_tree(info: GroupInfo, figures: GroupFigures) -> dict[str, Any]:
+    return _LISTED.tree(
+        info,
+        lag=figures.lag,
+        oldest_ms=figures.oldest_ms,
+        silent_ms=figures.silent_ms,
+        members=figures.members or 0,
+        due_retries=figures.due,
+        waiting_retries=figures.waiting or 0,
+        open_dead_letters=figures.dead or 0,
+    )
 
 
 @app.command("show")
@@ -129,8 +159,19 @@ def show_group(
         print_json(_SHOWN.tree(status, progress=_progress_trees(status), **retries))
         return
     info, figures = status.info, group_figures(group, status)
-    print_columns(_settings([info]) | {"LAG": [figures.lag], "DUE RETRIES": [figures.due]})
-    print_view(progress_table(status.progress))
+    print_columns(
+        _settings([info])
+        | {
+            "LAG": [figures.lag],
+            "OLDEST": [oldest_cell(figures).text],
+            "DUE": [figures.due],
+        }
+    )
+    if status.is_broadcasting:
+        print_lines([BROADCASTING])
+    for line in silent_lines(status):
+        print_lines(wrapped(f"warning: {line}"))
+    print_view(progress_table(status.progress, status.now_ms))
     print_view(members_table(status.members, now_ms))
     if attempts:
         print_view(attempts_table(info, attempts, table))
@@ -216,7 +257,7 @@ def delete_group(*, group: GroupArgument, force: Force = False, how: ChangeOptio
         _check_unused(status, force=force)
         if not how.as_json:
             print_columns(_settings([status.info]) | {"LAG": [group_figures(group, status).lag]})
-            print_view(progress_table(status.progress))
+            print_view(progress_table(status.progress, status.now_ms))
         if not how.dry_run:
             how.check_confirmed(f"delete group {group}, its settings and its offsets?")
             admin.delete_group(group, force=force)
@@ -311,7 +352,7 @@ def _check_unused(status: GroupStatus, *, force: bool) -> None:
 def _settings(groups: Sequence[GroupInfo]) -> dict[str, Sequence[object]]:
     return {
         "GROUP": [each.group for each in groups],
-        "RETRIES": [each.max_reconsume_times for each in groups],
+        "MAX RETRIES": [each.max_reconsume_times for each in groups],
         "RETRY QUEUES": [each.retry_queues for each in groups],
         "MAY CONSUME": [each.can_consume for each in groups],
         "ORDERLY": [each.orderly for each in groups],
@@ -332,7 +373,7 @@ def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, .
 
 
 def _policy(info: GroupInfo | None) -> str | None:
-    return (info.retry_policy or _ROCKETMQS) if info else None
+    return (info.retry_policy or ROCKETMQS) if info else None
 
 
 def _attempts(info: GroupInfo, table: LevelTable) -> tuple[Attempt, ...] | None:

@@ -8,6 +8,7 @@ as Ctrl-C does, and then as these signals do.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -57,13 +58,19 @@ ACCOUNT_HELP: Final = (
     " from, RMQLITE_TLS_CERTIFICATE and RMQLITE_TLS_KEY those of the client's own, if it needs one."
 )
 
+MAY_BE_EMPTY: Final = {
+    "body": "a body of blanks is one; an empty one is refused as on every protocol",
+    "retry_policy": "'' gives a group RocketMQ's own policy back",
+}
+"""The parameters that may be empty or blank, and why."""
+
 
 class CommandLine(TyperGroup):
     """Turns an error of ours into one line and an exit code, for every command below it."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        _refuse_twice(self)
+        _check_what_is_given(self)
         if HAS_RICH:
             _escape_markup(self)
 
@@ -90,10 +97,11 @@ def _escape_markup(command: Any) -> None:
         _escape_markup(each)
 
 
-def _refuse_twice(command: Any) -> None:
-    """Make a command and its subcommands refuse an option that is given twice.
+def _check_what_is_given(command: Any) -> None:
+    """Make a command and its subcommands refuse an option that is given twice, or empty.
 
-    Otherwise the last one would count, silently.  Lists take every one that is given.
+    Otherwise the last one would count, and in a script --at "$WHEN" with an unset variable would
+    be no --at at all, silently.  Lists take every one that is given.
     """
     make_parser = command.make_parser
 
@@ -103,9 +111,11 @@ def _refuse_twice(command: Any) -> None:
 
         def parse(args: list[str]) -> Any:
             found = parse_args(args=args)
-            _, _, given = found
+            values, _, given = found
             if not ctx.resilient_parsing:
                 _check_once(given)
+                for each in given:
+                    _check_not_empty(each, values.get(each.name))
             return found
 
         parser.parse_args = parse
@@ -113,16 +123,28 @@ def _refuse_twice(command: Any) -> None:
 
     command.make_parser = make
     for each in getattr(command, "commands", {}).values():
-        _refuse_twice(each)
+        _check_what_is_given(each)
 
 
 def _check_once(given: list[Any]) -> None:
     for number, each in enumerate(given):
         is_list = each.multiple or each.nargs == -1
         if each.param_type_name == "option" and not is_list and each in given[:number]:
-            names = [*each.opts, *each.secondary_opts]
-            name = " or ".join([name for name in names if name.startswith("--")])
-            raise typer.BadParameter(f"{name} is given twice")
+            raise typer.BadParameter(f"{_name_of(each)} is given twice")
+
+
+def _check_not_empty(parameter: Any, value: Any) -> None:
+    texts = value if isinstance(value, list | tuple) else [value]
+    is_empty = any([isinstance(text, str) and not text.strip() for text in texts])
+    if is_empty and parameter.name not in MAY_BE_EMPTY:
+        raise typer.BadParameter(f"{_name_of(parameter)} is empty: leave it out, or give a value")
+
+
+def _name_of(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar)
+    names = [*parameter.opts, *parameter.secondary_opts]
+    return " or ".join([name for name in names if name.startswith("--")])
 
 
 app = typer.Typer(
@@ -180,6 +202,11 @@ app.command("bench")(bench)
 def main() -> None:
     """Run the command line and exit."""
     reopen_closed_streams()
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, io.TextIOWrapper):
+            # What the terminal cannot show is escaped: an error would end the command, and in a
+            # listener fail the message.
+            each.reconfigure(errors="backslashreplace")
     completion.mend_words()
     with ended_by_signals():
         app()

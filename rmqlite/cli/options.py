@@ -133,6 +133,7 @@ MOMENT_RULE: Final = (
     " or milliseconds since 1970"
 )
 _MS_DIGITS_MAX: Final = 15
+_OUR_TIME: Final = "a time after 2001-09-09, and before the year 10000"
 
 
 def with_options(command: C) -> C:
@@ -184,24 +185,17 @@ def refuse(option: str, value: object, rule: str) -> NoReturn:
 
 
 def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
-    """The milliseconds since 1970 of an option of time; None if it is empty."""
+    """The milliseconds since 1970 of an option of time; None if it is not given."""
     if not text:
         return None
-    if text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX:
-        return int(text)
-    moment = local_ms(text)
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX
+    moment = int(text) if is_number else local_ms(text)
     if moment is None:
         refuse(option, text, rule)
-    return moment
-
-
-def at_ms(text: str) -> int | None:
-    """The instant of --at in milliseconds; None without one."""
-    at = moment_ms("--at", text)
     try:
-        return None if at is None else instant_ms("--at", at)
+        return instant_ms(option, moment)
     except InvalidValue as error:
-        refuse("--at", text, error.rule)
+        refuse(option, text, error.rule if is_number else _OUR_TIME)
 
 
 def after_ms(text: str) -> int:

@@ -25,7 +25,7 @@ from rmqlite.cli.options import (
     AsJson,
     At,
     Endpoint,
-    at_ms,
+    moment_ms,
     option,
     with_options,
 )
@@ -123,7 +123,7 @@ def send(
         properties=dict([_pair(text) for text in properties or ()]),
         delay_level=wait.delay_level,
         delay=wait.delay,
-        deliver_at=at_ms(wait.at),
+        deliver_at=moment_ms("--at", wait.at),
         deliver_after=wait.after or None,
         max_reconsume_times=max_reconsume_times,
     )

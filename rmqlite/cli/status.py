@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.documents import prints
-from rmqlite.cli.output.terminal import print_json, print_table, print_view
+from rmqlite.cli.output.terminal import print_json, print_lines, print_table, print_view
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, Unavailable
 from rmqlite.requests.dead_letters import DeadLetterGroup
@@ -30,7 +30,7 @@ from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.levels import levels_table
 from rmqlite.views.rates import Rates
-from rmqlite.views.tables import BAD, WARN, Part
+from rmqlite.views.tables import BAD, WARN, Part, Subject
 from rmqlite.views.times import span_text
 from rmqlite.views.troubles import troubles
 from rmqlite.visible import printable
@@ -55,7 +55,8 @@ _LINE_CHARS: Final = 80
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
     """Show what is wrong with the broker, its counts, and its delay levels.
 
-    Wrong are open dead letters, groups with messages and no member, late levels, a full disk.
+    Wrong are open dead letters, groups with messages and no member, groups that have finished
+    nothing for 5 minutes, late levels, a full disk.
     """
     from rmqlite.client import AdminClient
 
@@ -83,13 +84,23 @@ def print_picture(picture: Picture) -> None:
             )
         ],
     )
-    wrong = [f"warning: {each.text}" for each in picture.troubles()]
-    for line in wrong or ["all is well"]:
-        sys.stdout.write(line + "\n")
+    troubles = picture.troubles()
+    for trouble in troubles:
+        sys.stdout.write(f"warning: {trouble.text}\n")
+        if trouble.about is Subject.GROUPS and len(trouble.names) > 1:
+            print_lines(_filled(", ".join([printable(name) for name in trouble.names])))
+    if not troubles:
+        sys.stdout.write("all is well\n")
     counts = textwrap.fill(counts_text(answer), _LINE_CHARS, subsequent_indent="  ")
     sys.stdout.write(counts + "\n")
     for each in (levels_table(answer), *cluster_tables(answer)):
         print_view(each)
+
+
+def _filled(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _LINE_CHARS, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 class Asked(enum.Enum):

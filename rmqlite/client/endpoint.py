@@ -7,9 +7,11 @@ cannot help.  Everything else may be over in a moment, as a restart is.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,6 +25,9 @@ LOOK_S_MAX: Final = 0.3
 _RULE: Final = "host:port, such as 127.0.0.1:8081, or tls://host:port"
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _UNIX: Final = "unix:"
+PROXY_VARIABLE: Final = "RMQLITE_PROXY"
+"""Names an HTTP proxy.  http_proxy, which Docker and companies set, does not concern a broker."""
+_PROXY: Final = re.compile(rf"http://(?:[^\s/@]+@)?({_ADDRESS.pattern})/?")
 _NO_CONNECTION: Final = "failed to connect to all addresses"
 _GRPC_PORT: Final = "use the broker's grpcPort"
 _ENDED: Final = r"Socket closed|Connection reset|Broken pipe"
@@ -68,19 +73,25 @@ _ANY: Final = (
     _Cause("lookup error|errors resolving", "there is no such host"),
     _Cause("before receiving SETTINGS|Endpoint closing", "it takes connections, but never answers"),
 )
+_OF_PROXY: Final = (
+    _Cause("HTTP proxy returned response code ([0-9]+)", "the proxy answers with code {why}"),
+    _Cause("Connection refused", "nothing listens at the proxy"),
+    _Cause("lookup error|errors resolving", "there is no such host as the proxy's"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """text: as it was given.  address: what gRPC connects to."""
+    """text: as it was given.  address: what gRPC connects to, through a proxy if there is one."""
 
     text: str
     address: str
     is_tls: bool
+    proxy: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Endpoint:
-        """Raises InvalidValue."""
+    def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Endpoint:
+        """With the proxy that the environment names for rmqlite.  Raises InvalidValue."""
         check_type("endpoint", text, str)
         is_tls = text.startswith(TLS)
         address = text.removeprefix(TLS)
@@ -88,7 +99,10 @@ class Endpoint:
         is_right = matched and 0 < int(matched[2]) <= 65_535
         if not is_right and (is_tls or not address.startswith(_UNIX)):
             raise InvalidValue("endpoint", text, _RULE)
-        return cls(text, address, is_tls)
+        proxy = environment.get(PROXY_VARIABLE, "").strip()
+        if proxy and not _PROXY.fullmatch(proxy):
+            raise InvalidValue(PROXY_VARIABLE, proxy.rpartition("@")[2], "http://host:port")
+        return cls(text, address, is_tls, "" if address.startswith(_UNIX) else proxy)
 
     def error(self, status_name: str, details: str, *, has_met: bool) -> RmqliteError:
         """The error of a call that ended with a gRPC status of gRPC itself.
@@ -98,15 +112,18 @@ class Endpoint:
         if status_name == "FAILED_PRECONDITION":
             return self._mistake(details)
         if _NO_CONNECTION in details or "resolving" in details:
-            for cause in (*(_OVER_TLS if self.is_tls else _PLAIN), *_ANY):
+            own = _OVER_TLS if self.is_tls else _PLAIN
+            for cause in (*(_OF_PROXY if self.proxy else ()), *own, *_ANY):
                 if found := re.search(cause.found, details):
                     return self._error_for(cause, *found.groups(), has_met=has_met)
-        return error_from_status(status_name, f"{self.text}: {details}")
+        if status_name == "DEADLINE_EXCEEDED":
+            details = "it did not answer in time: it is away, or too busy"
+        return error_from_status(status_name, f"{self._shown}: {details}")
 
     def with_a_look(self, error: RmqliteError) -> RmqliteError:
         """The same, or a better error: a port that ended a plain connection may want TLS."""
         is_unclear = error.rule.endswith(f"{TLS}{self.address}")
-        if not is_unclear or self.is_tls or not _takes_tls(self.address):
+        if not is_unclear or self.is_tls or self.proxy or not _takes_tls(self.address):
             return error
         return self._mistake(f"it takes TLS only: use {TLS}{self.address}")
 
@@ -116,13 +133,23 @@ class Endpoint:
         sentence = f"{what}: {remedy}" if remedy else what
         if cause.is_mistake and not has_met:
             return self._mistake(sentence)
-        return BrokerUnreachable(
-            f"no answer from the broker: {self.text}: {sentence}", field="endpoint", rule=remedy
+        error = BrokerUnreachable(
+            f"no answer from the broker: {self._shown}: {sentence}",
+            field="endpoint",
+            rule=remedy,
         )
+        error.was_never_sent = True
+        return error
+
+    @property
+    def _shown(self) -> str:
+        """The endpoint and its proxy, without the proxy's password."""
+        by = _PROXY.fullmatch(self.proxy)
+        return f"{self.text} through the proxy {by[1]} ({PROXY_VARIABLE})" if by else self.text
 
     def _mistake(self, sentence: str) -> Refused:
         return Refused(
-            f"no broker for this client at {self.text}: {sentence}",
+            f"no broker for this client at {self._shown}: {sentence}",
             field="endpoint",
             value=self.text,
             rule=sentence,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from traceback import format_exception
 from types import TracebackType
 from typing import Final
 
@@ -24,6 +25,7 @@ from rmqlite.errors import RmqliteError
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests.messages import SendResult
 from rmqlite.requests.topics import Queue
+from rmqlite.visible import encodable, text_of_error
 
 Attributes = dict[str, AttributeValue]
 NS_PER_MS: Final = 1_000_000
@@ -75,7 +77,7 @@ class Spans:
             "messaging.batch.message_count": len(messages),
         }
         span = self._tracer.start_span(
-            f"receive {queue.topic}",
+            encodable(f"receive {queue.topic}"),
             kind=SpanKind.CLIENT,
             attributes=about,
             links=[link for link in links if link.context.is_valid],
@@ -140,7 +142,7 @@ class Spans:
             about["messaging.message.body.size"] = len(each.body)
             about |= {"messaging.rocketmq.message.tag": each.tags} if each.tags else {}
             about |= {"messaging.rocketmq.message.keys": tuple(each.keys)} if each.keys else {}
-        return f"{operation} {topic}".rstrip(), about
+        return encodable(f"{operation} {topic}".rstrip()), about
 
 
 class Sending:
@@ -206,11 +208,23 @@ def _link(properties: Mapping[str, str]) -> Link:
 
 def _returned(span: Span, reason: str) -> None:
     span.set_attribute("error.type", "reconsume_later")
-    span.set_status(StatusCode.ERROR, reason)
+    span.set_status(StatusCode.ERROR, encodable(reason))
 
 
 def _failed(span: Span, error: BaseException) -> None:
+    """As record_exception() does, but with texts that an exporter can encode.
+
+    A status that it cannot costs the whole batch, all spans of the program in it.
+    """
+    if not span.is_recording():
+        return
     kind = error.code if isinstance(error, RmqliteError) else type(error).__qualname__
-    span.record_exception(error)
-    span.set_attribute("error.type", kind)
-    span.set_status(StatusCode.ERROR, str(error))
+    text = text_of_error(error) or ""
+    about: Attributes = {
+        "exception.type": encodable(f"{type(error).__module__}.{type(error).__qualname__}"),
+        "exception.message": text,
+        "exception.stacktrace": encodable("".join(format_exception(error))),
+    }
+    span.add_event("exception", about)
+    span.set_attribute("error.type", encodable(kind))
+    span.set_status(StatusCode.ERROR, text)

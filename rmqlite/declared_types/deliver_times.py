@@ -1,4 +1,4 @@
-"""When a message is to be delivered, as a user says it: an instant, or a length of time.
+"""Instants and lengths of time as a user says them: mostly when a message is to be delivered.
 
 Both become whole milliseconds, rounded up, because no message may be early.  A length counts from
 the moment at which the broker stores the message, so a producer's clock may be wrong.
@@ -24,6 +24,8 @@ INSTANT_MS_MIN: Final = 10**12
 """In the year 2001.  A smaller number is one of seconds: its message would be delivered at once."""
 INSTANT_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999.  A larger number is one of microseconds or nanoseconds."""
+_SECONDS_MIN: Final = 10**8
+"""In seconds a day of 1973; a smaller number is neither seconds nor milliseconds of our time."""
 _MS: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000, 1)
@@ -49,9 +51,18 @@ def instant_ms(field: str, instant: Instant) -> int:
     else:
         at_ms = operator.index(instant)
     if not INSTANT_MS_MIN <= at_ms <= INSTANT_MS_MAX:
-        rule = f"milliseconds since 1970, {INSTANT_MS_MIN} to {INSTANT_MS_MAX}"
-        raise InvalidValue(field, instant, rule)
+        raise InvalidValue(field, instant, _instant_rule(at_ms))
     return at_ms
+
+
+def check_not_long_ago(field: str, at_ms: int | None) -> None:
+    """Raises InvalidValue for an instant before 2001: a number of seconds, or -1 for "none".
+
+    It would mean 1970: from there on is everything.  None, and 0 where it has a meaning of its own
+    ("no limit", "the earliest"), pass.
+    """
+    if at_ms and at_ms < INSTANT_MS_MIN:
+        raise InvalidValue(field, at_ms, _instant_rule(at_ms))
 
 
 def wait_ms(field: str, wait: Wait) -> int:
@@ -75,6 +86,13 @@ def wait_ms(field: str, wait: Wait) -> int:
 def whole_wait(field: str, wait: Wait) -> timedelta:
     """A length of time as a timedelta of whole milliseconds.  Raises InvalidValue."""
     return timedelta(milliseconds=wait_ms(field, wait))
+
+
+def _instant_rule(at_ms: int) -> str:
+    rule = f"milliseconds since 1970, {INSTANT_MS_MIN} to {INSTANT_MS_MAX}"
+    if at_ms > INSTANT_MS_MAX:
+        return f"{rule}: that looks like microseconds or nanoseconds"
+    return f"{rule}: that looks like seconds" if at_ms >= _SECONDS_MIN else rule
 
 
 def _rounded_up(length: timedelta) -> int:

@@ -106,7 +106,9 @@ class DeadLetter:
     since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
     dead letter, its failure times are store timestamps and its reason is empty.
     max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
-    the group's.  failure_kind: the kind of reason.
+    the group's.  failure_kind: the kind of reason.  claimed_topic, claimed_message_id: the origin
+    that the client which sent it says, if the broker's log has no such message: then origin_topic
+    is the retry topic that it was sent to.
     """
 
     group: str
@@ -135,6 +137,8 @@ class DeadLetter:
     due_ms: int = 0
     max_reconsume_times: int | None = None
     failure_kind: str = ""
+    claimed_topic: str = ""
+    claimed_message_id: str = ""
 
     @property
     def offset_message_id(self) -> str:

@@ -35,8 +35,8 @@ class Rates(NamedTuple):
 class TakenQueue:
     """A group's progress in one queue.
 
-    committed_offset: 0 before the first commit.  taken_at_ms: when the last message before it
-    was stored; 0 if there is none.
+    committed_offset: without a commit the begin of the queue, so that the difference is the LAG.
+    taken_at_ms: when the last message before it was stored; 0 if there is none.
     """
 
     queue: Queue
@@ -169,6 +169,7 @@ class BrokerStatus:
     such bytes: an open half message keeps them.  undeliverable:
     scheduled messages that became dead letters of the schedule itself.  warnings: what an
     operator should mend, a sentence each, such as a port that others reach without an account.
+    disk_bytes: the size of the store's disk; 0: it was not measured yet.
     """
 
     version: str
@@ -196,3 +197,4 @@ class BrokerStatus:
     warnings: tuple[str, ...] = ()
     name_servers: tuple[NameServerStatus, ...] = ()
     registered: tuple[RegisteredBroker, ...] = ()
+    disk_bytes: int = 0

@@ -54,7 +54,8 @@ class HeartbeatRequest:
     """A member says that it is alive, and lists its subscriptions.
 
     known_epoch: the epoch of the member's present assignment, 0 if it has none.  The answer
-    waits up to wait_ms for an assignment of another epoch.
+    waits up to wait_ms for an assignment of another epoch.  is_broadcasting: it reads all queues,
+    and keeps its offsets itself.
     """
 
     group: str
@@ -62,6 +63,7 @@ class HeartbeatRequest:
     subscriptions: tuple[Subscription, ...]
     known_epoch: int = 0
     wait_ms: int = 0
+    is_broadcasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,19 @@ class Assignment:
     epoch: int
     queues: tuple[Queue, ...]
     members: tuple[str, ...]
+
+
+class MemberKind(StrEnum):
+    """How a member gets its messages.
+
+    POLLS: members of rmqlite's own clients wait for their queues.  SHARES: RocketMQ's clients share
+    out the queues themselves, or pop if their group does.  LEASES: RocketMQ 5's clients receive
+    messages one by one.
+    """
+
+    POLLS = "POLLS"
+    SHARES = "SHARES"
+    LEASES = "LEASES"
 
 
 class RequestMode(StrEnum):
@@ -150,8 +165,14 @@ class GroupExtras:
 class QueueProgress:
     """A group's progress in one queue; committed_offset is None before the first commit.
 
+    client_id: the member that reads the queue now, or to which its oldest message is leased.
     in_flight: how many messages clients of RocketMQ 5 have received, and neither acknowledged nor
-    failed.
+    failed.  has_no_lag: no member reads the topic any more, or all of them are broadcasting.
+
+    oldest_timestamp_ms: when the oldest message that is not consumed was stored; 0 if there is
+    none.  progressed_at_ms: when the group last finished a message here; 0 if it has not since the
+    broker's start.  silent_since_ms: since when it has finished none, although there was one; 0 if
+    there is none.
     """
 
     queue: Queue
@@ -160,11 +181,25 @@ class QueueProgress:
     committed_offset: int | None
     client_id: str
     in_flight: int = 0
+    has_no_lag: bool = False
+    oldest_timestamp_ms: int = 0
+    progressed_at_ms: int = 0
+    silent_since_ms: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset of the oldest message that is not consumed, or the queue's end."""
+        return max(self.committed_offset or 0, self.min_offset)
 
     @property
     def lag(self) -> int:
-        done = self.min_offset if self.committed_offset is None else self.committed_offset
-        return max(0, self.max_offset - max(done, self.min_offset))
+        """LAG: the messages from the group's committed offset to the end of the queue.
+
+        Without a committed offset it is all that the queue has.  Of leased messages those that are
+        done count, too, until all before them are done.  Messages that a filter leaves out count
+        until the group has looked at them; retries, when they are due.  0: see has_no_lag.
+        """
+        return 0 if self.has_no_lag else max(0, self.max_offset - self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +211,14 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
+    """is_broadcasting: each member reads all queues and keeps its own offsets, so that nobody else
+    knows how far it is.  now_ms: the broker's clock; 0 from a broker before 0.12."""
+
     info: GroupInfo
     members: tuple[MemberInfo, ...]
     progress: tuple[QueueProgress, ...]
+    is_broadcasting: bool = False
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

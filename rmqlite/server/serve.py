@@ -33,6 +33,7 @@ from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.indexing import Indexing
+from rmqlite.server.library_log import in_short_lines
 from rmqlite.server.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
 from rmqlite.server.notify import READY, STOPPING, notify
 from rmqlite.server.protocols.grpc.server import GrpcServer
@@ -42,6 +43,7 @@ from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.service.access import Access, AccountsFile
 from rmqlite.server.service.part import ServiceParts
 from rmqlite.server.service.service import Service
+from rmqlite.server.silent_ends import Loops, Watch
 from rmqlite.server.turns import event_loop
 from rmqlite.server.upkeep import ClockWatch, Upkeep
 from rmqlite.server.waiting import Waiting
@@ -108,7 +110,7 @@ def serve(
         notify(READY)
 
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with in_short_lines(), asyncio.Runner(loop_factory=loop) as runner:
         server = _Server(config, reload, access, keys, watched, connections, connecting)
         return runner.run(server.run(ready))
 
@@ -199,7 +201,7 @@ class _Server:
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
         service = Service(self._service_parts(config, broker, registering))
-        async with asyncio.TaskGroup() as tasks:
+        async with Loops() as tasks:
             loops = {
                 "group commit": self._commit.run(),
                 "persist": upkeep.persist(),
@@ -215,6 +217,7 @@ class _Server:
             }
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.run() for files in self._watched}
+            loops["watch"] = Watch(self._protocols).run()
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
             for sentence in service.open_ports:
@@ -230,6 +233,7 @@ class _Server:
             gc.set_threshold(*GC_THRESHOLDS)
             on_ready(self._endpoints())
             await stop.wait()
+            tasks.drain()
             # Clients go to the cluster's other brokers while the calls here end.
             await registering.close()
             await self._drain(service, running)

@@ -179,9 +179,12 @@ class Upkeep:
         retention = self._broker.retention
         if retention.is_disk_full and not self._logged_full:
             log.warning(
-                "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d",
+                "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d"
+                " disk_bytes=%d log_bytes=%d",
                 retention.used_ratio,
                 self._config.disk_warning_ratio,
+                retention.disk_bytes,
+                self._broker.store.end - self._broker.store.min_offset,
             )
         elif self._logged_full and not retention.is_disk_full:
             log.warning("sends are accepted again used_ratio=%.3f", retention.used_ratio)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.errors import Overloaded
 from rmqlite.server.turns import TURNS
 
@@ -24,11 +25,16 @@ So eight of them and this pause leave more than half of the time to other calls.
 
 
 class Waiting:
-    """Parked calls by key, at most limit of them; limit_name is the limit's key in broker.conf."""
+    """Parked calls by key, at most limit of them; limit_name is the limit's key in broker.conf.
+
+    One account may have half of them.
+    """
 
     def __init__(self, limit_name: str, limit: int) -> None:
         self._limit_name = limit_name
         self._limit = limit
+        self._shares = AccountShares(limit_name, limit)
+        """Of those calls that have an account."""
         self._parked: dict[Hashable, dict[asyncio.Future[None], None]] = {}
         self._closed = False
         self._woken: deque[asyncio.Future[None]] = deque()
@@ -37,26 +43,32 @@ class Waiting:
         """Called with the keys that are woken, if somebody wants to know them."""
         self.count = 0
 
-    async def wait(self, key: Hashable, seconds: float) -> None:
+    async def wait(self, key: Hashable, seconds: float, account: str = "") -> None:
         """Return when the key is woken, when the time is over, or at once when closed.
 
-        Raises Overloaded at the limit.
+        account: for which the call is counted.  Raises Overloaded at the limit.
         """
         if self._closed or seconds <= 0:
             return
         if self.count >= self._limit:
             raise Overloaded(self._limit_name, self._limit)
+        if account:
+            self._shares.check(account)
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, woken)
         parked = self._parked.setdefault(key, {})
         parked[woken] = None
         self.count += 1
+        if account:
+            self._shares.add(account)
         try:
             await woken
         finally:
             timer.cancel()
             self.count -= 1
+            if account:
+                self._shares.add(account, -1)
             parked.pop(woken, None)
             if not parked and self._parked.get(key) is parked:
                 del self._parked[key]

@@ -9,6 +9,8 @@ from rmqlite.views.times import span_text
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 """The counts of BrokerStatus that a rate is made of."""
+COUNTED_MAX: Final = 1_000
+"""A list counts so many of the rows that match and are not shown; it takes one call."""
 _CHANGED: Final = ("cancelled", "fired", "rescheduled")
 _SIZES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -17,6 +19,20 @@ def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 message", "2,000 messages", "2 retries"."""
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else many}"
+
+
+def matches_text(shown: int, left: int, noun: str, *, is_all: bool, is_first: bool = True) -> str:
+    """How many rows a list has: "312 messages, the first 50 of them here".
+
+    left: the rows behind those that are shown, counted up to COUNTED_MAX; is_all: are there no
+    others?  is_first: does the list begin here?
+    """
+    if not left:
+        return counted(shown, noun) + ("" if is_all and is_first else " here")
+    if not is_first:
+        return f"{counted(shown, noun)} here, {'' if is_all else 'more than '}{left:,} behind them"
+    total = counted(shown + left, noun)
+    return f"{'' if is_all else 'more than '}{total}, the first {shown:,} of them here"
 
 
 def times_text(count: int) -> str:

@@ -18,6 +18,16 @@ def place_text(letter: DeadLetter) -> str:
     return f"{letter.group}:{letter.queue_id}:{letter.queue_offset}"
 
 
+def origin_text(letter: DeadLetter) -> str:
+    """The topic that a message comes from; empty if it is not known.
+
+    "(claimed)": only the client that sent it to the group's retry topic says so.
+    """
+    if letter.claimed_topic:
+        return f"{printable(letter.claimed_topic)} (claimed)"
+    return printable(letter.origin_topic)
+
+
 def reason_line(reason: str) -> str:
     """The first line of a reason; a stack trace is for peek."""
     first, _, more = reason.strip().partition("\n")

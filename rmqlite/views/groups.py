@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqlite.levels import LevelTable
@@ -34,13 +34,18 @@ from rmqlite.views.tables import (
     row,
     table,
 )
-from rmqlite.views.times import age_text, delay_text
+from rmqlite.views.times import age_text, delay_text, span_text
 from rmqlite.visible import printable
 
+SILENT_MS: Final = 300_000
+"""A group with members that has finished nothing for so long, although it had messages, is in
+trouble: it hangs, or one message takes it that long."""
 _REASON_LEAST: Final = 24
+_SILENT_SHOWN: Final = 10
 _GROUPS: Final = (
-    Column("GROUP", is_short=True),
+    Column("GROUP", is_short=True, least=12),
     Column("LAG", right=True),
+    Column("OLDEST", right=True, rank=1),
     Column("DUE", right=True),
     Column("MEMBERS", right=True, rank=1),
     Column("RETRIES", right=True),
@@ -54,6 +59,8 @@ _PROGRESS: Final = (
     Column("COMMITTED", right=True),
     Column("MAX", right=True),
     Column("LAG", right=True),
+    Column("OLDEST", right=True, rank=1),
+    Column("LAST DONE", right=True, rank=3),
     Column("IN FLIGHT", right=True, rank=2),
     Column("READ BY", is_short=True, rank=1),
 )
@@ -82,20 +89,46 @@ _READERS: Final = (
     Column("NOT CONSUMED", right=True),
     Column("MEMBERS", right=True),
 )
+_SETTINGS: Final = (
+    Column("GROUP", is_short=True, least=12),
+    Column("LAG", right=True),
+    Column("OLDEST", right=True),
+    Column("MEMBERS", right=True),
+    Column("WAITING RETRIES", right=True),
+    Column("DEAD", right=True),
+    Column("MAX RETRIES", right=True),
+    Column("RETRY POLICY", is_short=True, rank=1),
+    Column("MAY CONSUME", rank=2),
+    Column("ORDERLY", rank=3),
+    Column("RETRY QUEUES", right=True, rank=4),
+)
+ROCKETMQS: Final = "RocketMQ's"
 ROCKETMQS_POLICY: Final = "RocketMQ's levels 3, 4, 5 and so on"
+BROADCASTING: Final = (
+    "broadcasting: each member reads all queues and keeps its own offsets, so the group has no lag"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
     """The figures of a group; None: not known yet.
 
-    lag: messages that the group could get and has not got yet, in its topics and its retry topic.
+    lag: see QueueProgress.lag, in its topics and its retry topic; None of a broadcasting group.
     due: the part of the lag in the retry topic.  waiting: retries in the schedule.  dead: open
     dead letters.  new_dead: dead letters since a first look.  reason: their most frequent kind.
+
+    oldest_ms: the age of the oldest message that is not consumed, 0 without one.  silent_ms: how
+    long the group has finished nothing in a queue that has messages for it, 0 without one.
+    busy_queues: how many of its queues have messages for it.  silent_queues: in how many of these
+    that is SILENT_MS or longer.
     """
 
     group: str
     lag: int | None = None
+    oldest_ms: int | None = None
+    silent_ms: int = 0
+    silent_queues: int = 0
+    busy_queues: int = 0
     members: int | None = None
     waiting: int | None = None
     due: int | None = None
@@ -107,6 +140,11 @@ class GroupFigures:
     def unread(self) -> int:
         """Messages that the group could get now, and that no member is there to read."""
         return self.lag or 0 if self.members == 0 else 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Has it members that finish nothing?"""
+        return bool(self.members) and self.silent_ms >= SILENT_MS
 
     @property
     def retries(self) -> int:
@@ -123,22 +161,42 @@ def group_figures(
 ) -> GroupFigures:
     """waiting: see waiting_by_topic(); dead: by group.  None: the broker has not answered yet."""
     again = retry_topic(group)
-    lag = due = members = None
-    if status is not None:
-        lag = sum([each.lag for each in status.progress])
-        due = sum([each.lag for each in status.progress if each.queue.topic == again])
-        members = len(status.members)
     letters = None if dead is None else dead.get(group)
-    return GroupFigures(
+    figures = GroupFigures(
         group,
-        lag,
-        members,
-        None if waiting is None else waiting.get(again, 0),
-        due,
-        letters.open if letters else None if dead is None else 0,
-        new_dead,
-        letters.reasons[0].reason if letters and letters.reasons else "",
+        waiting=None if waiting is None else waiting.get(again, 0),
+        dead=letters.open if letters else None if dead is None else 0,
+        new_dead=new_dead,
+        reason=letters.reasons[0].reason if letters and letters.reasons else "",
     )
+    if status is None:
+        return figures
+    figures = replace(figures, members=len(status.members))
+    if status.is_broadcasting:
+        return figures
+    queues = [each for each in status.progress if not each.has_no_lag]
+    silent = [silent_ms(each, status.now_ms) for each in queues]
+    return replace(
+        figures,
+        lag=sum([each.lag for each in queues]),
+        due=sum([each.lag for each in queues if each.queue.topic == again]),
+        oldest_ms=max([oldest_age_ms(each, status.now_ms) for each in queues], default=0),
+        silent_ms=max(silent, default=0),
+        silent_queues=sum([each >= SILENT_MS for each in silent]),
+        busy_queues=sum([each.lag > 0 for each in queues]),
+    )
+
+
+def oldest_age_ms(progress: QueueProgress, now_ms: int) -> int:
+    """The age of the oldest message of a queue that is not consumed; 0 without one."""
+    stored_ms = progress.oldest_timestamp_ms
+    return max(0, now_ms - stored_ms) if stored_ms else 0
+
+
+def silent_ms(progress: QueueProgress, now_ms: int) -> int:
+    """How long a group has finished nothing in a queue that has messages for it; 0 without one."""
+    since_ms = progress.silent_since_ms
+    return max(0, now_ms - since_ms) if since_ms else 0
 
 
 def waiting_by_topic(counts: Iterable[PendingCount]) -> dict[str, int]:
@@ -150,7 +208,10 @@ def waiting_by_topic(counts: Iterable[PendingCount]) -> dict[str, int]:
 
 
 SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
-    "worst": lambda g: (-(g.new_dead or 0), -g.unread, -(g.dead or 0), -(g.lag or 0)),
+    "worst": lambda g: (
+        *(-(g.new_dead or 0), -g.unread, -g.is_silent * g.silent_ms),
+        *(-(g.dead or 0), -(g.lag or 0)),
+    ),
     "lag": lambda g: (-(g.lag or 0),),
     "retries": lambda g: (-g.retries,),
     "dead": lambda g: (-(g.dead or 0),),
@@ -181,6 +242,7 @@ def _group_row(figures: GroupFigures) -> Row:
         group,
         cell(group, "", Subject.GROUPS, group),
         figures.lag,
+        oldest_cell(figures),
         figures.due,
         cell(figures.members, WARN if figures.unread else ""),
         cell(figures.waiting, "", Subject.RETRIES, group),
@@ -190,8 +252,38 @@ def _group_row(figures: GroupFigures) -> Row:
     )
 
 
-def progress_table(progress: Sequence[QueueProgress]) -> Table:
-    """How far a group is in each of its queues."""
+def settings_table(groups: Sequence[GroupInfo], figures: Mapping[str, GroupFigures]) -> Table:
+    """Groups with their settings.  figures: of each of them."""
+    rows = []
+    for info in groups:
+        known = figures[info.group]
+        rows.append(
+            row(
+                info.group,
+                info.group,
+                known.lag,
+                oldest_cell(known),
+                cell(known.members, WARN if known.unread else ""),
+                known.waiting,
+                cell(known.dead, WARN if known.dead else ""),
+                info.max_reconsume_times,
+                info.retry_policy or ROCKETMQS,
+                info.can_consume,
+                info.orderly,
+                info.retry_queues,
+            )
+        )
+    return table("", _SETTINGS, rows, "no groups yet")
+
+
+def oldest_cell(figures: GroupFigures) -> Part:
+    """The age of the oldest message that is not consumed."""
+    text = span_text(figures.oldest_ms) if figures.oldest_ms else NOTHING
+    return Part(text, BAD if figures.is_silent else "")
+
+
+def progress_table(progress: Sequence[QueueProgress], now_ms: int) -> Table:
+    """How far a group is in each of its queues; now_ms: the broker's clock."""
     rows = [
         row(
             f"{each.queue.topic}/{each.queue.queue_id}",
@@ -199,13 +291,40 @@ def progress_table(progress: Sequence[QueueProgress]) -> Table:
             each.queue.queue_id,
             each.committed_offset,
             each.max_offset,
-            cell(each.lag, WARN if each.lag and not each.client_id else ""),
+            NOTHING
+            if each.has_no_lag
+            else cell(each.lag, WARN if each.lag and not each.client_id else ""),
+            _age_cell(oldest_age_ms(each, now_ms), silent_ms(each, now_ms)),
+            age_text(each.progressed_at_ms, now_ms),
             each.in_flight,
             each.client_id or NOTHING,
         )
         for each in progress
     ]
     return table(f"queues: {len(rows):,}", _PROGRESS, rows, "no progress yet")
+
+
+def _age_cell(oldest_ms: int, silent_for_ms: int) -> Part:
+    text = span_text(oldest_ms) if oldest_ms else NOTHING
+    return Part(text, BAD if silent_for_ms >= SILENT_MS else "")
+
+
+def silent_lines(status: GroupStatus) -> list[str]:
+    """Where a group has finished nothing for too long: which message waits there, and whose it is.
+
+    The ones that wait longest first.
+    """
+    now_ms = status.now_ms
+    silent = [each for each in status.progress if silent_ms(each, now_ms) >= SILENT_MS]
+    silent.sort(key=lambda each: each.silent_since_ms)
+    lines = [
+        f"{printable(each.queue.topic)}/{each.queue.queue_id}: nothing finished for"
+        f" {span_text(silent_ms(each, now_ms))}, at queue offset {each.next_offset:,},"
+        f" {f'with {printable(each.client_id)}' if each.client_id else 'with nobody'}"
+        for each in silent[:_SILENT_SHOWN]
+    ]
+    more = len(silent) - _SILENT_SHOWN
+    return [*lines, *[f"and in {counted(more, 'more queue')}"] * (more > 0)]
 
 
 def members_table(members: Sequence[MemberInfo], now_ms: int) -> Table:

@@ -12,7 +12,7 @@ from rmqlite.clock import local_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.redrive import JobState, RedriveJob
-from rmqlite.views.counts import size_text
+from rmqlite.views.counts import counted, size_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
 from rmqlite.views.tables import BAD, WARN, Part, Subject
@@ -40,6 +40,7 @@ def troubles(
         *_late_levels(status),
         *_dead_letters(groups, dead_lately),
         *_unread(status, groups),
+        *_silent(groups),
         *_standing(jobs),
         *_undeliverable(status, groups),
     ]
@@ -52,6 +53,7 @@ def _disk(status: BrokerStatus) -> list[Part]:
     if status.is_disk_full:
         used = f"{status.disk_used_ratio:.1%}"
         sentence = f"disk full ({used}): sends are refused until there is room again"
+        sentence += f"; {held}" if (held := held_text(status)) else ""
         found.append(Part(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
         due_ms = status.pinned_deliver_at_ms
@@ -63,6 +65,18 @@ def _disk(status: BrokerStatus) -> list[Part]:
         )
         found.append(Part(sentence, WARN, Subject.DISK))
     return found
+
+
+def held_text(status: BrokerStatus) -> str:
+    """What holds the space of the store's disk; empty if it was not measured yet."""
+    if not status.disk_bytes:
+        return ""
+    used = round(status.disk_used_ratio * status.disk_bytes)
+    log_bytes = min(used, status.log_max_offset - status.log_min_offset)
+    return (
+        f"of {size_text(used)} used the log holds {size_text(log_bytes)}, everything else"
+        f" {size_text(used - log_bytes)}"
+    )
 
 
 def _late_levels(status: BrokerStatus) -> list[Part]:
@@ -108,6 +122,23 @@ def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
     left.sort(key=lambda each: -each.unread)
     sentence = f"nobody reads for {printable(left[0].group)}{_others(left)}"
     return [Part(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
+
+
+def _silent(groups: Sequence[GroupFigures]) -> list[Part]:
+    """Groups whose members finish nothing."""
+    silent = [each for each in groups if each.is_silent]
+    if not silent:
+        return []
+    silent.sort(key=lambda each: -each.silent_ms)
+    worst = silent[0]
+    where = ""
+    if worst.silent_queues < worst.busy_queues:
+        where = f" in {worst.silent_queues:,} of {counted(worst.busy_queues, 'queue')}"
+    sentence = (
+        f"{printable(worst.group)} has {counted(worst.members or 0, 'member')} and has finished"
+        f" nothing{where} for {span_text(worst.silent_ms)}{_others(silent)}"
+    )
+    return [Part(sentence, BAD, Subject.GROUPS, tuple([each.group for each in silent]))]
 
 
 def _standing(jobs: Sequence[RedriveJob]) -> list[Part]:

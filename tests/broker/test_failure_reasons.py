@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.broker.dead_letters import listing
 from rmqlite.broker.finding import reading
+from rmqlite.errors import GroupUnknown
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
@@ -46,6 +47,11 @@ def test_the_most_frequent_ones_come_first(under_test: BrokerUnderTest) -> None:
     ]
     mine = groups(under_test)[GROUP]
     assert (mine.reasons_of, mine.rest_letters, mine.rest_kinds) == (10, 2, 2)
+    every = done(under_test.broker.dead_letters.reasons(GROUP))
+    assert [each.reason for each in every.reasons] == ["d", "c", NO_REASON, "a", "b", "e", "f"]
+    assert (every.rest_letters, every.rest_kinds) == (0, 0)
+    with pytest.raises(GroupUnknown):
+        done(under_test.broker.dead_letters.reasons("nobody"))
 
 
 def test_a_reason_that_is_no_text_is_told_as_one(under_test: BrokerUnderTest) -> None:

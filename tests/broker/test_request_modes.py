@@ -10,7 +10,14 @@ import pytest
 from rmqlite.broker.tables import request_modes
 from rmqlite.broker.tables.request_modes import TABLE
 from rmqlite.errors import InvalidName, InvalidValue, Overloaded, PermissionMissing, StoreDamaged
-from rmqlite.names import retry_topic
+from rmqlite.names import (
+    HALF_ENDS_TOPIC,
+    HALF_TOPIC,
+    LEASES_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    retry_topic,
+)
 from rmqlite.requests.groups import (
     Assigned,
     AssignmentQuery,
@@ -94,6 +101,17 @@ def test_a_member_pops_the_queues_of_its_neighbours_if_few_share_them(
     assert [assigned(broker, member) for member in "adeg"] == [
         (POP, (each,)) for each in (0, 3, 0, 2)
     ]
+
+
+def test_nobody_pops_what_is_the_brokers_own(broker: BrokerUnderTest) -> None:
+    """A half message that failed would come by way of a retry topic, uncommitted.  A mode that an
+    older broker has taken can be taken back."""
+    modes = broker.broker.request_modes
+    for topic in (HALF_TOPIC, HALF_ENDS_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, LEASES_TOPIC):
+        with pytest.raises(PermissionMissing, match="the broker's own"):
+            modes.change(RequestModeChange(GROUP, topic, POP, 0))
+        modes.change(RequestModeChange(GROUP, topic, PULL, 0))
+        assert not modes.is_popped(GROUP)
 
 
 def test_whoever_is_no_member_has_no_queues_yet(broker: BrokerUnderTest) -> None:

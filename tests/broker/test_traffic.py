@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.broker import counts
-from rmqlite.broker.figures import SAMPLE_S, Progress
+from rmqlite.broker.figures import SAMPLE_S
+from rmqlite.broker.progress import Progress
 from rmqlite.requests.figures import QueueTimes, Rate, TakenQueue
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.topics import Queue
@@ -21,7 +22,7 @@ def pass_samples(broker: BrokerUnderTest, count: int = 1) -> None:
 
 
 def progress_of(under_test: BrokerUnderTest) -> Progress:
-    return Progress(under_test.broker.parts, under_test.broker.traffic)
+    return under_test.broker.progress
 
 
 def test_rates_are_differences_between_samples(under_test: BrokerUnderTest) -> None:

@@ -13,6 +13,7 @@ import pytest
 from rmqlite import __version__, compiled
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
 from rmqlite.requests.dead_letters import DeadLetterGroup
+from rmqlite.requests.groups import GroupInfo
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 
@@ -92,13 +93,48 @@ def test_a_topic_is_created_with_its_settings(run: Run, broker: FakeBroker) -> N
 def test_a_group_is_shown_with_lag_and_members(run: Run) -> None:
     """The three questions of an operator: how far, how much is left, and who."""
     shown = run("group", "show", "workers").stdout
-    assert ["workers", "16", "1", "yes", "no", "572", "0"] in [
-        line.split() for line in shown.splitlines()
-    ]
-    row = ["orders", "0", "1,234,000", "1,234,567", "567", "0", "10.0.0.1@77"]
-    assert row in [line.split() for line in shown.splitlines()]
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["workers", "16", "1", "yes", "no", "572", "12m", "0s", "0"] in lines
+    row = ["orders", "0", "1,234,000", "1,234,567", "567", "12m", "0s", "0", "10.0.0.1@77"]
+    assert row in lines
     assert "A || B" in shown
+    assert "warning" not in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
+
+
+def test_a_group_that_hangs_is_shown_with_the_message_and_the_member(
+    run: Run, broker: FakeBroker
+) -> None:
+    """The first question of whoever is called at night; `status` and the list know it, too."""
+    first, other = GROUP.progress
+    hangs = replace(GROUP, progress=(replace(first, silent_since_ms=1_699_999_500_000), other))
+    broker.answers["DescribeGroup"] = lambda _: hangs
+    assert (
+        "warning: orders/0: nothing finished for 10m 0s, at queue offset 1,234,000, with"
+        " 10.0.0.1@77\n" in run("group", "show", "workers").stdout
+    )
+    assert json.loads(run("group", "list", "--json").stdout)[0]["silent_ms"] == 600_000
+    lines = run("status").stdout.splitlines()
+    assert lines[2] == (
+        "warning: workers has 1 member and has finished nothing in 1 of 2 queues for 10m 0s"
+    )
+
+
+def test_every_silent_group_is_named(run: Run, broker: FakeBroker) -> None:
+    """Not the worst one and a number: each has people of its own."""
+    names = [f"group-{number:02}" for number in range(12)]
+    (first, _) = GROUP.progress
+    broker.answers["ListGroups"] = lambda _: tuple([GroupInfo(name) for name in names])
+    broker.answers["DescribeGroup"] = lambda name: replace(
+        GROUP,
+        info=GroupInfo(name),
+        progress=(replace(first, silent_since_ms=1_699_999_500_000 - int(name[-2:])),),
+    )
+    lines = run("status").stdout.splitlines()
+    assert lines[2].startswith("warning: group-11 has 1 member and has finished nothing for 10m 0s")
+    assert lines[2].endswith(" and 11 more")
+    assert ", ".join(reversed(names)) == " ".join([line.strip() for line in lines[3:5]])
+    assert "all is well" not in lines
 
 
 def test_a_groups_json_has_the_lag_of_each_queue(run: Run) -> None:
@@ -111,9 +147,11 @@ def test_a_groups_json_has_the_lag_of_each_queue(run: Run) -> None:
 
 def test_groups_are_listed(run: Run) -> None:
     """As a table and as JSON."""
-    row = ["workers", "16", "1", "yes", "no", "RocketMQ's"]
-    assert run("group", "list").stdout.splitlines()[1].split() == row
-    assert json.loads(run("group", "list", "--json").stdout)[0]["max_reconsume_times"] == 16
+    row = ["workers", "572", "12m", "0s", "1", "0", "0", "16"]
+    assert run("group", "list").stdout.splitlines()[1].split()[:8] == row
+    (tree,) = json.loads(run("group", "list", "--json").stdout)
+    assert tree["max_reconsume_times"] == 16
+    assert (tree["lag"], tree["oldest_ms"], tree["silent_ms"]) == (572, 720_000, 60_000)
 
 
 def test_status_says_what_waits_and_how_late(run: Run) -> None:

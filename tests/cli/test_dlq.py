@@ -90,8 +90,8 @@ def test_reasons_of_some_letters_are_not_said_to_be_of_all(run: Run, broker: Fak
 @pytest.mark.parametrize(
     ("kinds", "line"),
     [
-        (7, "   500    5%  of 7 other kinds"),
-        (1, "   500    5%  of 1 other kind"),
+        (7, "   500    5%  of 7 other kinds: rmqlite dlq reasons a"),
+        (1, "   500    5%  of 1 other kind: rmqlite dlq reasons a"),
         (0, "   500    5%  that cannot be read"),
     ],
 )
@@ -106,6 +106,21 @@ def test_the_letters_of_other_kinds_have_a_line(
     assert lines[-2:] == ["  9,500   95%  no answer within # s", f" {line}"]
     tree = json.loads(run("dlq", "list", "--json").stdout)["groups"][0]
     assert (tree["rest_letters"], tree["rest_kinds"]) == (500, kinds)
+
+
+def test_every_kind_of_reason_can_be_named(run: Run, broker: FakeBroker) -> None:
+    """The list has five of each group."""
+    counts = tuple([ReasonCount(f"error {chr(97 + n)}", 20 - n) for n in range(12)])
+    found = DeadLetterGroup("a", 174, 0, 0, OLDEST_MS, NEWEST_MS, counts, 174)
+    broker.answers["ListReasons"] = lambda _: found
+    result = run("dlq", "reasons", "a")
+    assert (result.exit_code, broker.asked["ListReasons"]) == (0, ["a"])
+    lines = result.stdout.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (12, "20   11%  error a", " 9    5%  error l")
+    tree = json.loads(run("dlq", "reasons", "a", "--json").stdout)
+    assert [each["count"] for each in tree["reasons"]] == [20 - n for n in range(12)]
+    broker.answers["ListReasons"] = lambda _: DeadLetterGroup("a", 0, 0, 0, 0, 0)
+    assert run("dlq", "reasons", "a").exit_code == 1
 
 
 def test_groups_as_json(run: Run, broker: FakeBroker) -> None:
@@ -196,8 +211,8 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     [
         (("billing", "--since", "2 days"), "or 2h for two hours ago"),
         (("billing", "--since", "1h", "--until", "2h"), "later than --since"),
-        (("billing", "--topic", ""), "an option of a filter is empty"),
-        (("billing", "--id", "a", "--id", ""), "an option of a filter is empty"),
+        (("billing", "--topic", ""), "--topic is empty"),
+        (("billing", "--id", "a", "--id", ""), "--id is empty"),
         (("billing", "--key", "\udcff"), "no UTF-8 text"),
         (("bill/ing",), "only letters, digits"),
         (("billing", "--max", "0"), "greater than or equal to 1"),
@@ -219,7 +234,7 @@ def test_the_command_to_go_on_with_is_printed(run: Run, broker: FakeBroker) -> N
     has_letters(broker, *[record(n, b"x") for n in range(5)], page=2)
     result = run("dlq", "show", "billing", "--reason", "timed out", "--max", "3", "--all")
     expected = "rmqlite dlq show billing --reason 'timed out' --all --max 3 --cursor 3"
-    assert result.stderr == f"more: {expected}\n"
+    assert result.stderr == f"5 dead letters, the first 3 of them here\nmore: {expected}\n"
     tree = json.loads(run("dlq", "show", "billing", "--cursor", "3", "--json").stdout)
     assert ([each["place"] for each in tree["letters"]], tree["cursor"]) == (
         ["billing:0:3", "billing:0:4"],

@@ -199,8 +199,8 @@ def test_a_detached_job_is_only_started(run: Run, broker: FakeBroker) -> None:
     [
         ((), "there is no terminal to ask on: look with --dry-run, then give --yes"),
         (("--yes", "--delay", "10m", "--level", "3"), "give one of them"),
-        (("--yes", "--to-topic", ""), "an option is empty"),
-        (("--yes", "--key", ""), "an option of a filter is empty"),
+        (("--yes", "--to-topic", ""), "--to-topic is empty"),
+        (("--yes", "--key", ""), "--key is empty"),
         (("--yes", "--level", "19"), "a level of this broker, 1 to 18"),
         (("--yes", "--level", "0"), "a level, 1 to 64"),
         (("--yes", "--rate", "-1"), "greater than or equal to 0"),

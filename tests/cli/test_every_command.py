@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rmqlite.cli.main import app
+from rmqlite.cli.main import MAY_BE_EMPTY, app
 from rmqlite.cli.output.documents import DOCUMENT
 from tests.cli.conftest import Run
 
@@ -218,3 +218,20 @@ def test_an_option_that_is_given_twice_counts_twice_or_is_refused(name: str) -> 
                 result = CliRunner().invoke(app, [*path, *given])
                 assert "is given twice" in result.stderr
                 assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("nothing", ["", "  "])
+def test_what_is_given_empty_is_refused_by_its_name(name: str, nothing: str) -> None:
+    """In a script, --at "$WHEN" with an unset variable must not deliver at once."""
+    for each in COMMANDS[name].params:
+        if getattr(each, "is_flag", False) or each.name in MAY_BE_EMPTY:
+            continue
+        if each.param_type_name == "option":
+            given, shown = [each.opts[0], nothing], each.opts[0]
+        else:
+            before = [other for other in COMMANDS[name].params if other.param_type_name != "option"]
+            given, shown = ["1"] * before.index(each) + [nothing], each.metavar
+        result = CliRunner().invoke(app, [*name.split(), *given], env={"COLUMNS": "200"})
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{shown} is empty" in " ".join(result.stderr.split())

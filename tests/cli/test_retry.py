@@ -103,8 +103,8 @@ def test_pages_of_retries_are_followed_until_there_are_enough(run: Run, broker: 
     """Also empty ones; the cursor for the rest is said beside the output."""
     has_retries(broker, [retry(1, 1)], [], [retry(2, 2)], [retry(3, 3)])
     result = run("retry", "list", "billing", "--max", "2")
-    assert result.stderr == "more: --cursor C3\n"
-    assert [each.max_letters for each in broker.asked["ListRetries"]] == [2, 1, 1]
+    assert result.stderr == "3 retries, the first 2 of them here\nmore: --cursor C3\n"
+    assert [each.max_letters for each in broker.asked["ListRetries"]] == [2, 1, 1, 1_000]
     assert run("retry", "list", "billing", "--cursor", "C3").stderr == ""
 
 

@@ -151,7 +151,7 @@ def test_pages_are_followed_until_there_are_enough(run: Run, broker: FakeBroker)
     has_schedule(broker, [waiting(1)], [], [], [waiting(2)], [waiting(3)])
     result = run("schedule", "list", "--max", "2")
     assert len(result.stdout.splitlines()) == 5
-    assert result.stderr == "more: --cursor C4\n"
+    assert result.stderr == "3 messages, the first 2 of them here\nmore: --cursor C4\n"
     asked = broker.asked["ListPending"]
     assert [(each.cursor, each.max_messages) for each in asked] == [
         ("", 2),

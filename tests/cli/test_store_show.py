@@ -129,6 +129,7 @@ def test_json_has_every_figure(golden: Path) -> None:
         "queue_id": 0,
         "committed_offset": 10,
         "max_offset": 12,
+        "min_offset": 0,
         "lag": 2,
     }
     assert tree["segments"][0]["record_bytes"] == 1_048_565

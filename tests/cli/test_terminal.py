@@ -19,7 +19,14 @@ from rmqlite.cli.output.terminal import (
     progress_console,
     shortened,
 )
-from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
+from rmqlite.errors import (
+    BrokerUnreachable,
+    DelayUnknown,
+    GroupUnknown,
+    InvalidValue,
+    Refused,
+    TopicUnknown,
+)
 from rmqlite.views.tables import cell_text
 from tests.cli.conftest import Run
 
@@ -123,3 +130,16 @@ def test_brackets_in_an_error_are_no_markup(run: Run) -> None:
         result = run("topic", "show", "orders", text)
         assert (result.exit_code, text in result.stderr) == (2, True)
     assert "[red]x[/red]" in run("send", "orders", "x", "--property", "[red]x[/red]").stderr
+
+
+def test_an_error_line_has_the_rule_once() -> None:
+    """Also if the sentence has the value between the rule and what explains it."""
+    line = error_line(DelayUnknown("7s", "1s 5s"))
+    assert line.count("no level is exactly that long") == 1
+    assert error_line(Refused("no", rule="ask first")) == "error: no (ask first)"
+
+
+def test_an_unknown_group_names_the_nearest() -> None:
+    """Mostly it is misspelled: to create another one on demand would be wrong."""
+    line = error_line(GroupUnknown("wrokers", ["billing", "workers"]))
+    assert line == "error: no consumer group named 'wrokers'; did you mean workers?"

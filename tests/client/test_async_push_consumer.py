@@ -195,6 +195,23 @@ def test_no_more_messages_run_at_a_time_than_asked_for(
     assert sorted(seen.ended) == list(names)
 
 
+@pytest.mark.parametrize("concurrency", [2, 20])
+def test_a_backlog_in_one_of_many_queues_is_consumed_to_its_end(
+    broker: FakeBroker, concurrency: int
+) -> None:
+    """Nobody sends any more: a listener that returns is what lets the next one begin."""
+    broker.add_queues("orders", 4)
+    fill(broker, "abcdefghijklmnopqrstuvwxyz" * 2)
+
+    async def listener(_: StoredMessage) -> None:
+        await asyncio.sleep(0.001)
+
+    async def test(_: AsyncPushConsumer) -> None:
+        await until(lambda: broker.committed.get(QUEUE) == 52, "all are consumed")
+
+    run(broker, listener, test, concurrency=concurrency)
+
+
 def test_equal_values_are_consumed_one_after_the_other(broker: FakeBroker) -> None:
     """Others pass them."""
     for name, key in (("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b"), ("a3", "a")):

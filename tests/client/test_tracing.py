@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -269,6 +270,59 @@ def test_a_failed_message_is_a_failed_span(broker: FakeBroker, spans: Spans, kin
     assert returned.parent is None
     assert [event.name for event in raised.events] == ["exception"]
     assert broker.asked["SendBack"][-1].reason == "LookupError: no such order"
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("error", "text", "reason"),
+    [
+        (ValueError("unknown \ud83e"), "unknown ?", "ValueError: unknown ?"),
+        (OSError("no caf\udce9.csv"), "no caf?.csv", "OSError: no caf?.csv"),
+        (WordlessError(), "", "WordlessError"),
+    ],
+    ids=["emoji", "path", "wordless"],
+)
+def test_any_text_of_an_error_can_be_exported(
+    broker: FakeBroker,
+    spans: Spans,
+    kind: str,
+    error: Exception,
+    text: str,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An exporter drops its whole batch, of all parts of the program, for one that it cannot."""
+    caplog.set_level(logging.CRITICAL, "rmqlite")  # pytest-xdist cannot carry it, either
+
+    def broken(_: StoredMessage) -> None:
+        raise error
+
+    broker.add(Message("orders", b"x"))
+    consumed(broker, spans.tracing, broken, kind)
+    span = spans("process orders")[0]
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, text)
+    assert type(error).__name__ in str(dict(span.events[0].attributes or {})["exception.type"])
+    span.to_json().encode()
+    for each in (span.name, *map(str, (span.events[0].attributes or {}).values())):
+        each.encode()
+    assert broker.asked["SendBack"][0].reason == reason
+
+
+def test_a_topic_that_nobody_can_encode_costs_no_other_span(
+    broker: FakeBroker, spans: Spans
+) -> None:
+    """Its send is refused, and its span has a name."""
+    with (
+        Producer(broker.endpoint, "shop", tracing=spans.tracing) as producer,
+        pytest.raises(Refused),
+    ):
+        producer.send(Message("or\ud83eders", b"x"))
+    assert [each.name for each in spans()] == ["send or?ders"]
 
 
 def test_a_pull_that_finds_messages_is_a_span(broker: FakeBroker, spans: Spans) -> None:

@@ -83,6 +83,7 @@ def test_the_health_check_says_whether_the_broker_serves(start_broker: StartBrok
     broker = start_broker()
     endpoint = broker.endpoint
     assert health(endpoint) == (0, "SERVING\n")
+    assert health(endpoint, http_proxy="http://127.0.0.1:9") == (0, "SERVING\n")
     broker.stop()
     code, output = health(endpoint)
     assert code == 1

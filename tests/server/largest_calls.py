@@ -290,6 +290,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
         " ".join(f"{100 + at._number % 2 + number}s" for number in range(64)), dry_run=True
     ),
     rpcs.LIST_DEAD_LETTER_GROUPS: lambda _: None,
+    rpcs.LIST_REASONS: lambda _: READERS,
     rpcs.LIST_DEAD_LETTERS: lambda at: DeadLettersQuery(
         READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),

@@ -320,6 +320,8 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     327: only(brokerName=BROKER),
     328: only(),
     329: only(),
+    351: only(topic=WIDE),
+    352: only(group=READERS),
     361: only(**PULL),
     370: only(topic=TOPIC, recallHandle=RecallHandle(TOPIC, BROKER, 0, KEY).text()),
     400: assignment,

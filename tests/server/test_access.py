@@ -11,10 +11,13 @@ import pytest
 
 from rmqlite.access.accounts import Role, parse_perm
 from rmqlite.errors import AccessDenied, PermissionMissing, Refused, RmqliteError
+from rmqlite.names import TOOLS_GROUP
+from rmqlite.requests.messages import PullRequest
 from rmqlite.server.service.access import BROKER, CALLER, Caller
 from rmqlite.server.service.part import Part
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import TOPIC, plain
 from tests.support.service_calls import READING, WRITING, ask, filled
 from tests.support.services import Served, served
 
@@ -35,6 +38,7 @@ OF_CONSUMERS = frozenset(
         "groups.assigned",
         "topics.elsewhere",
         "leases.peek",
+        "leases.waiting",
         *LEASES,
     }
 )
@@ -240,3 +244,24 @@ def test_a_call_that_is_cancelled_is_logged_too(
 
     served(under_test, scenario)
     assert lines_of(caplog)[-1].endswith("outcome=CancelledError")
+
+
+def test_who_may_look_at_a_topic_may_peek_into_it(under_test: BrokerUnderTest) -> None:
+    """Tools pull as RocketMQ's group for tools; the pull makes no group, and commits nothing."""
+    under_test.send(plain("a"))
+    found = {}
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = ALL
+        for caller, group in ((VIEWER, TOOLS_GROUP), (VIEWER, "g"), (NOTHING, TOOLS_GROUP)):
+            CALLER.set(Caller(caller, ""))
+            try:
+                pulled = await server.service.messages.pull(PullRequest(group, TOPIC, 0, 0))
+            except AccessDenied:
+                found[caller.access_key, group] = -1
+            else:
+                found[caller.access_key, group] = len(pulled.records)
+
+    served(under_test, scenario)
+    assert [count > 0 for count in found.values()] == [True, False, False]
+    assert under_test.broker.groups.get(TOOLS_GROUP) is None

@@ -136,6 +136,19 @@ def test_a_group_that_nobody_reads_for_shows(broker: BrokerUnderTest) -> None:
     assert scrape(broker).value("rmqlite_members", group="shop") == 0
 
 
+def test_a_group_that_hangs_shows(broker: BrokerUnderTest) -> None:
+    """It has a member, and its LAG is small: only these two tell."""
+    broker.broker.heartbeat(HeartbeatRequest("shop", "a", (Subscription("orders"),)))
+    broker.send(Message("orders", b"x"))
+    broker.clock.forward(400_000)
+    found = scrape(broker)
+    assert found.value("rmqlite_members", group="shop") == 1
+    assert found.value("rmqlite_oldest_not_consumed_seconds", group="shop") == 400
+    assert found.value("rmqlite_group_silent_seconds", group="shop") == 400
+    broker.broker.commit_offsets(OffsetsCommit("shop", {Queue("orders", 0): 1}))
+    assert scrape(broker).value("rmqlite_group_silent_seconds", group="shop") == 0
+
+
 def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
     """Prometheus takes a series that appears with 1 for no increase at all."""
     broker.broker.groups.for_use("shop")
@@ -242,11 +255,13 @@ def test_a_disk_that_cannot_be_read_hides_no_other_figure(
     broker: BrokerUnderTest, disk: Disk
 ) -> None:
     """Operators need the metrics most of all then."""
-    broker.send(Message("orders", b"x", delay_level=4))
+    broker.send(Message("orders", b"x", delay_level=4), Message("orders", b"y"))
+    broker.broker.commit_offsets(OffsetsCommit("shop", {Queue("orders", 0): 0}))
     disk.refuses = True
     found = scrape(broker)
+    assert found.value("rmqlite_messages_not_consumed", group="shop") == 1
     assert math.isnan(found.value("rmqlite_oldest_pending_age_seconds"))
-    assert found.value("rmqlite_messages_sent_total") == 1
+    assert found.value("rmqlite_messages_sent_total") == 2
 
 
 def test_the_broker_and_its_process_introduce_themselves(broker: BrokerUnderTest) -> None:

@@ -18,9 +18,11 @@ from rmqlite.server.protocols.remoting.server import VIP_BELOW, RemotingServer
 from rmqlite.server.protocols.server import ProtocolServer, Running
 from rmqlite.server.upkeep import ClockWatch
 from rmqlite.server.web import web_server
+from rmqlite.server.web.server import WebServer
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
+from tests.support.scrape import watch_of
 from tests.support.services import Served, served
 
 PORTS = ("listen_port", "name_server_port", "grpc_port", "metrics_port", "web_port")
@@ -60,6 +62,46 @@ async def is_without_delay(port: int, context: ssl.SSLContext | None) -> bool:
     return found
 
 
+@pytest.mark.parametrize("mode", ["disabled", "permissive"])
+def test_a_port_that_is_closed_says_so(
+    under_test: BrokerUnderTest, tmp_path: Path, mode: str
+) -> None:
+    """Whoever looks at it ends the broker: no client would get in any more."""
+    folder = made(tmp_path / "keys")
+    keys = {"tls_cert_path": folder / "broker.pem", "tls_key_path": folder / "broker.key"}
+    ports = {name: free_port() for name in PORTS}
+    under_test.config = under_test.config.model_copy(update={**ports, **keys, "tls_mode": mode})
+
+    async def inside(server: Served, _: asyncio.Task[None]) -> None:
+        config, watch = server.config, watch_of(under_test)
+        keys = load_keys(config)
+        remoting, metrics = RemotingServer(config, keys), MetricsServer(config, keys)
+        web = WebServer(config, keys)
+        async with asyncio.TaskGroup() as tasks:
+            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            protocols: list[ProtocolServer] = [remoting, metrics, web]
+            for protocol in protocols:
+                await protocol.bind()
+                await protocol.open(running)
+            while web._server is None or not web._server.started:
+                await asyncio.sleep(0)
+            assert metrics._http._server is not None
+            for protocol, listening in (
+                (remoting, remoting._servers[1]),
+                (metrics, metrics._http._server),
+                (web, web._server._listening[0]),
+            ):
+                assert protocol.is_listening
+                listening.close()
+                assert not protocol.is_listening
+            server.service.close()
+            for protocol in protocols:
+                await protocol.drain()
+                await protocol.close()
+
+    served(under_test, inside)
+
+
 @pytest.mark.parametrize("mode", ["disabled", "permissive", "enforcing"])
 def test_every_port_sends_small_answers_at_once(
     under_test: BrokerUnderTest, tmp_path: Path, mode: str
@@ -87,6 +129,7 @@ def test_every_port_sends_small_answers_at_once(
             for protocol in protocols:
                 await protocol.bind()
                 await protocol.open(running)
+                assert protocol.is_listening
             for name, port in {**ports, "vip": ports["listen_port"] - VIP_BELOW}.items():
                 # gRPC closes a connection of TLS at once that is not HTTP/2.
                 is_plain = name == "grpc_port"

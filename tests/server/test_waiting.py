@@ -60,6 +60,25 @@ def test_one_parked_call_too_many_is_refused() -> None:
     run_with(FakeClock(), main())
 
 
+def test_one_account_leaves_room_for_the_calls_of_others() -> None:
+    """It may have half of them."""
+
+    async def main() -> None:
+        waiting = Waiting("maxParkedPolls", 2)
+        parked = asyncio.create_task(waiting.wait(KEY, 60, "one"))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="maxParkedPolls of one account=1"):
+            await waiting.wait(KEY, 60, "one")
+        other = asyncio.create_task(waiting.wait(KEY, 60, "other"))
+        await asyncio.sleep(0)
+        assert waiting.count == 2
+        waiting.close()
+        await asyncio.gather(parked, other)
+        assert waiting.count == 0
+
+    run_with(FakeClock(), main())
+
+
 def test_a_call_that_is_cut_off_leaves_nothing_behind() -> None:
     """Clients come and go; their parked calls must not stay in memory."""
 

@@ -24,6 +24,7 @@ class FakeContext:
         self._sent = sent
         self._left_s = left_s
         self._requests: Iterator[bytes] = iter(requests)
+        self._at_end: list[Callable[[Any], None]] = []
         self.answers: list[bytes] = []
         self.code = grpc.StatusCode.OK
         self.details = ""
@@ -35,6 +36,14 @@ class FakeContext:
 
     async def write(self, message: bytes) -> None:
         self.answers.append(message)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._at_end.append(callback)
+
+    def end(self) -> None:
+        """The client has taken the answer, or is gone."""
+        for callback in self._at_end:
+            callback(self)
 
     def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code
@@ -88,6 +97,7 @@ async def talk(handlers: Handlers, path: str, context: FakeContext) -> None:
         await handler.stream_stream(None, context)
     else:
         context.answers.append(await handler.stream_unary(None, context))
+    context.end()
 
 
 async def turns_until(is_so: Callable[[], bool]) -> None:

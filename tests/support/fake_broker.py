@@ -270,9 +270,18 @@ GROUP = GroupStatus(
     GroupInfo("workers", 16, 1),
     (MemberInfo("10.0.0.1@77", (Subscription("orders", "A || B"),), 1_700_000_000_000),),
     (
-        QueueProgress(Queue("orders", 0), 0, 1_234_567, 1_234_000, "10.0.0.1@77"),
+        QueueProgress(
+            Queue("orders", 0),
+            0,
+            1_234_567,
+            1_234_000,
+            "10.0.0.1@77",
+            oldest_timestamp_ms=1_699_999_380_000,
+            silent_since_ms=1_700_000_040_000,
+        ),
         QueueProgress(Queue("orders", 1), 0, 5, None, ""),
     ),
+    now_ms=1_700_000_100_000,
 )
 STATUS = BrokerStatus(
     version="0.1.0",

@@ -177,6 +177,11 @@ class DeadLetters:
             yield
         return tuple(found)
 
+    def reasons(self, group: str) -> Steps[DeadLetterGroup]:
+        """One group, with every kind of reasons.  Raises GroupUnknown, StoreUnavailable."""
+        found = yield from self._group(group, self.queues_of(group), REASONS_KEPT_MAX)
+        return found
+
     def open_counts(self) -> Steps[dict[str, int]]:
         """The number of each group's dead letters that were neither purged nor redriven, in steps.
 
@@ -192,7 +197,9 @@ class DeadLetters:
                 counts[group] += count_shown(closed, queue.min_offset, queue.max_offset)
         return counts
 
-    def _group(self, group: str, queues: Mapping[int, ConsumeQueue]) -> Steps[DeadLetterGroup]:
+    def _group(
+        self, group: str, queues: Mapping[int, ConsumeQueue], kinds_max: int = REASONS_MAX
+    ) -> Steps[DeadLetterGroup]:
         reasons = Counter[str]()
         dead_letters = redriven = purged = reasons_of = 0
         times: list[int] = []
@@ -219,7 +226,7 @@ class DeadLetters:
                 reasons += self._counts((topic, queue_id), known, first, end)
                 times += [self._stored_ms(queue, begin), self._stored_ms(queue, last)]
         unknown = reasons.pop(OTHERS, 0)
-        most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
+        most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:kinds_max]
         return DeadLetterGroup(
             group,
             dead_letters,

@@ -17,6 +17,7 @@ from rmqlite.limits import (
     check_length,
 )
 from rmqlite.message import (
+    CLAIMED_ORIGIN_TOPIC,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -54,6 +55,7 @@ _REASON_ATTEMPT: Final = property_marker(FAILURE_REASON_ATTEMPT)
 _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
+_CLAIMED_TOPIC: Final = property_marker(CLAIMED_ORIGIN_TOPIC)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
 _REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
@@ -136,7 +138,7 @@ def has_all(head: Head, wanted: Wanted, *, origin_topic: str, job_id: str = "") 
     kind = wanted.failure_kind
     return (
         (not wanted.ids or has_any_id(head, wanted.ids))
-        and (not origin_topic or origin_of(head) == origin_topic)
+        and (not origin_topic or origin_topic in (origin_of(head), claimed_of(head)))
         and (not wanted.tag or has_tag(head, wanted.tag))
         and (not wanted.key or has_key(head, wanted.key))
         and (not wanted.reason or has_reason(head, wanted.reason))
@@ -268,6 +270,20 @@ def origin_of(head: Head) -> str:
     if find_property(properties, _DLQ_ORIGIN_TOPIC) == topic.encode():
         return topic
     return (find_property(properties, _RETRY_TOPIC) or b"").decode("utf-8", "replace")
+
+
+def claimed_of(head: Head) -> str:
+    """The topic that a client says a failed message was sent to first; empty without such a claim.
+
+    Nothing in this broker's log proves it: the message may be another broker's of a cluster, or
+    made up.  So it is shown, and its group gets it again, but it is never written to that topic.
+    """
+    claimed = find_property(head.properties, _CLAIMED_TOPIC)
+    if not claimed:
+        return ""
+    origin = origin_of(head)
+    # Elsewhere anybody can send the property.
+    return claimed.decode("utf-8", "replace") if is_retry(origin) or is_dlq(origin) else ""
 
 
 def number_of(properties: bytes, marker: bytes) -> int | None:

@@ -16,14 +16,17 @@ from rmqlite.broker.finding.matching import (
     INT64_MAX,
     NUMBER_DIGITS_MAX,
     check_wanted,
+    claimed_of,
     has_all,
     has_last_failure,
     kind_in,
     number_of,
     origin_of,
 )
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
     FAILURE_REASON,
@@ -188,6 +191,8 @@ def check_filter(wanted: DeadLetterFilter) -> None:
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
         raise InvalidValue("until_ms", wanted.until_ms, rule)
+    check_not_long_ago("since_ms", wanted.since_ms)
+    check_not_long_ago("until_ms", wanted.until_ms)
 
 
 def fits(head: Head, wanted: DeadLetterFilter) -> bool:
@@ -228,6 +233,7 @@ def described(
     topic, queue_id = target or (head.topic, head.queue_id)
     store_host = _host_text(head.store_host)
     last_ms = last_failure_ms(head)
+    claimed = claimed_of(head)
     first_ms = _number(properties, FIRST_FAILURE_TIMESTAMP, last_ms)
     return DeadLetter(
         group=group_of(topic) or "",
@@ -259,6 +265,8 @@ def described(
         due_ms=due_ms,
         max_reconsume_times=senders_limit(properties),
         failure_kind=kind_in(head.properties),
+        claimed_topic=claimed,
+        claimed_message_id=properties.get(CLAIMED_ORIGIN_MESSAGE_ID, "") if claimed else "",
     )
 
 

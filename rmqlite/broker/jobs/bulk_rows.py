@@ -15,6 +15,7 @@ from rmqlite.broker.admission import Room, TimerRules, check_sent_properties
 from rmqlite.broker.routing import record_of
 from rmqlite.broker.sends.calls import check_count, check_messages
 from rmqlite.config import BrokerConfig
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.limits import (
@@ -212,6 +213,7 @@ class Waits:
         if delay:
             exact = self._match is BulkMatch.EXACT
             return Wait(self._table.level_lasting(delay) if exact else self._next_longer(delay))
+        check_not_long_ago("deliver_at", deliver_at_ms)
         left_ms = deliver_at_ms - self._now_ms
         if left_ms <= 0:
             return Wait(0)

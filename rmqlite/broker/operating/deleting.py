@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 
 from rmqlite.broker.parts import BrokerParts
+from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import queue_ranges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.steps import Steps
@@ -23,8 +24,9 @@ log = logging.getLogger(__name__)
 class Deleting:
     """Deletes what its tables have."""
 
-    def __init__(self, parts: BrokerParts, pending: Pending) -> None:
+    def __init__(self, parts: BrokerParts, pending: Pending, progress: Progress) -> None:
         self._parts = parts
+        self._progress = progress
         self._pending = pending
         self._store = parts.store
         self._topics = parts.topics
@@ -41,24 +43,24 @@ class Deleting:
         waiting = sum([each.pending for each in counts if each.topic == topic])
         queues = max(info.read_queues, info.write_queues)
         ranges = yield from queue_ranges(self._store, topic, queues)
-        unread = dict.fromkeys(self._parts.groups_at(topic), 0)
-        messages = of_nobody = 0
-        for each in ranges:
-            yield
-            count = each.max_offset - each.min_offset
-            committed = self._offsets.committed(each.queue)
-            left = {
-                group: max(0, each.max_offset - max(committed.get(group, 0), each.min_offset))
-                for group in unread
+        unread: dict[str, int] = {}
+        left = {each.queue: each.max_offset - each.min_offset for each in ranges}
+        of_nobody = left.copy()
+        for group in self._parts.groups_at(topic):
+            progress = yield from self._progress.of_queues(group, topic)
+            unread[group] = sum([each.lag for each in progress])
+            of_nobody |= {
+                each.queue: min(each.lag, of_nobody.get(each.queue, 0))
+                for each in progress
+                if not each.has_no_lag
             }
-            for group, lag in left.items():
-                unread[group] += lag
-            messages += count
-            of_nobody += min(left.values(), default=count)
+            yield
         readers = [
             TopicReader(group, lag, self._members(group, topic)) for group, lag in unread.items()
         ]
-        return TopicLoss(topic, messages, of_nobody, waiting, tuple(readers))
+        return TopicLoss(
+            topic, sum(left.values()), sum(of_nobody.values()), waiting, tuple(readers)
+        )
 
     def _members(self, group: str, topic: str) -> int:
         """How many members of a group read a topic now."""

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.broker.finding.finding import SentBefore
-from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.finding.matching import claimed_of, origin_of
 from rmqlite.broker.finding.reading import SeenWhole, check_filter, fits
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
-from rmqlite.broker.routing import record_of, route, routed
+from rmqlite.broker.routing import QUEUE_ID_MAX, record_of, route, routed
 from rmqlite.broker.tables.topics import WRITE
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
@@ -26,7 +26,10 @@ from rmqlite.errors import InvalidValue, PermissionMissing, RmqliteError, TopicU
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     FIRST_ID_PROPERTIES,
     KEYS,
@@ -58,6 +61,7 @@ from rmqlite.names import (
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft
+from rmqlite.records.fitting import left_after_sparing
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
 from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, LEFT_BEHIND, UNREADABLE
@@ -73,10 +77,19 @@ FILTER_CHARS_MAX: Final = 1_000
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not name its original topic: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
-_QUEUE_DIGITS: Final = 10
 _LONGEST_HOST: Final = bytes(20)
 _GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
 _GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
+_SPARED: Final = (
+    ORIGIN_QUEUE_OFFSET,
+    ORIGIN_QUEUE_ID,
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    REDRIVEN_TIMES,
+    ORIGIN_MESSAGE_ID,
+    REDRIVEN_BY,
+    REDRIVEN_MESSAGE_ID,
+)
+"""What a redriven message does without, in this order, if a record has no room for it."""
 _NOTHING: Final = PropertyString(b"")
 
 
@@ -189,7 +202,7 @@ class Judge:
     ) -> Judged:
         """refusals: a cache of why_not_to() by topic."""
         spec, (queue_id, queue_offset) = progress.job.spec, place_in_topic
-        origin = origin_of(dead_letter.head)
+        origin, claimed = origin_of(dead_letter.head), claimed_of(dead_letter.head)
         topic = spec.to_topic or _target(spec, dead_letter.head, origin)
         message_id = message_id_of(progress, queue_id, queue_offset)
         if is_known and not spec.again:
@@ -197,8 +210,10 @@ class Judge:
             if by:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
         why = _why_not(dead_letter, self._broker.config)
-        if not why and not spec.to_topic:
-            why = _why_not_from(origin)
+        # To its own group a message may go whatever is claimed: it was sent there before.
+        to_own_group = spec.to_group and is_retry(topic)
+        if not why and not spec.to_topic and not (claimed and to_own_group):
+            why = _why_not_from(origin, claimed)
         if not why and topic not in refusals:
             refusals[topic] = self.why_not_to(topic)
         if why or refusals[topic]:
@@ -206,7 +221,9 @@ class Judge:
         place = f"{progress.topic}:{queue_id}:{queue_offset}"
         properties = new_properties(dead_letter, place, progress.job.job_id, message_id)
         if is_retry(topic):
-            properties = properties.edited(_origin_properties(dead_letter, origin))
+            origins = _claims(dead_letter, topic) if claimed else {RETRY_TOPIC: origin}
+            properties = properties.edited(_known_origin(dead_letter) | origins)
+        properties = self._fitted(properties, topic, spec.delay_level)
         why = self._why_too_long(dead_letter.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
@@ -239,10 +256,20 @@ class Judge:
             for each in found
         ]
 
-    def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
+    def _fitted(self, properties: PropertyString, topic: str, level: int) -> PropertyString:
+        """The string without what a record has no room for, or as it is if that is not enough."""
+        added = self._size(properties, topic, level) - len(properties.encoded)
+        left = left_after_sparing(properties, PROPERTIES_BYTES_MAX - added, _SPARED)
+        return properties if left is None else left.of(properties)
+
+    def _size(self, properties: PropertyString, topic: str, level: int) -> int:
+        """The length of the property string with which the message is stored."""
         # Count the longest queue id, so that the result does not depend on the queue.
-        place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._broker.config.cluster_name)
-        size = len(routed(properties.encoded, place).encoded)
+        place = route(topic, QUEUE_ID_MAX, level, self._broker.config.cluster_name)
+        return len(routed(properties.encoded, place).encoded)
+
+    def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
+        size = self._size(properties, topic, level)
         if size > PROPERTIES_BYTES_MAX:
             most = PROPERTIES_BYTES_MAX
             return f"its properties would be {size} bytes long, at most {most} can be"
@@ -337,10 +364,12 @@ def _target(spec: RedriveSpec, head: Head, origin: str) -> str:
     return retry_topic(group) if group else origin
 
 
-def _why_not_from(origin: str) -> str:
+def _why_not_from(origin: str, claimed: str) -> str:
     """Why a dead letter of this origin needs another topic; empty if it does not."""
     if not origin:
         return _NO_ORIGIN
+    if claimed:
+        return _shortened(f"only its sender says that it comes from {claimed}: name the topic")
     if _is_own(origin):
         return _OWN_TOPIC
     try:
@@ -350,15 +379,25 @@ def _why_not_from(origin: str) -> str:
     return ""
 
 
-def _origin_properties(dead_letter: Record, origin: str) -> dict[str, str | bytes]:
-    """What names the origin of a message in a retry topic, for clients and for its next failure."""
+def _claims(dead_letter: Record, topic: str) -> dict[str, str | bytes]:
+    """What names a claimed origin in a retry topic: clients show it, and it stays a claim."""
+    own = dead_letter.properties
+    claimed = own.get(CLAIMED_ORIGIN_TOPIC) or b""
+    claims: dict[str, str | bytes] = {RETRY_TOPIC: claimed, CLAIMED_ORIGIN_TOPIC: claimed}
+    message_id = own.get(CLAIMED_ORIGIN_MESSAGE_ID)
+    more = {CLAIMED_ORIGIN_MESSAGE_ID: message_id} if message_id else {}
+    return claims | more | {DLQ_ORIGIN_TOPIC: topic}
+
+
+def _known_origin(dead_letter: Record) -> dict[str, str | bytes]:
+    """What names the record that failed first, for clients and for the next failure."""
     own = dead_letter.properties
     known = {
         ORIGIN_MESSAGE_ID: own.get(DLQ_ORIGIN_MESSAGE_ID) or own.get(ORIGIN_MESSAGE_ID),
         ORIGIN_QUEUE_ID: own.get(ORIGIN_QUEUE_ID),
         ORIGIN_QUEUE_OFFSET: own.get(ORIGIN_QUEUE_OFFSET),
     }
-    return {RETRY_TOPIC: origin} | {name: value for name, value in known.items() if value}
+    return {name: value for name, value in known.items() if value}
 
 
 def new_properties(dead_letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:

@@ -19,6 +19,7 @@ from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
@@ -38,6 +39,7 @@ from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import Completion, topic_ahead
 from rmqlite.records.drafts import derived
+from rmqlite.records.fitting import SPARED, left_after_sparing
 from rmqlite.records.record import Head, NewRecord
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS
@@ -76,6 +78,10 @@ _OF_THE_WAIT: Final = frozenset({DELAY}) | TIMER_PROPERTIES
 """The properties that name the level or the instant; a reschedule writes its own."""
 _OF_THE_MESSAGE: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """The properties of the message that its cancellation record has, too."""
+
+
+_SPARED: Final = (CLUSTER, WAIT, *SPARED)
+"""What the broker itself has added, and neither delivery nor a consumer needs."""
 
 
 class Changes:
@@ -176,6 +182,7 @@ class Changes:
             self._timers.check("deliver_after_ms", after_ms, after_ms)
             return now_ms + after_ms
         if at_ms:
+            check_not_long_ago("deliver_at_ms", at_ms)
             self._timers.check("deliver_at_ms", at_ms, at_ms - now_ms)
             # A message that is due at once is not late.
             return max(at_ms, now_ms)
@@ -289,17 +296,14 @@ def _cancellation(found: Found) -> NewRecord:
 
 def _fitting(properties: PropertyString, waiting: Record, size_max: int) -> PropertyString:
     """The property string of a changed record, not longer than this.  Raises MessageTooLarge."""
-    for spared in (CLUSTER, WAIT):
-        if len(properties.encoded) > size_max:
-            # The broker itself added this property; neither delivery nor a consumer needs it.
-            properties = properties.edited({}, frozenset({spared}))
-    if len(properties.encoded) > size_max:
+    left = left_after_sparing(properties, size_max, _SPARED)
+    if left is None:
         rule = (
             f"at most {size_max} bytes; the properties of the message at physical offset"
             f" {waiting.head.physical_offset} leave no room for the change"
         )
         raise MessageTooLarge("properties", len(properties.encoded), rule)
-    return properties
+    return left.of(properties)
 
 
 def _by_size(found: list[Found]) -> Iterator[list[Found]]:

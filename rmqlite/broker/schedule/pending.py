@@ -19,6 +19,7 @@ from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import check_length
 from rmqlite.message import (
@@ -287,6 +288,8 @@ def check_filter(wanted: PendingFilter) -> None:
     until_ms = wanted.due_until_ms
     if until_ms is not None and until_ms <= wanted.due_from_ms:
         raise InvalidValue("due_until_ms", until_ms, f"later than due_from_ms={wanted.due_from_ms}")
+    check_not_long_ago("due_from_ms", wanted.due_from_ms)
+    check_not_long_ago("due_until_ms", until_ms)
 
 
 def _fitting(

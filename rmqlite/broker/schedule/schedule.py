@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.admission import Room
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Durations
+from rmqlite.broker.schedule.late_log import LateLog
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.broker.schedule.undeliverable import dead_letter, why_undeliverable
@@ -89,6 +90,7 @@ class Schedule:
         """Those of the timers, by topic."""
         self.undeliverable = 0
         self.appends = Durations()
+        self._late_log = LateLog()
 
     def deliver(self, wait_queue: int, count_max: int) -> int | None:
         """Deliver up to count_max due messages of a wait queue, the earliest first.
@@ -257,6 +259,7 @@ class Schedule:
         self.delivered += due_ms.total()
         for each_ms, count in due_ms.items():
             known.lateness.add(written_ms - each_ms, count)
+        self._late_log.note(_named(known.id), due_ms, written_ms, known.next_due_ms())
 
     def _rest(self, known: WaitQueue, error: StoreUnavailable, now_ms: int) -> None:
         known.failures += 1

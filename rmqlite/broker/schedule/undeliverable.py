@@ -10,7 +10,7 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.retry import FAILURE_PROPERTIES, without_longest
+from rmqlite.broker.retry import FAILURE_PROPERTIES
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -33,17 +33,19 @@ from rmqlite.names import group_of
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft, derived, fresh
+from rmqlite.records.fitting import left_after_sparing, without_longest
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, delay_level
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
 from rmqlite.requests.dead_letters import LEFT_BEHIND, UNREADABLE
 
-_SPARED_FIRST: Final = (
+_SPARED: Final = (
     FAILURE_REASON,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     LAST_FAILURE_TIMESTAMP,
+    DELIVERY_ATTEMPTS,
 )
 """The properties that are left out, in this order, if a record has no room for them."""
 
@@ -147,10 +149,9 @@ def _with_wait(wait_queue: int, entry: Entry, waited: Record | None) -> Property
 
 def _fitted(own: PropertyString, changes: dict[str, str | bytes], size_max: int) -> PropertyString:
     """The string with as many of the changes as fit; at worst without its longest pairs."""
-    properties = own.edited(changes)
-    for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
-        if len(properties.encoded) <= size_max:
-            return properties
-        changes.pop(name, None)
-        properties = own.edited(changes)
-    return without_longest(own, len(properties.encoded) - size_max).edited(changes)
+    left = left_after_sparing(own.edited(changes), size_max, _SPARED)
+    if left is not None:
+        return left.of(own.edited(changes))
+    few = {name: value for name, value in changes.items() if name not in _SPARED}
+    too_long = len(own.edited(few).encoded) - size_max
+    return without_longest(own, too_long).edited(few)

@@ -4,27 +4,35 @@ RocketMQ's Java consumer does so at the limit of an orderly listener, and if it 
 message back.  What such a message tells of failures is a claim: who redrives it would send it to
 whatever topic it names.  So only the log counts.  If the message is there, unchanged, in its own
 group's chain or in the topic that it names, that record says where it comes from.  If it is not, it
-comes from the retry or dead-letter topic that it was sent to, and a redrive needs another topic.
+comes from the retry or dead-letter topic that it was sent to.  In a cluster it may be a message of
+another broker: what it says of its origin stays, under names that mark it as a claim.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from rmqlite.broker.admission import level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import outlines
-from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.finding.matching import claimed_of, origin_of
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,
     place_properties,
     reason_properties,
 )
+from rmqlite.broker.routing import LEVEL_MAX, QUEUE_ID_MAX, route, routed
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compression import COMPRESSION_BITS
+from rmqlite.errors import Refused
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX, PROPERTIES_BYTES_MAX
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -38,9 +46,10 @@ from rmqlite.message import (
     TRAN_MSG,
     UNIQ_KEY,
 )
-from rmqlite.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
+from rmqlite.names import check_sendable, dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
+from rmqlite.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.records.record import TIMES_MAX, Head, body_crc
 from rmqlite.store.message_store import MessageStore
 
@@ -55,6 +64,11 @@ _CLIENTS_OWN: Final = frozenset(
     [name.encode() for name in RESERVED_PROPERTIES - {KEYS, TAGS, UNIQ_KEY}]
 )
 """What clients and brokers add to a message on its way."""
+_OF_THE_PULL: Final = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
+"""What a consumer itself has added when it got the message."""
+_SPARED: Final = (*_OF_THE_PULL, *SPARED)
+_SPARED_OF_DEAD: Final = (*_SPARED, RETRY_TOPIC)
+"""What a retry and a dead letter do without, in this order, if a record has no room for it."""
 _Changes = dict[str, str | bytes]
 
 
@@ -62,8 +76,14 @@ class FailedDrafts:
     """Rewrites what drafts to retry and dead-letter topics tell of failures."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicTable, groups: GroupTable, counts: Counts
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        counts: Counts,
+        cluster: str,
     ) -> None:
+        self._cluster = cluster
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -84,18 +104,41 @@ class FailedDrafts:
         attempts = _attempts(draft, own)
         if attempts:
             changes[DELIVERY_ATTEMPTS] = str(attempts)
-        topic, queue_id = draft.topic, draft.queue_id
-        if is_retry(topic) and self._is_over(draft, group, limit):
-            topic, queue_id = dlq_topic(group), 0
-            changes[DELAY] = "0"
-            self._topics.ensure(topic, 1)
-            self._counts.dead[group] += 1
-        if is_dlq(topic):
+        if is_dlq(draft.topic):
             changes |= _dead(changes)
+            properties = own.edited(changes, FAILURE_PROPERTIES)
+            return draft._replace(properties=properties.encoded)
         # A failed message of a transaction is half of none any more.
-        gone = FAILURE_PROPERTIES | {TRAN_MSG} if is_retry(draft.topic) else FAILURE_PROPERTIES
+        gone = FAILURE_PROPERTIES | {TRAN_MSG}
+        if not self._is_over(draft, group, limit):
+            fitted = self._fitted(own.edited(changes, gone), draft.topic, _SPARED)
+            if fitted is not None:
+                return draft._replace(properties=fitted.encoded)
+        topic = dlq_topic(group)
+        self._topics.ensure(topic, 1)
+        self._counts.dead[group] += 1
+        changes |= {DELAY: "0", **_dead(changes)}
         properties = own.edited(changes, gone)
-        return draft._replace(topic=topic, queue_id=queue_id, properties=properties.encoded)
+        fitted = self._fitted(properties, topic, _SPARED_OF_DEAD)
+        if fitted is None:
+            # Of what the client has added to its message, the longest goes.
+            too_long = self._size(properties, topic) - PROPERTIES_BYTES_MAX
+            fitted = without_longest(own, too_long).edited(changes, gone)
+        return draft._replace(topic=topic, queue_id=0, properties=fitted.encoded)
+
+    def _fitted(
+        self, properties: PropertyString, topic: str, names: Sequence[str]
+    ) -> PropertyString | None:
+        """The string without what a record has no room for; None if that is not enough."""
+        added = self._size(properties, topic) - len(properties.encoded)
+        left = left_after_sparing(properties, PROPERTIES_BYTES_MAX - added, names)
+        return None if left is None else left.of(properties)
+
+    def _size(self, properties: PropertyString, topic: str) -> int:
+        """The length of the property string with which the message is stored."""
+        level = LEVEL_MAX if level_of(properties.encoded) else 0
+        place = route(topic, QUEUE_ID_MAX, level, self._cluster)
+        return len(routed(properties.encoded, place).encoded)
 
     def _is_over(self, draft: Draft, group: str, limit: int | None) -> bool:
         """Is a retry beyond the limit?  Raises GroupUnknown."""
@@ -109,13 +152,13 @@ class FailedDrafts:
             # Java shows its listener the topic that RETRY_TOPIC names, so that stays.
             claimed = own.get(RETRY_TOPIC)
             added: _Changes = {RETRY_TOPIC: claimed} if claimed else {}
-            return added | {DLQ_ORIGIN_TOPIC: draft.topic}
+            return added | _claim(draft, own) | {DLQ_ORIGIN_TOPIC: draft.topic}
         if not is_in_chain(shown.topic, group):
             return {**place_properties(shown)}
         before = PropertyString(shown.properties)
         known = sorted(FAILURE_PROPERTIES - {LAST_FAILURE_TIMESTAMP})
         added = {name: value for name in known if (value := before.get(name)) is not None}
-        added[RETRY_TOPIC] = origin_of(shown) or shown.topic
+        added[RETRY_TOPIC] = claimed_of(shown) or origin_of(shown) or shown.topic
         about_reason, without = reason_properties("", before)
         return {name: each for name, each in added.items() if name not in without} | about_reason
 
@@ -149,6 +192,21 @@ def _attempts(draft: Draft, own: PropertyString) -> int:
     times = draft.reconsume_times
     is_orderly = own.number(DELAY) == times + _ORDERLY_LEVEL
     return times + 1 if is_orderly else times
+
+
+def _claim(draft: Draft, own: PropertyString) -> _Changes:
+    """What a consumer says of the origin of a message that this broker does not have."""
+    topic, message_id = own.text(RETRY_TOPIC), own.text(ORIGIN_MESSAGE_ID)
+    if not is_retry(draft.topic) or group_of(topic) is not None:
+        return {}
+    try:
+        check_sendable(topic)
+    except Refused:
+        return {}
+    claim: _Changes = {CLAIMED_ORIGIN_TOPIC: topic}
+    if message_id.isprintable() and 0 < len(message_id.encode()) <= MESSAGE_ID_BYTES_MAX:
+        claim[CLAIMED_ORIGIN_MESSAGE_ID] = message_id
+    return claim
 
 
 def _dead(changes: _Changes) -> _Changes:

@@ -116,7 +116,7 @@ class Sends:
         self._log = appending
         self._counts = counts
         self._needed = needed
-        self._failed = FailedDrafts(store, topics, groups, counts)
+        self._failed = FailedDrafts(store, topics, groups, counts, config.cluster_name)
         host = pack_host(host_text(config.broker_ip, config.listen_port))
         self._plain = PlainRecords(config, store, clock, timers, topics, room, host)
         self._packing = Packing(store, clock, room, timers, config.cluster_name, host)
@@ -235,7 +235,7 @@ class Sends:
                 yield draft
                 continue
             for single in draft.singles():
-                is_failed = is_retry(draft.topic) and draft.reconsume_times > 0
+                is_failed = is_retry(draft.topic)
                 check_draft(single, is_alone=call.is_alone, is_failed=is_failed)
                 known = self._failed.of(single, call.max_reconsume_times, is_alone=call.is_alone)
                 if draft.spans:

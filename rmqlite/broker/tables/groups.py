@@ -31,6 +31,7 @@ from rmqlite.store.tables import tables
 from rmqlite.store.tables.table_changes import put_all
 from rmqlite.table_shapes import GroupRow, GroupsTable
 
+_COMPARED_MAX: Final = 500
 log = logging.getLogger(__name__)
 
 TABLE: Final = "subscriptionGroup.json"
@@ -87,7 +88,8 @@ class GroupTable:
         """Raises GroupUnknown."""
         info = self.get(group)
         if info is None:
-            raise GroupUnknown(group)
+            # With very many groups the search for a similar name would take too long a turn.
+            raise GroupUnknown(group, self._known if len(self._known) <= _COMPARED_MAX else ())
         return info
 
     def for_use(self, group: str) -> GroupInfo:

@@ -14,7 +14,7 @@ from rmqlite.broker.tables.membership import Membership, allocate
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.errors import InvalidValue, Overloaded, PermissionMissing
 from rmqlite.limits import INT32_MAX
-from rmqlite.names import check_group, check_topic, group_of, is_retry
+from rmqlite.names import check_group, check_leased, check_topic, group_of, is_retry
 from rmqlite.requests.groups import Assigned, AssignmentQuery, RequestMode, RequestModeChange
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Snapshot
@@ -45,6 +45,8 @@ class RequestModes:
         """Raises InvalidName, InvalidValue, PermissionMissing, Overloaded: nothing has changed."""
         check_group(change.group)
         check_topic(change.topic)
+        if change.mode is RequestMode.POP:
+            check_leased(change.topic)
         if group_of(change.topic) is not None:
             raise PermissionMissing(change.topic, "a mode for", "it has that of its group")
         if not 0 <= change.shared_by <= INT32_MAX:

@@ -65,7 +65,8 @@ class Lateness:
         for late_ms in sorted(self._counts):
             passed += self._counts[late_ms]
             if passed >= wanted:
-                return late_ms
+                # It may be rounded up.
+                return min(late_ms, self.max_ms)
         return 0
 
     def histogram(self) -> Histogram:

@@ -6,7 +6,7 @@ import typer
 
 from rmqlite.cli.dlq.export import export
 from rmqlite.cli.dlq.importing import import_letters
-from rmqlite.cli.dlq.listing import list_groups, show
+from rmqlite.cli.dlq.listing import list_groups, reasons, show
 from rmqlite.cli.dlq.peek import peek
 from rmqlite.cli.dlq.purge import purge
 from rmqlite.cli.dlq.redrive import redrive
@@ -14,6 +14,7 @@ from rmqlite.cli.dlq.redrive import redrive
 app = typer.Typer(no_args_is_help=True, help="See dead letters, read them, send them again.")
 app.command("list")(list_groups)
 app.command("show")(show)
+app.command("reasons")(reasons)
 app.command("peek")(peek)
 app.command("export")(export)
 app.command("import")(import_letters)

@@ -181,8 +181,6 @@ def import_letters(
     as redriven. Also for those that it no longer has. Without new bodies use dlq redrive. Those
     that were redriven before are left out. Exit code 1: one was refused, or none sent.
     """
-    if to_topic == "":
-        raise typer.BadParameter("--to-topic is empty")
     how.check_can_ask()
     with connected(how.endpoint, note=how.note) as admin:
         # A file without a letter asks nothing: fail anyway if the broker is away.

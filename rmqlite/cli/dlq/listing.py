@@ -21,20 +21,23 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, many, prints
-from rmqlite.cli.output.progress import letters_listed
+from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
     numbers,
     print_json,
+    print_lines,
     print_tall_table,
     printable,
     shortened,
 )
 from rmqlite.requests.dead_letters import NO_REASON, DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import (
     filter_text,
     letters_text,
+    origin_text,
     place_text,
     reason_line,
     redriven_text,
@@ -90,7 +93,10 @@ def show(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
-        letters, more = letters_listed(admin.dead_letters.list_dead, query, count)
+        call = admin.dead_letters.list_dead
+        letters, more = letters_listed(call, query, count)
+        if not as_json:
+            note_letters(call, query, len(letters), more, "dead letter")
     if as_json:
         print_json(_LETTERS.tree(letters=[letter_tree(each) for each in letters], cursor=more))
     elif letters:
@@ -119,7 +125,7 @@ def _row(letter: DeadLetter) -> tuple[str, ...]:
         # On the same day show only the time, so that a terminal's line has room for keys.
         last.removeprefix(f"{day} "),
         f"{letter.delivery_attempts:,}",
-        shortened(printable(letter.origin_topic), _CELL_WIDTH_MAX) or "-",
+        shortened(origin_text(letter), _CELL_WIDTH_MAX) or "-",
         shortened(printable(letter.tags), _CELL_WIDTH_MAX) or "-",
         shortened(printable(" ".join(letter.keys)), _CELL_WIDTH_MAX) or "-",
     )
@@ -167,6 +173,29 @@ def list_groups(
         note(f"groups without open letters: {hidden:,}; --all lists them")
 
 
+@prints(lambda: _GROUP)
+@with_options
+def reasons(
+    *, group: Group, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
+) -> None:
+    """Show every kind of reason of GROUP's open dead letters, the most frequent first.
+
+    # stands for each number and id; show --kind lists the dead letters of one kind.
+
+    Exit code 1 if there is none.
+    """
+    group = checked_group(group)
+    with connected(endpoint) as admin:
+        found = admin.dead_letters.reasons(group)
+    if as_json:
+        print_json(_group_tree(found))
+    else:
+        print_lines(_reason_lines(found))
+    if not found.reasons:
+        note(f"no open dead letter of group {group} has a reason")
+        raise typer.Exit(NOT_ALL)
+
+
 def _print_groups(groups: Sequence[DeadLetterGroup], now_ms: int) -> None:
     columns = [
         ["GROUP", *[printable(each.group) for each in groups]],
@@ -187,6 +216,12 @@ def _group_lines(group: DeadLetterGroup, now_ms: int) -> list[str]:
             for end_ms in (group.oldest_ms, group.newest_ms)
         ]
         lines.append(f"from {ends[0]} to {ends[1]}")
+    return lines + _reason_lines(group)
+
+
+def _reason_lines(group: DeadLetterGroup) -> list[str]:
+    """Each kind of reasons with its count and its share."""
+    lines = []
     of = min(group.open, group.reasons_of)
     if group.reasons and of < group.open:
         lines.append(f"reasons of the newest {letters_text(group.reasons_of)}:")
@@ -202,7 +237,8 @@ def _group_lines(group: DeadLetterGroup, now_ms: int) -> list[str]:
 def _rest_text(group: DeadLetterGroup) -> str:
     if not group.rest_kinds:
         return "that cannot be read"
-    return f"of {group.rest_kinds:,} other kind{'s' * (group.rest_kinds > 1)}"
+    command = f"rmqlite dlq reasons {shlex.quote(group.group)}"
+    return f"of {counted(group.rest_kinds, 'other kind')}: {command}"
 
 
 def _group_tree(group: DeadLetterGroup) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.names import group_of, is_dlq
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
-from rmqlite.views.failed_messages import place_text, redriven_text
+from rmqlite.views.failed_messages import origin_text, place_text, redriven_text
 from rmqlite.views.messages import body_view
 from rmqlite.views.times import age_text, second_text
 
@@ -182,7 +182,7 @@ def _page(
 
 
 def _fields(letter: DeadLetter, now_ms: int) -> list[tuple[str, str]]:
-    at = letter.origin_topic or "-"
+    at = origin_text(letter) or "-"
     if letter.origin_queue_id >= 0 and letter.origin_queue_offset >= 0:
         # Letters of RocketMQ do not contain their original offset.
         at += f"/{letter.origin_queue_id}@{letter.origin_queue_offset}"
@@ -193,6 +193,7 @@ def _fields(letter: DeadLetter, now_ms: int) -> list[tuple[str, str]]:
         ("message id", letter.message_id),
         ("offset id", letter.offset_message_id),
         *[("first id", letter.origin_message_id)] * bool(letter.origin_message_id),
+        *[("claimed id", letter.claimed_message_id)] * bool(letter.claimed_message_id),
         ("tags", letter.tags or "-"),
         ("keys", " ".join(letter.keys) or "-"),
         ("sent", _when(letter.born_timestamp_ms, now_ms)),

@@ -94,8 +94,6 @@ def redrive(
     """
     if delay is not None and level is not None:
         raise typer.BadParameter("--delay and --level: give one of them")
-    if "" in (to_topic, delay, level):
-        raise typer.BadParameter("an option is empty")
     group = checked_group(group)
     how.check_can_ask()
     with connected(how.endpoint, note=how.note) as admin:

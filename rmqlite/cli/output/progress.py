@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from rmqlite.cli.output.terminal import progress_console
+from rmqlite.cli.output.terminal import note, progress_console
 from rmqlite.requests.dead_letters import (
     DEAD_LETTERS_MAX,
     DeadLetter,
@@ -27,6 +27,7 @@ from rmqlite.requests.dead_letters import (
     DeadLettersQuery,
 )
 from rmqlite.requests.paging import HasCursor, pages
+from rmqlite.views.counts import COUNTED_MAX, matches_text
 
 Q = TypeVar("Q", bound=HasCursor)
 P = TypeVar("P", bound=HasCursor)
@@ -98,6 +99,25 @@ def listed(
     return found, page.cursor
 
 
+def note_matches(
+    shown: int,
+    ask: Callable[[Q], P],
+    query: Q,
+    cursor: str,
+    count_of: Callable[[P], int],
+    noun: str,
+) -> None:
+    """Note how many rows a list has in all, if it has more than the page shows.
+
+    query: of the page, for COUNTED_MAX rows; cursor: of the page behind it.
+    """
+    if not cursor:
+        return
+    behind = ask(replace(query, cursor=cursor))
+    left, is_all = count_of(behind), not behind.cursor
+    note(matches_text(shown, left, noun, is_all=is_all, is_first=not query.cursor))
+
+
 def letters_listed(
     call: Callable[[DeadLettersQuery], DeadLetterPage], query: DeadLettersQuery, count: int
 ) -> tuple[list[DeadLetter], str]:
@@ -107,3 +127,15 @@ def letters_listed(
         return call(replace(query, max_letters=min(DEAD_LETTERS_MAX, most)))
 
     return listed(ask, query, lambda page: (page.letters, page.looked_at), count)
+
+
+def note_letters(
+    call: Callable[[DeadLettersQuery], DeadLetterPage],
+    query: DeadLettersQuery,
+    shown: int,
+    cursor: str,
+    noun: str,
+) -> None:
+    """note_matches() for a group's dead letters or retries."""
+    query = replace(query, max_letters=min(DEAD_LETTERS_MAX, COUNTED_MAX))
+    note_matches(shown, call, query, cursor, lambda page: len(page.letters), noun)

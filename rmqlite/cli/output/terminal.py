@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -222,5 +223,7 @@ def is_confirmed(question: str, otherwise: str = "nothing was changed") -> bool:
 def error_line(error: RmqliteError) -> str:
     """An error on one line: what is wrong, then the rule if the sentence lacks it."""
     sentence = str(error)
-    rule = f" ({error.rule})" if error.rule and error.rule not in sentence else ""
+    # The sentence of a wrong value has the rule's parts, with the value between.
+    is_in = all(part in sentence for part in re.split(": |; ", error.rule or ""))
+    rule = "" if is_in else f" ({error.rule})"
     return printable(f"error: {sentence}{rule}")

@@ -30,7 +30,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.progress import letters_listed
+from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import (
     STYLES,
     fitted,
@@ -52,7 +52,7 @@ from rmqlite.requests.dead_letters import (
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max
+from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max, origin_text
 from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.times import instant_text, span_text, time_text, until_text
@@ -137,7 +137,10 @@ def list_retries(
         broker = BrokerView(admin)
         status = admin.group(group)
         query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
-        found, more = letters_listed(admin.dead_letters.list_retries, query, count)
+        call = admin.dead_letters.list_retries
+        found, more = letters_listed(call, query, count)
+        if not as_json:
+            note_letters(call, query, len(found), more, "retry")
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]
@@ -216,7 +219,7 @@ def _row(letter: DeadLetter, outlook: Outlook) -> tuple[str, ...]:
         when,
         attempt_text(letter, outlook.attempts_max),
         instant_text(letter.first_failure_ms, outlook.now_ms),
-        printable(letter.origin_topic) or "-",
+        origin_text(letter) or "-",
         printable(letter.tags) or "-",
         printable(" ".join(letter.keys)) or "-",
     )
@@ -252,8 +255,6 @@ def show(
 
     Exit code 1 if there is no such message.
     """
-    if not message_id.strip():
-        raise typer.BadParameter("a message id is empty")
     with connected(endpoint) as admin:
         history = admin.dead_letters.history(message_id)
         around = _surroundings(admin, history) if history.events else Surroundings(0)

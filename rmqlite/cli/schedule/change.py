@@ -21,7 +21,7 @@ from rmqlite.cli.options import (
     At,
     ChangeOptions,
     after_ms,
-    at_ms,
+    moment_ms,
     option,
     with_options,
 )
@@ -96,7 +96,7 @@ def reschedule(
     if sum(map(bool, (to, at, after))) != 1:
         raise typer.BadParameter("give --to, --at or --after, one of them")
     change = Change(ScheduleAction.RESCHEDULE, how, to=to)
-    instant_ms = at_ms(at)
+    instant_ms = moment_ms("--at", at)
     if instant_ms is not None:
         change.until(time_text(instant_ms), deliver_at_ms=instant_ms)
     if after:
@@ -172,7 +172,5 @@ def _message_ids(given: Iterable[str]) -> tuple[str, ...]:
     """Each id once, in the given order: a repeated id changes its message once."""
     ids: list[str] = []
     for each in given:
-        if not each:
-            raise typer.BadParameter("a message id is empty")
         ids += sys.stdin.buffer.read().decode("utf-8", "replace").split() if each == "-" else [each]
     return tuple(dict.fromkeys(ids))

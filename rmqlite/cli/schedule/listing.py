@@ -21,7 +21,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.progress import listed
+from rmqlite.cli.output.progress import listed, note_matches
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
@@ -38,7 +38,7 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
 )
-from rmqlite.views.counts import size_text, times_text
+from rmqlite.views.counts import COUNTED_MAX, size_text, times_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.times import delay_text, until_text
 
@@ -94,6 +94,10 @@ def list_pending(
             lambda page: (page.messages, len(page.messages)),
             INDEXED_MAX if is_indexed else count,
         )
+        if not (as_json or is_indexed):
+            query = PendingQuery(wanted, cursor, min(PAGE_MAX, COUNTED_MAX))
+            ask_page = broker.schedule.list_pending
+            note_matches(len(found), ask_page, query, more, lambda p: len(p.messages), "message")
         now_ms = broker.now_ms
     if is_indexed:
         found = sorted(found, key=lambda each: (each.deliver_at_ms, each.level, each.queue_offset))

@@ -115,7 +115,7 @@ class GroupScreen(Frame):
             of_group = status.info.max_reconsume_times + 1 if status else None
             return retries_table(loaded, of_group, now_ms, self._wanted)
         if self._shown == "queues":
-            return progress_table(status.progress if status else ())
+            return progress_table(status.progress if status else (), now_ms)
         return members_table(status.members if status else (), now_ms)
 
     @property

@@ -18,9 +18,9 @@ from rmqlite.requests.dead_letters import (
     failure_kind,
 )
 from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import attempt_text, reason_line
+from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
 from rmqlite.views.tables import DIM, NOTHING, Column, Part, Table, cell, row, table
-from rmqlite.views.times import instant_text, until_text
+from rmqlite.views.times import instant_text, span_text, until_text
 
 PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000
@@ -108,7 +108,7 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
     status = picture.described.get(group)
     parts = [Part(printable(group), "head")]
     for count, name, tone in (
-        (figures.lag, "lag", ""),
+        (figures.lag, "lag", "bad" if figures.is_silent else ""),
         (figures.due, "due", ""),
         (figures.members, "", "warn" if figures.members == 0 else ""),
         (figures.waiting, "retries", ""),
@@ -118,6 +118,8 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
         if count is not None:
             text = f"{name} {count:,}" if name else counted(count, "member")
             parts.append(Part(f"  {text}", tone))
+    if figures.oldest_ms:
+        parts.insert(2, Part(f"  oldest {span_text(figures.oldest_ms)}", parts[1].tone))
     if status is not None:
         policy = printable(status.info.retry_policy)
         parts.append(
@@ -166,7 +168,7 @@ def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) 
 
 def _about(letter: DeadLetter) -> tuple[str, ...]:
     """The cells of _MESSAGE."""
-    found = (letter.origin_topic, " ".join(letter.keys), letter.tags)
+    found = (origin_text(letter), " ".join(letter.keys), letter.tags)
     return (
         *[each or NOTHING for each in found],
         reason_line(letter.reason) if letter.reason else NOTHING,

@@ -11,6 +11,7 @@ from rmqlite.names import is_system_group, retry_topic
 from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
 from rmqlite.requests.redrive import RedriveSpec
 from rmqlite.requests.schedule import ChangedId
+from rmqlite.views.failed_messages import origin_text
 from rmqlite.views.jobs import readers_text
 
 
@@ -36,8 +37,10 @@ def redrive(letter: DeadLetter) -> Repair:
 
 def publish(letter: DeadLetter) -> Repair:
     """Publish a dead letter to its original topic; the question names who will get it."""
-    topic = letter.origin_topic
-    return _redrive(letter, f"Publish {_named(letter)} to topic {topic}, for everybody?", topic)
+    topic = letter.claimed_topic or letter.origin_topic
+    return _redrive(
+        letter, f"Publish {_named(letter)} to topic {origin_text(letter)}, for everybody?", topic
+    )
 
 
 def _redrive(letter: DeadLetter, question: str, to_topic: str = "") -> Repair:

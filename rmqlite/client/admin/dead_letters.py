@@ -43,6 +43,13 @@ class DeadLetterAdmin(Asking):
         """Every group that has dead letters, purged ones included; sorted by name."""
         return self._ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
 
+    def reasons(self, group: str) -> DeadLetterGroup:
+        """One group, with every kind of reasons instead of the five most frequent ones.
+
+        Raises GroupUnknown for an unknown group without dead letters.
+        """
+        return self._ask(rpcs.LIST_REASONS, group)
+
     def list_dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
 

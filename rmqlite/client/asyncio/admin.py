@@ -37,6 +37,7 @@ class AsyncDeadLetterAdmin(Bridge[DeadLetterAdmin]):
     """AsyncAdmin.dead_letters: retries, dead letters and histories, as AdminClient.dead_letters."""
 
     groups = in_thread(DeadLetterAdmin.groups)
+    reasons = in_thread(DeadLetterAdmin.reasons)
     dead = items_in_thread(DeadLetterAdmin.dead)
     retries = items_in_thread(DeadLetterAdmin.retries)
     history = in_thread(DeadLetterAdmin.history)
@@ -71,7 +72,7 @@ class AsyncAdmin(Bridge[AdminClient], AsyncClosing):
         note: str = "",
     ) -> None:
         client = AdminClient(endpoint, timeout_ms=timeout_ms, credentials=credentials, note=note)
-        super().__init__(client, CallThreads())
+        super().__init__(client, CallThreads(timeout_ms))
         self.schedule: Final = AsyncScheduleAdmin(client.schedule, self._threads)
         self.dead_letters: Final = AsyncDeadLetterAdmin(client.dead_letters, self._threads)
         self.redrives: Final = AsyncRedriveAdmin(client.redrives, self._threads)

@@ -18,7 +18,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
-from rmqlite.client.channel import closed_error
+from rmqlite.client.channel import closed_error, waited
+from rmqlite.client.forks import follow
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import Unavailable
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -31,18 +34,51 @@ ITEMS_PER_HOP: Final = 100
 
 
 class CallThreads:
-    """The threads of one client.  They exist while there is something to do, until shut()."""
+    """The threads of one client.  They exist while there is something to do, until shut().
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rmqlite-call")
+    timeout_ms: of one call.  Its wait for a thread counts: a call that no thread has begun by then
+    is never made.
+    """
+
+    def __init__(self, timeout_ms: float) -> None:
+        self._timeout_s = timeout_ms / 1000
         self._is_shut = False
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child: it has none of the threads."""
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rmqlite-call")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it in a thread.  Raises Refused once shut."""
+        """Call it in a thread.  Raises Refused once shut, Unavailable if no thread was free."""
         self.check_open()
         context = contextvars.copy_context()  # tracers find the span of the caller in it
-        call = _submit(self._pool, partial(context.run, function, *args, **kwargs))
-        return await asyncio.wrap_future(call)
+        asked_at_s = elapsed_s()
+
+        def begin() -> T:
+            with waited(elapsed_s() - asked_at_s):
+                return function(*args, **kwargs)
+
+        call = _submit(self._pool, partial(context.run, begin))
+        is_late = False
+
+        def give_up() -> None:
+            nonlocal is_late
+            is_late = call.cancel()
+
+        timer = asyncio.get_running_loop().call_later(self._timeout_s, give_up)
+        try:
+            return await asyncio.wrap_future(call)
+        except asyncio.CancelledError:
+            if not is_late:
+                raise
+            raise Unavailable(
+                f"no thread was free for this call within {self._timeout_s:g} s:"
+                f" {THREADS_MAX} calls of this client were under way"
+            ) from None
+        finally:
+            timer.cancel()
 
     def check_open(self) -> None:
         """Raises Refused once shut."""

@@ -21,6 +21,7 @@ from rmqlite.client.asyncio.bridge import (
     in_thread,
 )
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import follow
 from rmqlite.client.producing.producer import Producer
 from rmqlite.client.tracing import Tracing
 from rmqlite.declared_types.checks import check_arguments
@@ -42,7 +43,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
         endpoint: str,
         group: str,
         *,
-        send_timeout_ms: float = 3_000,
+        send_timeout_ms: float = 10_000,
         retries: int = 2,
         linger_ms: float = 0,
         batch_messages_max: int = 256,
@@ -65,8 +66,14 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
             credentials=credentials,
             tracing=tracing,
         )
-        super().__init__(client, CallThreads())
-        self._room = asyncio.Semaphore(in_flight_max)
+        super().__init__(client, CallThreads(send_timeout_ms))
+        self._in_flight_max = in_flight_max
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child: what is under way is its parent's."""
+        self._room = asyncio.Semaphore(self._in_flight_max)
 
     async def send(self, message: Message, queue_id: int | None = None) -> SendResult:
         """Send one message; return when it is on disk (SYNC_FLUSH).  Raises as Producer.send().
@@ -96,7 +103,11 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
     cancel = in_thread(Producer.cancel)
     reschedule = in_thread(Producer.reschedule)
     recall_handle = in_thread(Producer.recall_handle)
-    flush = in_thread(Producer.flush)
+
+    async def flush(self) -> None:
+        """As Producer.flush().  It has no time-out, and so takes none of the threads for calls."""
+        self._threads.check_open()
+        await alone_in_thread(self._client.flush)
 
     async def close(self) -> None:
         """Send what is under way, then disconnect; later calls are Refused.

@@ -25,10 +25,11 @@ from rmqlite.client.consuming.listener import (
     result_of,
     traced_async,
 )
-from rmqlite.client.consuming.push_consumer import PushConsumer
+from rmqlite.client.consuming.push_consumer import SILENT_S, WAITING, PushConsumer
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, Start
 from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.compression import inflated
 from rmqlite.declared_types.checks import check_arguments
@@ -97,15 +98,21 @@ class AsyncPushConsumer(AsyncClosing):
         self._listener: AsyncListener | None = None
         self._order_by = order_by
         self._close_timeout_s = close_timeout_ms / 1000
+        self._concurrency = concurrency
+        self.begin_anew()
+        follow(self)
+        if listener is not None:
+            self.listen(listener)
+
+    def begin_anew(self) -> None:
+        """For a forked child: the loop and its tasks are the parent's."""
         # The first message needs none: the thread takes the next one when it has got a slot.
-        self._slots = threading.Semaphore(concurrency - 1)
+        self._slots = threading.Semaphore(self._concurrency - 1)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[ConsumeResult]] = set()
         self._latest: dict[Hashable, asyncio.Task[ConsumeResult]] = {}
         """The last task of each value of order_by, until it has ended."""
         self._closing: asyncio.Task[None] | None = None
-        if listener is not None:
-            self.listen(listener)
 
     @property
     def client_id(self) -> str:
@@ -169,16 +176,20 @@ class AsyncPushConsumer(AsyncClosing):
         running = self._tasks - own
         try:
             if running:
-                await asyncio.wait(running, timeout=self._close_timeout_s)
+                silent_s = min(SILENT_S, self._close_timeout_s)
+                _, late = await asyncio.wait(running, timeout=silent_s)
+                if late:
+                    log.warning(WAITING, len(late), self._close_timeout_s, self.group)
+                    await asyncio.wait(late, timeout=self._close_timeout_s - silent_s)
         finally:
-            if late := [each for each in running if each.cancel()]:
+            if cancelled := [each for each in running if each.cancel()]:
                 log.warning(
                     "closing while listeners run, they are cancelled and will be repeated"
                     " group=%s listeners=%d",
                     self.group,
-                    len(late),
+                    len(cancelled),
                 )
-                await asyncio.wait(late)
+                await asyncio.wait(cancelled)
             await alone_in_thread(partial(self._consumer.close_within, len(own)))
 
     # ---- on the thread that hands messages over

@@ -1,7 +1,11 @@
 """The messages that wait for a listener, over all queues: the only state that threads share.
 
-Listener threads take messages from the queues in turn.  One queue may not hold all threads, so a
-queue whose messages are slow or hang leaves threads for the others.
+Takers (listener threads, or the one thread that hands messages to an event loop) take messages from
+the queues in turn.  One queue may not hold all threads, so a queue whose messages are slow or hang
+leaves threads for the others.
+
+A taker sleeps while it finds nothing.  Whatever makes a message takeable wakes one, and that wakes
+the next while there is more: so while a message can be taken, somebody who takes it is awake.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ class Backlog:
         self._threads = threads
         self._queues: dict[Queue, ProcessQueue] = {}
         self._expected = 0
+        self._share = threads
+        """How many threads one queue may hold."""
         self._turns: deque[ProcessQueue] = deque()
         self._started = 0
         self._stopped = False
@@ -35,10 +41,12 @@ class Backlog:
         """So many queues are assigned: each leaves threads for the others before they are added."""
         with self._work:
             self._expected = queues
+            self._share_anew()
 
     def add(self, queue: ProcessQueue) -> None:
         with self._work:
             self._queues[queue.queue] = queue
+            self._share_anew()
 
     def put(self, queue: ProcessQueue, messages: Sequence[StoredMessage], next_offset: int) -> bool:
         """Add pulled messages; returns whether there is room to pull more.
@@ -53,7 +61,7 @@ class Backlog:
             if queue.ready and not was_ready:
                 self._turns.append(queue)
             if messages:
-                self._work.notify()
+                self._wake_one()
             queue.is_waiting_for_room = queue.is_full
             return not queue.is_waiting_for_room
 
@@ -65,16 +73,27 @@ class Backlog:
                 if taken is not None:
                     # One thread wakes the next while there is work: waking all of them for a batch
                     # that two finish quickly costs more than the work.
-                    if self._turns:
-                        self._work.notify()
+                    self._wake_one()
                     return taken
                 self._work.wait()
         return None
 
-    def returned(self, queue: ProcessQueue, message: StoredMessage, *, is_finished: bool) -> None:
-        """A listener returned; unless is_finished, finish() or abandon() follows."""
+    def returned(
+        self,
+        queue: ProcessQueue,
+        message: StoredMessage,
+        *,
+        is_finished: bool,
+        takes_next: bool = False,
+    ) -> None:
+        """A listener returned; unless is_finished, finish() or abandon() follows.
+
+        takes_next: the caller calls take() itself, so nobody else has to be woken.
+        """
         with self._work:
             queue.running -= 1
+            if queue.ready and not takes_next and queue.running < self._share:
+                self._work.notify()
             has_room = is_finished and self._finish(queue, message)
         if has_room:
             queue.on_room()
@@ -101,8 +120,7 @@ class Backlog:
                 self._queues.pop(queue.queue, None)
                 if queue in self._turns:
                     self._turns.remove(queue)
-            # The remaining queues may hold more threads now.
-            self._work.notify_all()
+            self._share_anew()
             return _uncommitted(lost)
 
     def uncommitted(self) -> dict[Queue, int]:
@@ -122,6 +140,11 @@ class Backlog:
         with self._work:
             self._stopped = True
             self._work.notify_all()
+
+    @property
+    def unfinished(self) -> int:
+        """How many started messages are neither finished nor abandoned."""
+        return self._started
 
     def wait_quiet(self, timeout_s: float, besides: int = 0) -> bool:
         """Wait until at most `besides` started messages are unfinished; False at the timeout."""
@@ -147,10 +170,9 @@ class Backlog:
             self._quiet.notify_all()
 
     def _next(self) -> tuple[ProcessQueue, StoredMessage] | None:
-        share = self._share()
         for _ in range(len(self._turns)):
             queue = self._turns.popleft()
-            if queue.running < share:
+            if queue.running < self._share:
                 message = queue.start()
                 self._started += 1
                 if queue.ready:
@@ -159,10 +181,17 @@ class Backlog:
             self._turns.append(queue)
         return None
 
-    def _share(self) -> int:
-        """How many threads one queue may hold: all but one per other queue, at least half."""
+    def _wake_one(self) -> None:
+        for queue in self._turns:
+            if queue.running < self._share:
+                self._work.notify()
+                return
+
+    def _share_anew(self) -> None:
+        """All threads but one per other queue, at least half."""
         others = max(0, max(self._expected, len(self._queues)) - 1)
-        return max(1, self._threads // 2, self._threads - others)
+        self._share = max(1, self._threads // 2, self._threads - others)
+        self._wake_one()
 
 
 def _uncommitted(queues: Iterable[ProcessQueue]) -> dict[Queue, int]:

@@ -18,6 +18,7 @@ from rmqlite.compression import inflated
 from rmqlite.declared_types.checks import check_fields, must_be_type
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
+from rmqlite.visible import encodable, text_of_error
 
 if TYPE_CHECKING:
     from rmqlite.client.spans import Spans
@@ -192,12 +193,10 @@ def name_of(listener: object) -> str:
 
 
 def _described(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:  # the user's __str__ is the user's code too
-        return type(error).__name__
+    text = text_of_error(error)
+    return type(error).__name__ if text is None else f"{type(error).__name__}: {text}"
 
 
 def _cut(reason: str) -> str:
     """At most REASON_BYTES_MAX bytes, without characters that UTF-8 cannot encode."""
-    return reason.encode("utf-8", "replace")[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+    return encodable(reason).encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")

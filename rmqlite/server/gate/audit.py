@@ -3,9 +3,8 @@
 One line each, on the logger rmqlite.audit: as text, or as one JSON object (JsonLines).  No line has
 a secret, a signature or a body.
 
-Anybody can be refused as often as the network allows.  So of each account and host only the
-first refusals are logged, and later one line says how many more there were; so do the many
-callers beyond a limit, all together.
+Anybody can be refused as often as the network allows: of each account and host only the first
+refusals are logged (repeats.py).
 """
 
 from __future__ import annotations
@@ -14,19 +13,12 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import AccessDenied
+from rmqlite.server.gate.repeats import Repeats
 from rmqlite.visible import shortened
-
-WINDOW_S: Final = 10.0
-"""For how long refusals of the same caller are counted together."""
-LINES_MAX: Final = 5
-"""How many refusals of one caller are logged in that time."""
-CALLERS_MAX: Final = 16
-"""How many callers have lines of their own in that time: about ten lines a second at most."""
-_OTHERS: Final = ("", "others")
 
 log = logging.getLogger("rmqlite.audit")
 
@@ -94,38 +86,44 @@ def refused(event: Event) -> None:
     log.warning("%s", event)
 
 
+class _Refused(NamedTuple):
+    """Who is refused."""
+
+    account: str
+    host: str
+
+
+_OTHERS: Final = _Refused("", "others")
+
+
 class Refusals:
     """Which refusals are logged."""
 
     def __init__(self, elapsed: Callable[[], float] = elapsed_s) -> None:
-        self._elapsed = elapsed
-        self._began_s = elapsed()
-        self._times: dict[tuple[str, str], int] = {}
-        """Account and host -> refusals in this window."""
+        self._repeats = Repeats(elapsed)
         self.total = 0
 
     def note(self, account: str, client: str) -> bool:
         """Count a refusal; is it logged?"""
         self.total += 1
         self.log_repeated()
-        caller = shortened(account), client.rpartition(":")[0]
-        if caller not in self._times and len(self._times) >= CALLERS_MAX:
-            self._times[_OTHERS] = self._times.get(_OTHERS, 0) + 1
-            return False
-        self._times[caller] = times = self._times.get(caller, 0) + 1
-        return times <= LINES_MAX
+        return self._repeats.note(_Refused(shortened(account), client.rpartition(":")[0]))
 
     def log_repeated(self) -> None:
         """At the end of a window, log how many refusals there were beyond those with a line."""
-        now_s = self._elapsed()
-        if now_s - self._began_s < WINDOW_S:
-            return
-        noted, self._times, self._began_s = self._times, {}, now_s
-        for caller, times in noted.items():
-            more = times if caller == _OTHERS else times - LINES_MAX
-            if more > 0:
-                account, host = caller
-                log.warning(
-                    "%s",
-                    Event("refused again", "", account, host, "", "", AccessDenied.code, "", more),
-                )
+        for key, times in self._repeats.over():
+            caller = key if isinstance(key, _Refused) else _OTHERS
+            log.warning(
+                "%s",
+                Event(
+                    "refused again",
+                    "",
+                    caller.account,
+                    caller.host,
+                    "",
+                    "",
+                    AccessDenied.code,
+                    "",
+                    times,
+                ),
+            )

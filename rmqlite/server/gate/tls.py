@@ -142,6 +142,9 @@ def load_keys(config: BrokerConfig) -> Keys | None:
 class Listening(Protocol):
     """A port that accepts connections until it is closed."""
 
+    @property
+    def is_open(self) -> bool: ...
+
     def close(self) -> None: ...
 
 
@@ -157,10 +160,26 @@ async def listen(bound: socket.socket, factory: Factory, keys: Keys | None) -> L
     """
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if keys is None:
-        return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=BACKLOG)
+        loop = asyncio.get_running_loop()
+        return _PlainPort(bound, await loop.create_server(factory, sock=bound, backlog=BACKLOG))
     bound.setblocking(False)
     bound.listen(BACKLOG)
     return _TlsPort(bound, factory, keys)
+
+
+class _PlainPort:
+    """asyncio accepts the connections."""
+
+    def __init__(self, bound: socket.socket, server: asyncio.Server) -> None:
+        self._socket = bound
+        self._server = server
+
+    @property
+    def is_open(self) -> bool:
+        return self._server.is_serving() and self._socket.fileno() >= 0
+
+    def close(self) -> None:
+        self._server.close()
 
 
 class _TlsPort:
@@ -173,6 +192,10 @@ class _TlsPort:
         self._loop = asyncio.get_running_loop()
         self._is_open = True
         self._watch()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open and self._socket.fileno() >= 0
 
     def close(self) -> None:
         if self._is_open:

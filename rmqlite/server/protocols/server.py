@@ -82,6 +82,11 @@ class ProtocolServer(Protocol):
         """Answer calls from now on."""
         ...
 
+    @property
+    def is_listening(self) -> bool:
+        """Between open() and drain(): are connections accepted, or will they be in a moment?"""
+        ...
+
     async def drain(self) -> None:
         """Accept no more calls; return when the running ones are answered, or out of time.
 

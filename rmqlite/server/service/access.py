@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.access.accounts import Account, Accounts, Right
-from rmqlite.access.decision import Need, why_not
+from rmqlite.access.decision import Need, sends_somewhere, why_not
 from rmqlite.access.reading import files_of, load_accounts
 from rmqlite.errors import AccessDenied, RmqliteError
 from rmqlite.server.gate import audit
@@ -51,6 +51,20 @@ BROKER: Final = Caller(None, "the broker itself", "own")
 _NOBODY: Final = Caller(None, "")
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 """Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
+
+
+def may_send(caller: Caller | None) -> bool:
+    """Is there any topic that this caller may send to?
+
+    A producer is remembered only then: it names its group, which belongs to no account.
+    """
+    return caller is None or caller.account is None or sends_somewhere(caller.account)
+
+
+def account_of_caller() -> str:
+    """The access key of the running call, for what is counted of each account; "" for none."""
+    caller = CALLER.get()
+    return caller.access_key if caller else ""
 
 
 class Note(NamedTuple):

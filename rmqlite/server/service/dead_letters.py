@@ -31,7 +31,15 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.server.service.access import NOTE, admin, group_right, needs, topic_right, view
+from rmqlite.server.service.access import (
+    NOTE,
+    admin,
+    group_right,
+    needs,
+    of_group,
+    topic_right,
+    view,
+)
 from rmqlite.server.service.part import Part
 from rmqlite.server.turns import done_in_turns
 
@@ -45,6 +53,11 @@ class DeadLetterCalls(Part):
     async def dead_groups(self) -> tuple[DeadLetterGroup, ...]:
         """Each group with dead letters: how many letters, and their reasons."""
         return await done_in_turns(self._broker.dead_letters.groups())
+
+    @of_group(Right.VIEW)
+    async def reasons(self, group: str) -> DeadLetterGroup:
+        """A group's dead letters, with every kind of reasons.  Raises GroupUnknown."""
+        return await done_in_turns(self._broker.dead_letters.reasons(group))
 
     @_of_asked
     async def dead(self, query: DeadLettersQuery) -> DeadLetterPage:

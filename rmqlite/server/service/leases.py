@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
 from rmqlite.access.accounts import Right
@@ -25,7 +25,14 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.server.service.access import CALLER, group_right, needs, of_group, topic_right
+from rmqlite.server.service.access import (
+    account_of_caller,
+    group_right,
+    needs,
+    of_group,
+    topic_right,
+)
+from rmqlite.server.service.messages import Looking
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
@@ -57,14 +64,17 @@ class LeaseCalls(Part):
         self._leases.table.on_visible = self._visible
 
     @needs(_rights)
-    async def receive(self, request: ReceiveRequest) -> Received:
+    async def receive(self, request: ReceiveRequest, looking: Looking = nullcontext) -> Received:
         """Lease messages; if there are none, wait for the next one.
 
         Cancel the call when the client is gone: then nothing is leased to it.
         """
         until_s = self._until_s(request)
         while True:
-            received = await done_in_turns(self._leases.receive(request))
+            async with looking() as found:
+                received = await done_in_turns(self._leases.receive(request))
+                if found is not None and received.messages:
+                    found(sum([len(record.encoded) for record, *_ in received.messages]))
             if received.has_more:
                 self._pulls.wake_one(_key(request))
             if received.messages or not await self._waited(request, until_s):
@@ -94,6 +104,11 @@ class LeaseCalls(Part):
                 self._pulls.wake_one(_key(request))
             if found or not await self._waited(request, until_s):
                 return found
+
+    @needs(_rights)
+    async def waiting(self, request: ReceiveRequest) -> int:
+        """How many calls wait now for what this one asks for."""
+        return self._pulls.count_of(_key(request))
 
     @needs(_rights)
     async def ack(self, request: AckRequest) -> tuple[bool, ...]:
@@ -145,12 +160,9 @@ class LeaseCalls(Part):
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            caller = CALLER.get()
-            if self._limits is None or caller is None:
-                await self._pulls.wait(key, seconds)
-            else:
-                with self._limits.parked(caller.access_key):
-                    await self._pulls.wait(key, seconds)
+            account = account_of_caller()
+            with nullcontext() if self._limits is None else self._limits.parked(account):
+                await self._pulls.wait(key, seconds, account)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

@@ -21,6 +21,7 @@ from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError, StoreUnavailable
+from rmqlite.names import TOOLS_GROUP
 from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
@@ -47,8 +48,8 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.server.group_commit import Failed
 from rmqlite.server.service.access import (
-    CALLER,
     Caller,
+    account_of_caller,
     admin,
     group_right,
     needs,
@@ -59,7 +60,9 @@ from rmqlite.server.service.access import (
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.turns import done_in_turns
 
-Looking = Callable[[], AbstractAsyncContextManager[None]]
+Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
+"""Makes a context for a look, which may wait until the caller has room for what is found; if it
+gives a function, that is called with the bytes that were found."""
 
 
 class DraftsSent(NamedTuple):
@@ -77,6 +80,8 @@ class StoredHere(NamedTuple):
 
 
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    if request.group == TOOLS_GROUP:
+        return [topic_right(Right.VIEW, request.topic)]
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
 
 
@@ -175,7 +180,6 @@ class MessageCalls(Part):
     ) -> Pulled:
         """Records of a queue; if there are none, wait for the next one and look again.
 
-        looking: makes a context for each look, which may wait until the caller has room.
         ends_unmatched: if the first look finds only messages that the filter leaves out, return
         at once, so that the caller goes on behind them; later ones do not end the wait.
         """
@@ -183,8 +187,10 @@ class MessageCalls(Part):
         until_s = elapsed_s() + request.wait_ms / 1000
         first = request.queue_offset
         while True:
-            async with looking():
+            async with looking() as found:
                 result = await done_in_turns(self._broker.pull(request))
+                if found is not None and result.records:
+                    found(len(result.records.encoded))
             left_s = until_s - elapsed_s()
             is_over = left_s <= 0 or self._pulls.is_closed
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
@@ -206,12 +212,9 @@ class MessageCalls(Part):
 
     async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
         """Wait for a message in a queue.  Raises Overloaded."""
-        caller = CALLER.get()
-        if self._limits is None or caller is None:
-            await self._pulls.wait(queue, seconds)
-            return
-        with self._limits.parked(caller.access_key):
-            await self._pulls.wait(queue, seconds)
+        account = account_of_caller()
+        with nullcontext() if self._limits is None else self._limits.parked(account):
+            await self._pulls.wait(queue, seconds, account)
 
     @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
     async def find(self, query: MessageQuery) -> FoundMessages:

@@ -125,8 +125,11 @@ def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., A
     async def asked(part: Part, *args: Any, **more: Any) -> A:
         if part._access.accounts is not None:
             part._access.check(CALLER.get(), rule(part._broker, *args, **more), name, args)
+        coming = method(part, *args, **more)
+        # A method that waits for long drops its request; so do those who have called it.
+        del args, more
         try:
-            return await method(part, *args, **more)
+            return await coming
         except FlushFailed as error:
             if error.is_final:
                 # The disk may lack records that the broker has counted: only a recovery finds out.

@@ -9,7 +9,8 @@ for an assignment) and gives other calls their turns; broker/ decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from rmqlite.broker.counts import Histogram
 from rmqlite.broker.settings import Settings
@@ -25,6 +26,18 @@ from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
 from rmqlite.server.service.topics import TopicCalls
 
+DOUBLED_SHOWN: Final = 10
+"""How many client ids of two processes the status names."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """away: which ports do not answer at the moment, a sentence for each.  opened_anew: how often
+    one was opened again since the start."""
+
+    away: list[str] = field(default_factory=list)
+    opened_anew: int = 0
+
 
 class Service(Part):
     """Everything that a caller can ask one broker."""
@@ -38,6 +51,7 @@ class Service(Part):
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = parts.watched
         self.name_servers = parts.name_servers
+        self.ports = Ports()
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
         self.messages = MessageCalls(parts)
@@ -64,7 +78,13 @@ class Service(Part):
             for each in servers
             if each.reason
         ]
-        warnings = (*self.open_ports, *of_files, *away, *status.warnings)
+        doubled = self._broker.membership.doubled()
+        twice = [
+            f"two processes of group {group!r} have the client id {client_id!r}: each needs its own"
+            for group, client_id in doubled[:DOUBLED_SHOWN]
+        ]
+        of_ports = (*self.ports.away, *self.open_ports)
+        warnings = (*of_ports, *of_files, *away, *twice, *status.warnings)
         others = self.registered()
         return replace(status, warnings=warnings, name_servers=servers, registered=others)
 

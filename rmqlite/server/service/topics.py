@@ -114,6 +114,11 @@ class TopicCalls(Part):
             stored.min_offset, stored.max_offset, tuple(stored.read(begin, max(0, count)))
         )
 
+    @of_topic(Right.VIEW)
+    async def settings_of(self, topic: str) -> tuple[TopicInfo, TopicExtras]:
+        """All settings of a topic.  Raises TopicUnknown."""
+        return self._broker.topics.existing(topic), self._broker.topics.extras(topic)
+
     @view
     async def settings(self) -> Iterator[tuple[TopicInfo, TopicExtras]]:
         """All settings of all topics; take some at a time."""

@@ -45,6 +45,7 @@ _LOOKS: Final[dict[str, PageMethod]] = {
     "/message": messages.history,
     "/record": messages.record,
     "/dead": groups.dead_groups,
+    "/dead/reasons": groups.reasons,
     "/dead/letters": groups.dead_letters,
     "/dead/purge": groups.purge_preview,
     "/redrive": jobs.form,

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from rmqlite.clock import local_ms
-from rmqlite.declared_types.deliver_times import wait_ms
+from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.records.wait_queues import TIMERS
@@ -99,7 +99,7 @@ class Args:
         if not value:
             return None
         if value.isascii() and value.isdigit() and len(value) <= _NUMBER_CHARS_MAX:
-            return int(value)
+            return instant_ms(name, int(value))
         if value[0] in "+-":
             try:
                 length_ms = wait_ms(name, value[1:])
@@ -107,7 +107,7 @@ class Args:
                 raise InvalidValue(name, value, _MOMENT_RULE) from error
             return max(0, now_ms + (length_ms if value[0] == "+" else -length_ms))
         found = local_ms(value)
-        if found is None or found < 0:
+        if found is None or not INSTANT_MS_MIN <= found <= INSTANT_MS_MAX:
             raise InvalidValue(name, value, _MOMENT_RULE)
         return found
 

@@ -26,6 +26,7 @@ from rmqlite.server.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, i
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.views.failed_messages import filter_facts
 from rmqlite.views.groups import (
+    BROADCASTING,
     GroupFigures,
     attempts_table,
     death_lines,
@@ -33,6 +34,7 @@ from rmqlite.views.groups import (
     groups_table,
     members_table,
     progress_table,
+    silent_lines,
     waiting_by_topic,
 )
 
@@ -94,8 +96,11 @@ async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Respon
         figures=figures,
         dead=next((each for each in dead if each.group == name), None),
         info=status.info,
-        progress=progress_table(queues),
+        progress=progress_table(queues, status.now_ms),
         members=members_table(status.members, visit.now_ms),
+        silent=silent_lines(status) if status.members else (),
+        is_broadcasting=status.is_broadcasting,
+        broadcasting=BROADCASTING,
         attempts=attempts_table(status.info, attempts, table),
         death=" ".join(death_lines(status.info, attempts)),
         after=after,
@@ -113,7 +118,8 @@ async def retries(visit: Visit) -> Response:
         return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
     wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
     query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await _letters(visit, visit.service.dead_letters.retries, query)
+    call = visit.service.dead_letters.retries
+    rows, cursor, count = await _letters(visit, call, query, "retry")
     fields = args.given(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
     change = {("origin" if name == "topic" else name): value for name, value in fields.items()}
@@ -124,6 +130,7 @@ async def retries(visit: Visit) -> Response:
         change=change | {"topic": retry_topic(group)},
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
         table=await visit.level_table(),
     )
@@ -133,6 +140,19 @@ async def dead_groups(visit: Visit) -> Response:
     found = await visit.service.dead_letters.dead_groups()
     shown, after = visit.part_of(found)
     return visit.page("dead_groups.html", groups=shown, after=after)
+
+
+async def reasons(visit: Visit) -> Response:
+    """Every kind of reason of a group's open dead letters."""
+    about = await visit.service.dead_letters.reasons(visit.args.required("group"))
+    shown, after = visit.part_of(about.reasons)
+    return visit.page(
+        "dead_reasons.html",
+        about=about,
+        kinds=len(about.reasons),
+        shown=replace(about, reasons=tuple(shown), rest_letters=0),
+        after=after,
+    )
 
 
 async def dead_letters(visit: Visit) -> Response:
@@ -146,7 +166,8 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    rows, cursor = await _letters(visit, visit.service.dead_letters.dead, query)
+    call = visit.service.dead_letters.dead
+    rows, cursor, count = await _letters(visit, call, query, "dead letter")
     # Who may see this group only sees its dead letters, without the counts.
     found = await visit.service.dead_letters.dead_groups() if visit.sees_all else ()
     return visit.page(
@@ -158,6 +179,7 @@ async def dead_letters(visit: Visit) -> Response:
         fields=args.given(*LETTER_FIELDS),
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
     )
 
@@ -191,9 +213,11 @@ async def _letters(
     visit: Visit,
     call: Callable[[DeadLettersQuery], Awaitable[DeadLetterPage]],
     query: DeadLettersQuery,
-) -> tuple[list[DeadLetter], str]:
+    noun: str,
+) -> tuple[list[DeadLetter], str, str]:
     return await visit.filled(
         lambda query, most: call(replace(query, max_letters=most)),
         query,
         lambda page: page.letters,
+        noun,
     )

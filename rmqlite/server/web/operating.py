@@ -71,7 +71,7 @@ async def group_preview(visit: Visit) -> Response:
     step = Step(
         title=f"Delete group {group}?",
         lines=["Its settings and offsets are deleted; retries that wait and dead letters stay."],
-        table=progress_table(progress),
+        table=progress_table(progress, status.now_ms),
         does=f"Delete group {group}",
         members=len(status.members),
         fields={"name": group},

@@ -14,7 +14,7 @@ from typing import Final
 from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s, local_text, zone_text
-from rmqlite.declared_types.deliver_times import instant_ms, wait_ms
+from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.names import group_of
@@ -78,10 +78,11 @@ async def schedule(visit: Visit) -> Response:
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
     levels = await visit.service.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
-    rows, cursor = await visit.filled(
+    rows, cursor, count = await visit.filled(
         lambda query, most: visit.service.schedule.pending(replace(query, max_messages=most)),
         PendingQuery(wanted, args.text("cursor")),
         lambda page: page.messages,
+        "message",
     )
     return visit.page(
         "schedule.html",
@@ -93,6 +94,7 @@ async def schedule(visit: Visit) -> Response:
         fields=args.given(*PENDING_FIELDS),
         rows=rows,
         cursor=cursor,
+        count=count,
         is_first=not args.text("cursor"),
         table=table,
         group_of=group_of,
@@ -150,7 +152,7 @@ def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
         return {"delay_level": fields.number("to")}
     if (length := _from_now(at)) is not None:
         return {"deliver_after_ms": wait_ms("at", length)}
-    return {"deliver_at_ms": instant_ms("at", fields.moment_ms("at", now_ms) or 0)}
+    return {"deliver_at_ms": fields.moment_ms("at", now_ms) or 0}
 
 
 def _from_now(at: str) -> str | None:

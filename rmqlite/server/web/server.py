@@ -73,6 +73,11 @@ class WebServer:
         self._server = _Server(settings, self._keys)
         running.tasks.create_task(self._run(self._server, self._socket), name="web page")
 
+    @property
+    def is_listening(self) -> bool:
+        # It begins to when its task does, whose end is noticed by itself.
+        return self._server is None or not self._server.started or self._server.is_listening
+
     async def drain(self) -> None:
         assert self._server is not None
         self._server.should_exit = True
@@ -117,6 +122,10 @@ class _Server(uvicorn.Server):
         self._listening = [await listen(each, made, self._keys) for each in sockets or ()]
         self.servers = []
         self.started = True
+
+    @property
+    def is_listening(self) -> bool:
+        return all(each.is_open for each in self._listening)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for each in self._listening:

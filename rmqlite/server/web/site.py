@@ -28,6 +28,7 @@ from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import TOKEN_FIELD, Guard
 from rmqlite.server.web.sessions import Attempts, Sessions, Visitor
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
+from rmqlite.views.counts import COUNTED_MAX, matches_text
 from rmqlite.views.rates import Rates
 
 T = TypeVar("T")
@@ -206,8 +207,13 @@ class Visit:
         ask: Callable[[Q, int], Awaitable[P]],
         query: Q,
         rows_of: Callable[[P], Sequence[T]],
-    ) -> tuple[list[T], str]:
-        """The rows of a page and the next page's cursor; makes several calls if few fit."""
+        noun: str,
+    ) -> tuple[list[T], str, str]:
+        """The rows of a page, the next page's cursor, and how many rows there are in words.
+
+        Makes several calls if few fit.
+        """
+        is_first = not query.cursor
         rows: list[T] = []
         for _ in range(_CALLS_MAX):
             page = await ask(query, ROWS - len(rows))
@@ -215,7 +221,12 @@ class Visit:
             query = replace(query, cursor=page.cursor)
             if not page.cursor or len(rows) == ROWS:
                 break
-        return rows, query.cursor
+        left, is_all = 0, not query.cursor
+        if query.cursor and len(rows) == ROWS:
+            behind = await ask(query, COUNTED_MAX)
+            left, is_all = len(rows_of(behind)), not behind.cursor
+        text = matches_text(len(rows), left, noun, is_all=is_all, is_first=is_first)
+        return rows, query.cursor, text
 
     def part_of(self, rows: Sequence[T]) -> tuple[Sequence[T], int]:
         """The rows that this page shows, and where the next page begins; 0 after the last."""

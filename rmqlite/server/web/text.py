@@ -15,6 +15,7 @@ from markupsafe import Markup
 from rmqlite.clock import zone_text
 from rmqlite.limits import NOTE_CHARS_MAX
 from rmqlite.views.counts import counted, rate_text, share_text, size_text
+from rmqlite.views.failed_messages import origin_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.tables import Subject
 from rmqlite.views.times import (
@@ -113,5 +114,6 @@ GLOBALS: Final = {
         share_text,
         level_text,
         delay_cell,
+        origin_text,
     )
 } | {"note_chars_max": NOTE_CHARS_MAX}

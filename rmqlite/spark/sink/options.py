@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite.arrow.options import BrokerOptions
 from rmqlite.clock import local_ms
+from rmqlite.declared_types.deliver_times import instant_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.names import check_sendable
@@ -158,8 +159,7 @@ def _instant(name: str, text: str) -> int:
             " or 2026-11-21T10:00+01:00"
         )
         raise InvalidValue(name, text, rule)
-    # 0 would mean that no instant is given; 1 is long past, too.
-    return moment or 1
+    return instant_ms(name, moment)
 
 
 def _number(low: int, high: int = _NUMBER_MAX) -> Callable[[str, str], int]:

@@ -192,7 +192,7 @@ def _within(allowed: range) -> Callable[[pa.Array], list[int | None]]:
         values: list[int | None]
         if pa.types.is_timestamp(column.type):
             microseconds = column.cast(pa.int64()).to_pylist()
-            # 0 would mean that no instant is given; 1 is long past, too.
+            # 0 would mean that no instant is given; the broker refuses 1, as any of before 2001.
             values = [None if each is None else -(-each // 1000) or 1 for each in microseconds]
         else:
             values = column.to_pylist()

@@ -117,10 +117,12 @@ class GroupLag:
     queue_id: int
     committed_offset: int
     max_offset: int
+    min_offset: int = 0
 
     @property
     def lag(self) -> int:
-        return max(0, self.max_offset - self.committed_offset)
+        """As QueueProgress.lag: what retention has taken does not count."""
+        return max(0, self.max_offset - max(self.committed_offset, self.min_offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +265,8 @@ class Overview:
             topic, _, group = name.partition("@")
             for queue_id, offset in offsets.items():
                 queue = self._snapshot.queues.get((topic, queue_id))
-                max_offset = queue.max_offset if queue else 0
-                found.append(GroupLag(group, topic, queue_id, offset, max_offset))
+                low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+                found.append(GroupLag(group, topic, queue_id, offset, high, low))
         return sorted(found, key=lambda lag: (lag.group, lag.topic, lag.queue_id))
 
     def disk(self) -> DiskUse:

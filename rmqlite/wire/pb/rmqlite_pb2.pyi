@@ -499,18 +499,20 @@ class Subscription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., expression: _Optional[str] = ..., sql: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("group", "client_id", "subscriptions", "known_epoch", "wait_ms")
+    __slots__ = ("group", "client_id", "subscriptions", "known_epoch", "wait_ms", "is_broadcasting")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_EPOCH_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
     group: str
     client_id: str
     subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
     known_epoch: int
     wait_ms: int
-    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., known_epoch: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    is_broadcasting: bool
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., known_epoch: _Optional[int] = ..., wait_ms: _Optional[int] = ..., is_broadcasting: bool = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("epoch", "queues", "members")
@@ -639,7 +641,7 @@ class Member(_message.Message):
     def __init__(self, client_id: _Optional[str] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., last_seen_ms: _Optional[int] = ...) -> None: ...
 
 class QueueProgress(_message.Message):
-    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "committed_offset", "client_id", "in_flight")
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "committed_offset", "client_id", "in_flight", "has_no_lag", "oldest_timestamp_ms", "progressed_at_ms", "silent_since_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -647,6 +649,10 @@ class QueueProgress(_message.Message):
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    HAS_NO_LAG_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     min_offset: int
@@ -654,17 +660,25 @@ class QueueProgress(_message.Message):
     committed_offset: int
     client_id: str
     in_flight: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ...) -> None: ...
+    has_no_lag: bool
+    oldest_timestamp_ms: int
+    progressed_at_ms: int
+    silent_since_ms: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ..., has_no_lag: bool = ..., oldest_timestamp_ms: _Optional[int] = ..., progressed_at_ms: _Optional[int] = ..., silent_since_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("group", "members", "progress")
+    __slots__ = ("group", "members", "progress", "is_broadcasting", "now_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     group: Group
     members: _containers.RepeatedCompositeFieldContainer[Member]
     progress: _containers.RepeatedCompositeFieldContainer[QueueProgress]
-    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ...) -> None: ...
+    is_broadcasting: bool
+    now_ms: int
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
@@ -691,7 +705,7 @@ class LevelStatus(_message.Message):
     def __init__(self, level: _Optional[int] = ..., delay: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., lateness_p50_ms: _Optional[int] = ..., lateness_p99_ms: _Optional[int] = ..., lateness_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered")
+    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered", "disk_bytes")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -717,6 +731,7 @@ class GetBrokerStatusResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     NAME_SERVERS_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     version: str
     broker_name: str
     now_ms: int
@@ -742,7 +757,8 @@ class GetBrokerStatusResponse(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     name_servers: _containers.RepeatedCompositeFieldContainer[NameServerStatus]
     registered: _containers.RepeatedCompositeFieldContainer[RegisteredBroker]
-    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ...) -> None: ...
+    disk_bytes: int
+    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
 
 class RegisteredBroker(_message.Message):
     __slots__ = ("broker_name", "broker_id", "address", "cluster", "topics", "registered_at_ms")
@@ -1035,7 +1051,7 @@ class LetterFilter(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., failure_kind: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class Letter(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind")
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind", "claimed_topic", "claimed_message_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1062,6 +1078,8 @@ class Letter(_message.Message):
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -1088,7 +1106,9 @@ class Letter(_message.Message):
     due_ms: int
     max_reconsume_times: int
     failure_kind: str
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
+    claimed_topic: str
+    claimed_message_id: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ..., claimed_topic: _Optional[str] = ..., claimed_message_id: _Optional[str] = ...) -> None: ...
 
 class ListLettersRequest(_message.Message):
     __slots__ = ("group", "filter", "newest_first", "is_open", "cursor", "max_letters")
@@ -1125,6 +1145,36 @@ class ReasonCount(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class DeadLetterGroup(_message.Message):
+    __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of", "rest_letters", "rest_kinds")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_OF_FIELD_NUMBER: _ClassVar[int]
+    REST_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REST_KINDS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    letters: int
+    redriven: int
+    purged: int
+    oldest_ms: int
+    newest_ms: int
+    reasons: _containers.RepeatedCompositeFieldContainer[ReasonCount]
+    reasons_of: int
+    rest_letters: int
+    rest_kinds: int
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ..., rest_letters: _Optional[int] = ..., rest_kinds: _Optional[int] = ...) -> None: ...
+
+class ListReasonsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class ListReasonsResponse(_message.Message):
     __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of", "rest_letters", "rest_kinds")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     LETTERS_FIELD_NUMBER: _ClassVar[int]

@@ -89,6 +89,11 @@ class Command(NamedTuple):
     is_binary: bool = False
 
     @property
+    def held_bytes(self) -> int:
+        """What it holds until it is answered."""
+        return len(self.body) + sum(map(len, self.ext.values()))
+
+    @property
     def is_answer(self) -> bool:
         return self.flag & ANSWER_FLAG != 0
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from json.encoder import encode_basestring as quoted
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 from rmqlite.json_tree import WrongValue, read_json
@@ -48,6 +48,36 @@ _KEY_PARTS_MAX: Final = 64
 
 def read_body(cls: type[T], body: bytes) -> T:
     """The value.  Raises FieldError with the path of what is wrong."""
+    shape, tree = _tree_in(cls, body)
+    return cast(T, shape.read(tree, ()))
+
+
+def read_change(cls: type[T], body: bytes, usual: Mapping[str, Any] = MappingProxyType({})) -> T:
+    """read_body() for a request that changes a setting: every field must be in force.
+
+    A setting that is dropped in silence would be a lie.  An unknown field asks for nothing if it
+    is absent, null, false, 0 or empty, or has its usual value.  Raises FieldError.
+    """
+    shape, tree = _tree_in(cls, body)
+    value = shape.read(tree, ())
+    _check_known(shape, tree, (), usual)
+    return cast(T, value)
+
+
+def _check_known(shape: _Shape, tree: Any, path: Path, usual: Mapping[str, Any]) -> None:
+    if not isinstance(shape, _Object) or not isinstance(tree, dict):
+        return
+    known = shape.shapes
+    for name, value in tree.items():
+        if name in known:
+            _check_known(known[name], value, (*path, name), usual)
+        elif value and value not in ("0", "false", usual.get(name), str(usual.get(name))):
+            rule = f"left out{f', or {usual[name]}' if name in usual else ''}: this broker has"
+            raise _wrong((*path, name), value, f"{rule} no such setting")
+
+
+def _tree_in(cls: type, body: bytes) -> tuple[_Shape, Any]:
+    """The shape of a class, and the JSON of a body."""
     if not body:
         raise FieldError("body", None, "a JSON object")
     check_size(body)
@@ -59,7 +89,7 @@ def read_body(cls: type[T], body: bytes) -> T:
         raise FieldError("body", error.found, printable(shortened(error.rule))) from None
     except ValueError as error:
         raise FieldError("body", "a text", f"JSON ({error})") from None
-    return cast(T, shape.read(tree, ()))
+    return shape, tree
 
 
 def check_size(body: bytes) -> None:
@@ -252,6 +282,7 @@ class _Object:
             (wire, name, shape)
             for name, wire, shape, _, _ in sorted(self._fields, key=lambda each: each[1])
         ]
+        self.shapes = {wire: shape for _, wire, shape, _, _ in self._fields}
         self.is_odd = any(shape.is_odd for _, _, shape, _, _ in self._fields)
 
     def read(self, tree: Any, path: Path) -> Any:

@@ -19,6 +19,7 @@ from rmqlite.compression import (
     CODEC,
     COMPRESSED,
     GZIP_MAGIC,
+    check_zlib,
     readable,
     zlib_of_gzip,
 )
@@ -135,11 +136,13 @@ def _stored_body(message: definition.Message, bytes_max: int) -> tuple[bytes, in
         return body, 0
     if encoding != definition.GZIP:
         raise broken(Code.MESSAGE_CORRUPTED, "body_encoding", encoding, "IDENTITY or GZIP")
-    if body.startswith(GZIP_MAGIC):
-        try:
+    try:
+        if body.startswith(GZIP_MAGIC):
             body = zlib_of_gzip(body, bytes_max)
-        except InvalidValue as error:
-            raise refusal_of(error) from None
+        else:
+            check_zlib(body, bytes_max)
+    except InvalidValue as error:
+        raise refusal_of(error) from None
     return body, COMPRESSED
 
 

@@ -96,6 +96,19 @@ def consumer_settings(asked: definition.Settings, group: GroupRules) -> definiti
     return merged
 
 
+def decided(merged: definition.Settings) -> definition.Settings:
+    """What the broker decides, without what the client has said itself: 2 kB at most."""
+    own = definition.Settings()
+    own.CopyFrom(merged)
+    for field in ("access_point", "user_agent", "client_properties"):
+        own.ClearField(field)
+    if is_consumer(own):
+        own.subscription.ClearField("subscriptions")
+    else:
+        own.publishing.ClearField("topics")
+    return own
+
+
 def is_consumer(asked: definition.Settings) -> bool:
     """False: a producer.  Raises Refusal for settings of neither."""
     kind = asked.WhichOneof("pub_sub")

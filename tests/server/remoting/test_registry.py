@@ -100,7 +100,9 @@ def test_a_single_topic_that_comes_first_hides_nothing(names: Names) -> None:
     """After a restart of the name server: RocketMQ's then takes the whole table for known."""
     names.register(A, rows={"V": ROW}, version=7)
     assert names.topics() == {"V"}
-    assert names.registry.compare(A, DataVersion(7, 7)) is None, "so the broker sends it whole"
+    assert names.registry.compare(A, DataVersion(7, 7), "first") is None, (
+        "so the broker sends it whole"
+    )
     names.register(A, "T", "V", version=7)
     assert names.topics() == {"T", "V"}
 
@@ -157,7 +159,7 @@ def test_what_contradicts_a_living_broker_is_refused(
 def test_this_broker_may_register_at_itself(names: Names) -> None:
     """Where all brokers have the same namesrvAddr; its topics are known better."""
     assert names.registry.repeats(OWN, (), "its connection")
-    assert names.registry.compare(OWN, DataVersion(3, 3)) == DataVersion(3, 3)
+    assert names.registry.compare(OWN, DataVersion(3, 3), "first") == DataVersion(3, 3)
     assert [*names.registry.named()] == []
 
 
@@ -199,10 +201,10 @@ def test_who_is_silent_for_two_minutes_is_gone(names: Names) -> None:
     names.register(A_SLAVE, "S")
     for _ in range(3):
         names.clock.forward(limits.EXPIRY_MS - 1)
-        assert names.registry.compare(A, DataVersion(1, 1)) == DataVersion(1, 1)
+        assert names.registry.compare(A, DataVersion(1, 1), "first") == DataVersion(1, 1)
         assert names.registry.repeats(A_SLAVE, (2,), "first")
     names.clock.forward(limits.EXPIRY_MS - 1)
-    assert names.registry.compare(A, DataVersion(2, 2)) == DataVersion(1, 1)
+    assert names.registry.compare(A, DataVersion(2, 2), "first") == DataVersion(1, 1)
     assert names.registry.repeats(A_SLAVE, (2,), "first")
     names.clock.forward(1)
     assert names.addresses() == {1: A_SLAVE.address}
@@ -218,6 +220,16 @@ def test_the_last_connection_counts(names: Names) -> None:
     assert names.registry.repeats(A, (1,), "new")
     names.registry.ended("old")
     assert names.addresses() == {0: A.address, 1: A_SLAVE.address}
+    names.registry.ended("new")
+    assert names.addresses() == {}
+
+
+def test_a_broker_that_only_compares_its_table_has_its_new_connection(names: Names) -> None:
+    """After a lost connection it sends its table only if that has changed."""
+    names.register(A, "T", connection="old")
+    assert names.registry.compare(A, DataVersion(1, 1), "new") == DataVersion(1, 1)
+    names.registry.ended("old")
+    assert names.addresses() == {0: A.address}
     names.registry.ended("new")
     assert names.addresses() == {}
 

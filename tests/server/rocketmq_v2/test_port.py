@@ -9,9 +9,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
+from rmqlite.errors import InvalidValue
 from rmqlite.server.gate.tls import load_keys
+from rmqlite.server.protocols.grpc import server
 from rmqlite.server.protocols.grpc.server import GrpcServer
+from rmqlite.server.protocols.metrics.server import page_of_health
 from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID
 from rmqlite.server.protocols.server import Running
 from rmqlite.server.upkeep import ClockWatch
@@ -21,6 +25,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import Rpc, service
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
+from tests.support.http2 import Http2
 from tests.support.rocketmq_v2_client import (
     CLIENT,
     GROUP,
@@ -140,6 +145,75 @@ def test_open_calls_end_when_the_broker_closes(under_test: BrokerUnderTest) -> N
         await opened.close()
 
     with_port(under_test, scenario)
+
+
+def test_a_call_that_ends_grpcs_loop_closes_the_port_for_a_moment_only(
+    under_test: BrokerUnderTest,
+) -> None:
+    """gRPC decodes a path before it looks for the call, and stops at an error: 100 bytes of anybody
+    would put all clients out until a restart."""
+
+    async def scenario(port: GrpcServer, server: Served) -> None:
+        number, ports = port.port, server.service.ports
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{number}") as opened:
+            channel = Channel(opened)
+            await channel.ask(rpcs.SEND_MESSAGE, service.SendMessageRequest(messages=[message()]))
+            waiting = channel.many(rpcs.RECEIVE_MESSAGE, receive(poll_s=20, group="idle"))
+            assert len([each async for each in waiting]) == 3
+            waiting = channel.many(rpcs.RECEIVE_MESSAGE, receive(poll_s=20, group="idle"))
+            while server.service.parked < 1:
+                await asyncio.sleep(0)
+            for times in (1, 2):
+                with await asyncio.to_thread(Http2, number) as rude:
+                    rude.call(b"/a.b/\x81\x82", b"")
+                    while not ports.away:
+                        await asyncio.sleep(0)
+                    assert page_of_health(server.service).status == 503
+                    (warning, *_) = (await server.service.status()).warnings
+                    assert (
+                        warning
+                        == f"the gRPC port, {number}, does not answer; it is being opened anew"
+                    )
+                    while ports.away:
+                        await asyncio.sleep(0)
+                assert ports.opened_anew == times
+            assert page_of_health(server.service).status == 200
+            with pytest.raises(grpc.aio.AioRpcError):
+                await waiting.read()
+            while server.service.parked:
+                await asyncio.sleep(0)
+            # The same number, and the same channel: it connects again by itself.
+            assert port.port == number
+            async with asyncio.timeout(PATIENCE_S):
+                await opened.channel_ready()
+            found = [each async for each in channel.many(rpcs.RECEIVE_MESSAGE, receive())]
+            assert [each.message.body for each in found[1:-1]] == [b"a"]
+
+    with_port(under_test, scenario)
+
+
+def test_a_port_that_cannot_be_opened_anew_ends_the_broker(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three attempts: whoever supervises it has to see that."""
+    attempts: list[int] = []
+
+    def taken(_: GrpcServer, key: str, port: int, **__: Any) -> int:
+        attempts.append(port)
+        raise InvalidValue(key, port, "a port that is free")
+
+    async def scenario(port: GrpcServer, _: Served) -> None:
+        monkeypatch.setattr(server, "PAUSE_S", 0)
+        monkeypatch.setattr(GrpcServer, "_bound", taken)
+        with await asyncio.to_thread(Http2, port.port) as rude:
+            rude.call(b"/a.b/\x81\x82", b"")
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        with_port(under_test, scenario)
+    assert [type(each) for each in caught.value.exceptions] == [InvalidValue]
+    assert len(attempts) == 3
+    assert len(set(attempts)) == 1
 
 
 def test_a_client_that_leaves_gets_no_lease(under_test: BrokerUnderTest) -> None:

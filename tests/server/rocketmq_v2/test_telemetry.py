@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from rmqlite.access.accounts import PERMS
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
+from rmqlite.broker.leases.lease_table import RENEWED_MS
+from rmqlite.broker.leases.leased_queue import RECEIVED_MS
 from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import GroupChange
 from rmqlite.server.protocols.rocketmq_v2 import clients as registry
-from rmqlite.server.protocols.rocketmq_v2 import telemetry
+from rmqlite.server.protocols.rocketmq_v2 import streams
 from rmqlite.server.protocols.rocketmq_v2.clients import SILENT_MS_MAX
-from rmqlite.server.protocols.rocketmq_v2.telemetry import AGAIN_MAX
+from rmqlite.server.protocols.rocketmq_v2.streams import AGAIN_MAX
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import HEARTBEAT, NOTIFY_TERMINATION, definition, service
+from rmqlite.wire.rocketmq_v2.settings import decided
 from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
@@ -306,11 +308,13 @@ def test_node_gets_its_settings_again_until_it_has_begun(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for them only when it knows all routes, and then for ever."""
-    monkeypatch.setattr(telemetry, "AGAIN_S", 0)
+    monkeypatch.setattr(streams, "AGAIN_S", 0)
 
     async def scenario(v2: V2) -> None:
         call = await described(v2, consumer_settings(TOPIC, agent=NODE))
-        assert (await call.next(3)).settings == (await call.next(1)).settings
+        first = (await call.next(1)).settings
+        for number in (2, 3):
+            assert (await call.next(number)).settings == decided(first)
         await v2.sent(message())
         count = len(call.frames)
         for _ in range(100):

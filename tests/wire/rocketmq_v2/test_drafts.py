@@ -188,8 +188,18 @@ def two_streams() -> bytes:
             Code.MESSAGE_BODY_TOO_LARGE,
             "body must be at most 4096 bytes when inflated",
         ),
+        (
+            zlib.compress(bytes(4_097)),
+            Code.MESSAGE_BODY_TOO_LARGE,
+            "body must be at most 4096 bytes when inflated",
+        ),
+        (zlib.compress(CONTENT)[:-1], Code.MESSAGE_CORRUPTED, "body must be one whole stream"),
+        (b"no stream", Code.MESSAGE_CORRUPTED, "body must be a stream of zlib"),
     ],
-    ids=["cut", "longer", "two", "begun", "another CRC", "unknown", "a bomb"],
+    ids=[
+        *("cut", "longer", "two", "begun", "another CRC", "unknown", "a bomb"),
+        *("a bomb of zlib", "zlib that is cut", "nothing"),
+    ],
 )
 def test_a_body_that_nobody_could_inflate_is_refused(body: bytes, code: Code, part: str) -> None:
     """Its consumers would lose it, and those of RocketMQ 4 all that they pulled with it."""

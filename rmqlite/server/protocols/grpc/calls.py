@@ -20,6 +20,7 @@ import grpc.aio
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import pack_host
 from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.grpc.unread import ANSWERING, SHORT_BYTES_MAX, Answering
 from rmqlite.wire.status import ERROR_METADATA, error_to_status
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -73,26 +74,50 @@ def failed(path: str, error: Exception) -> RmqliteError:
 
 
 def one_answer(
-    path: str, answer: Answer, in_flight: InFlight, enter: Enter, refuse: Refuse = as_status
+    path: str,
+    answer: Answer,
+    in_flight: InFlight,
+    enter: Enter,
+    refuse: Refuse = as_status,
+    *,
+    may_park: bool = False,
 ) -> Handler:
-    """The handler of a call with one request and one answer."""
+    """The handler of a call with one request and one answer.
+
+    may_park: it may wait for long; then it is decoded at once, and has no room while it waits.
+    """
 
     async def call(_: object, context: Context) -> bytes:
+        answering, is_held = Answering(in_flight.unread, context.peer()), False
+        ANSWERING.set(answering)
         with _Refusing(path, context, refuse) as refusing:
-            charge = enter(path, context)
-            room = await in_flight.room()
             try:
-                data = await room.receive(read_one(context))
-                if data is None:
-                    # A request that gRPC refuses reads as None, too; gRPC then cancels this task.
-                    await asyncio.sleep(CANCEL_S_MAX)
-                    raise InvalidValue("request", "nothing", "one message")
-                if charge is not None:
-                    charge(len(data))
-                coming, data = answer(data, context), None
-                return await coming
+                charge = enter(path, context)
+                await answering.turn()
+                room = await in_flight.room()
+                try:
+                    data = await room.receive(read_one(context))
+                    if data is None:
+                        # What gRPC refuses reads as None, too; gRPC then cancels this task.
+                        await asyncio.sleep(CANCEL_S_MAX)
+                        raise InvalidValue("request", "nothing", "one message")
+                    if charge is not None:
+                        charge(len(data))
+                    if may_park:
+                        room.give_back()
+                    coming, data = answer(data, context), None
+                    answered = await coming
+                finally:
+                    room.give_back()
+                if len(answered) > SHORT_BYTES_MAX:
+                    answering.hold(len(answered))
+                    # gRPC calls it when the client has taken the answer, or is gone.
+                    context.add_done_callback(answering.release)
+                    is_held = True
+                return answered
             finally:
-                room.give_back()
+                if not is_held:
+                    answering.release()
         return b"".join(refusing.answers)
 
     # Registered as a call with a stream of requests, because gRPC reads none of those by
@@ -103,25 +128,43 @@ def one_answer(
 def many_answers(
     path: str,
     talk: Talk,
-    in_flight: InFlight | None,
+    in_flight: InFlight,
     enter: Enter,
     refuse: Refuse = as_status,
+    *,
+    is_slow: bool = False,
 ) -> Handler:
     """The handler of a call with many answers, and perhaps many requests.
 
-    in_flight: None for requests that are short, and for which a caller may wait for hours.
+    is_slow: a request may come after hours, so it takes room only when it is there; it keeps it
+    until the next one is read.
     """
 
     async def call(_: object, context: Context) -> None:
+        room = in_flight.taken(0)
+
         async def read() -> bytes | None:
-            data = await _read_with_room(context, in_flight)
-            if charge is not None and data is not None:
+            nonlocal room
+            room.give_back()
+            data = await (read_one(context) if is_slow else _read_with_room(context, in_flight))
+            if data is None:
+                return None
+            if is_slow:
+                room = in_flight.taken(len(data))
+            if charge is not None:
                 charge(len(data))
             return data
 
+        answering = Answering(in_flight.unread, context.peer())
+        ANSWERING.set(answering)
         with _Refusing(path, context, refuse) as refusing:
-            charge = enter(path, context)
-            await talk(read, context)
+            try:
+                charge = enter(path, context)
+                await answering.turn()
+                await talk(read, context)
+            finally:
+                room.give_back()
+                answering.release()
         for answer in refusing.answers:
             await context.write(answer)
 
@@ -149,15 +192,14 @@ class _Refusing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
+            # The latter: the client is gone, or the port is being closed.
             return False
         self.answers = self._refuse(self._path, error, self._context)
         return True
 
 
-async def _read_with_room(context: Context, in_flight: InFlight | None) -> bytes | None:
-    if in_flight is None:
-        return await read_one(context)
+async def _read_with_room(context: Context, in_flight: InFlight) -> bytes | None:
     room = await in_flight.room()
     try:
         return await room.receive(read_one(context))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from rmqlite.errors import Overloaded
+from rmqlite.server.protocols.grpc.unread import Unread
 
 LIMIT: Final = "maxBytesInFlight"
 LINE_MAX: Final = 1_000
@@ -73,6 +74,8 @@ class InFlight:
         self.arriving: dict[asyncio.Timeout, float] = {}
         """The requests that are being read, and since when."""
         self.bytes = 0
+        self.unread = Unread(limit)
+        """The bytes of answers, which have the same limit for themselves."""
 
     async def room(self) -> Room:
         """Room for a request, perhaps after a wait.  Raises Overloaded."""
@@ -81,6 +84,11 @@ class InFlight:
         else:
             self.bytes += self._request_bytes_max
         return Room(self, self._request_bytes_max)
+
+    def taken(self, size: int) -> Room:
+        """Room for bytes that are here already: they may pass the limit, and others wait."""
+        self.bytes += size
+        return Room(self, size)
 
     def give_back(self, size: int) -> None:
         """Free this many bytes and let the next request in line take them."""
@@ -92,6 +100,7 @@ class InFlight:
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
+            await self.unread.look()
 
     def look(self) -> None:
         """While requests wait for room, end those that arrive too slowly or wait too long."""

@@ -32,8 +32,9 @@ from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.protocols.metrics.timers import TimerMetrics
 from rmqlite.server.service.access import Access
+from rmqlite.server.service.service import Ports
 from rmqlite.server.upkeep import ClockWatch
-from rmqlite.views.groups import group_figures
+from rmqlite.views.groups import GroupFigures, group_figures
 from rmqlite.views.levels import delay_cell, level_text
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,7 +42,7 @@ PREFIX: Final = "rmqlite_"
 _LEVEL: Final = ("level", "delay")
 _STEP_GROUPS: Final = 500
 """Samples of groups that are made in one step, within 3 ms."""
-_STEP_LAGS: Final = 20
+_STEP_PROGRESS: Final = 20
 """Groups whose progress is read in one step, within 2 ms; of more than some queues it has steps."""
 
 
@@ -54,6 +55,7 @@ class Now(NamedTuple):
     watch: ClockWatch
     access: Access
     files: Sequence[WatchedFiles[Any]]
+    ports: Ports
 
 
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -102,6 +104,11 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "access_refused",
         "Calls refused because of their account; the log rmqlite.audit says whose.",
         lambda now: now.access.refused,
+    ),
+    (
+        "ports_opened_anew",
+        "How often the gRPC port was opened again, because gRPC had stopped taking calls.",
+        lambda now: now.ports.opened_anew,
     ),
     (
         "suspends",
@@ -202,14 +209,29 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
         lambda now: now.broker.dead_letters.open_counts(),
     ),
     (
-        "messages_not_consumed",
-        "LAG: messages that a consumer group could get and has not got yet, due retries included.",
-        lambda now: _lags(now.broker),
-    ),
-    (
         "members",
         "Members of a consumer group that are alive.",
         lambda now: _member_counts(now.broker),
+    ),
+)
+
+PROGRESS_GAUGES: Final[Sequence[tuple[str, str, Callable[[GroupFigures], float]]]] = (
+    (
+        "messages_not_consumed",
+        "LAG: messages from a consumer group's committed offsets to the ends of its queues, due"
+        " retries included; 0 of a broadcasting group.",
+        lambda figures: figures.lag or 0,
+    ),
+    (
+        "oldest_not_consumed_seconds",
+        "Age of the oldest message that a consumer group has not consumed; 0 without one.",
+        lambda figures: (figures.oldest_ms or 0) / 1000,
+    ),
+    (
+        "group_silent_seconds",
+        "How long a consumer group has finished nothing in a queue that has messages for it; 0 if"
+        " no queue has any.",
+        lambda figures: figures.silent_ms / 1000,
     ),
 )
 
@@ -289,12 +311,14 @@ class Metrics:
         watch: ClockWatch,
         access: Access,
         files: Sequence[WatchedFiles[Any]] = (),
+        ports: Ports | None = None,
     ) -> None:
         self._broker = broker
         self._commit = commit
         self._watch = watch
         self._access = access
         self._files = files
+        self._ports = ports or Ports()
         self._process = ProcessCollector(registry=None)
         self._timers = TimerMetrics(broker)
 
@@ -310,7 +334,15 @@ class Metrics:
 
     def _own(self, status: BrokerStatus) -> Iterator[Metric | None]:
         """None: the end of a step."""
-        now = Now(self._broker, status, self._commit, self._watch, self._access, self._files)
+        now = Now(
+            self._broker,
+            status,
+            self._commit,
+            self._watch,
+            self._access,
+            self._files,
+            self._ports,
+        )
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
         for name, help_text, number in COUNTERS:
@@ -345,12 +377,18 @@ class Metrics:
             # Also groups that nobody has created, such as SCHEDULE_CONSUMER.
             yield from _added(gauge, sorted({*groups, *counts}), counts)
             yield gauge
+        progress = yield from _progress(self._broker)
+        for name, help_text, value_of in PROGRESS_GAUGES:
+            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
+            values = {group: value_of(figures) for group, figures in progress.items()}
+            yield from _added(gauge, groups, values)
+            yield gauge
 
 
 def _added(
     family: CounterMetricFamily | GaugeMetricFamily,
     groups: Sequence[str],
-    counts: Mapping[str, int],
+    counts: Mapping[str, float],
 ) -> Iterator[None]:
     """Add a sample of each group to a family, in steps."""
     for number, group in enumerate(groups, 1):
@@ -359,16 +397,16 @@ def _added(
             yield
 
 
-def _lags(broker: Broker) -> Steps[dict[str, int]]:
-    lags: dict[str, int] = {}
+def _progress(broker: Broker) -> Steps[dict[str, GroupFigures]]:
+    found: dict[str, GroupFigures] = {}
     for number, info in enumerate(broker.groups.all(), 1):
         # It may have been deleted since the last step.
         with suppress(GroupUnknown):
             status = yield from broker.group_status(info.group)
-            lags[info.group] = group_figures(info.group, status).lag or 0
-        if number % _STEP_LAGS == 0:
+            found[info.group] = group_figures(info.group, status)
+        if number % _STEP_PROGRESS == 0:
             yield
-    return lags
+    return found
 
 
 def _member_counts(broker: Broker) -> Steps[dict[str, int]]:

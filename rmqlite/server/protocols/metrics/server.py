@@ -74,6 +74,10 @@ class HttpPort:
         if self._socket is not None:
             self._server = await listen(self._socket, self._exchanging, self._keys)
 
+    @property
+    def is_open(self) -> bool:
+        return self._server is not None and self._server.is_open
+
     def close(self) -> None:
         """Close the port and end all connections."""
         if self._server is not None:
@@ -175,7 +179,12 @@ class MetricsServer:
     async def open(self, running: Running) -> None:
         service = running.service
         metrics = Metrics(
-            running.broker, running.commit, running.watch, service.access, service.watched
+            running.broker,
+            running.commit,
+            running.watch,
+            service.access,
+            service.watched,
+            service.ports,
         )
 
         async def metrics_page(authorization: str) -> Page:
@@ -194,6 +203,10 @@ class MetricsServer:
         await self._http.open({"/metrics": metrics_page, "/healthz": health_page})
         address = self._config.bind_address
         log.info("metrics are served address=%s port=%d", address, self._http.port)
+
+    @property
+    def is_listening(self) -> bool:
+        return self._http.is_open
 
     async def drain(self) -> None:
         """Answer on: the port shows the drain, too."""
@@ -239,7 +252,10 @@ class _Token(WatchedFiles[str]):
 
 
 def page_of_health(service: Service) -> Page:
-    """200 while the broker serves, 503 while it drains."""
+    """200 while the broker serves, 503 while it drains or a port does not answer."""
     if service.is_closing:
         return Page(b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+    if service.ports.away:
+        away = "\n".join(service.ports.away)
+        return Page(f"{away}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
     return Page(b"serving\n")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.clock import wall_ms
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import GroupDeletion
-from rmqlite.requests.messages import PullRequest, PullResult, SendAnswer, SendRequest
+from rmqlite.requests.messages import (
+    FoundMessages,
+    MessageQuery,
+    PullRequest,
+    PullResult,
+    SendAnswer,
+    SendRequest,
+)
+from rmqlite.requests.topics import TimeQuery
 from rmqlite.server.protocols.grpc.calls import (
     Answer,
     Context,
@@ -22,11 +31,13 @@ from rmqlite.server.protocols.grpc.calls import (
     peer_host,
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.grpc.unread import making, working
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.guard import take_note
 from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
+from rmqlite.server.service.topics import TopicCalls
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import read_batch
@@ -36,28 +47,43 @@ from rmqlite.wire.rpcs import Rpc
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
+_PARKING: Final = (rpcs.PULL, rpcs.HEARTBEAT)
+"""Calls that wait if there is no message, or no other assignment."""
+_SHORT: Final = frozenset(
+    (
+        rpcs.SEND,
+        rpcs.SCHEDULE_BULK,
+        rpcs.SEND_BACK,
+        rpcs.COMMIT_OFFSETS,
+        rpcs.LEAVE,
+        rpcs.CREATE_TOPIC,
+        rpcs.DELETE_TOPIC,
+        rpcs.SET_GROUP,
+        rpcs.DELETE_GROUP,
+        rpcs.PURGE_DEAD_LETTERS,
+        rpcs.IMPORT_LETTERS,
+    )
+)
+"""Calls that wait for the disk, many at a time, and whose answers are no longer than their requests
+or only some bytes.  Each other one makes its answer alone among those of its connection."""
 
 
 def methods_of(service: Service) -> Methods:
     """The method for every call."""
     messages, topics, groups = service.messages, service.topics, service.groups
-    schedule, dead_letters, redrives, log = (
-        service.schedule,
-        service.dead_letters,
-        service.redrives,
-        service.log,
-    )
+    schedule, dead_letters = service.schedule, service.dead_letters
+    redrives, log = service.redrives, service.log
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
-        rpcs.PULL: _of(partial(_messages, messages.pull)),
+        rpcs.PULL: _of(partial(_messages, partial(messages.pull, looking=making))),
         rpcs.SEND_BACK: _of(messages.send_back),
-        rpcs.QUERY_MESSAGES: _of(messages.find),
+        rpcs.QUERY_MESSAGES: _of(partial(_found, messages)),
         rpcs.GET_MESSAGE: _of(messages.at),
         rpcs.GET_BULK_JOB: _of(messages.bulk_job),
         rpcs.LIST_BULK_JOBS: _of_nothing(messages.bulk_jobs),
         rpcs.GET_ROUTE: _of(topics.route),
-        rpcs.SEARCH_OFFSET: _of(topics.search_offset),
+        rpcs.SEARCH_OFFSET: _of(partial(_offset_at, topics)),
         rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
         rpcs.LIST_TOPICS: _of_nothing(topics.all),
         rpcs.CREATE_TOPIC: _of(topics.create),
@@ -81,6 +107,7 @@ def methods_of(service: Service) -> Methods:
         rpcs.GET_LEVELS: _of_nothing(schedule.levels),
         rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
         rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
+        rpcs.LIST_REASONS: _of(dead_letters.reasons),
         rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
         rpcs.PURGE_DEAD_LETTERS: _of(dead_letters.purge),
         rpcs.LIST_RETRIES: _of(dead_letters.retries),
@@ -105,23 +132,51 @@ def handlers_of(
     """gRPC handlers that call these methods."""
     return Handlers(
         {
-            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
+            rpc.path: one_answer(
+                rpc.path,
+                _asked(rpc, method, conversion),
+                in_flight,
+                enter,
+                may_park=rpc in _PARKING,
+            )
             for rpc, method in methods.items()
         }
     )
 
 
 def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
-    is_admins = rpc.service == rpcs.ADMIN
+    is_admins, is_long = rpc.service == rpcs.ADMIN, rpc not in _SHORT and rpc not in _PARKING
 
     async def answer(data: bytes, context: Context) -> bytes:
         if is_admins:
             take_note(context)
         reading = conversion.read(rpc, data)
         del data
-        return await conversion.written(rpc, await method(await reading, context))
+        if is_long:
+            request = await reading
+            async with making():
+                return await conversion.written(rpc, await method(request, context))
+        found = await method(await reading, context)
+        if rpc not in _PARKING:
+            return await conversion.written(rpc, found)
+        async with working() if rpc is rpcs.PULL else making():
+            return await conversion.written(rpc, found)
 
     return answer
+
+
+# RocketMQ's own clients may ask for any time, with the outcome that RocketMQ gives it.
+
+
+async def _found(messages: MessageCalls, query: MessageQuery) -> FoundMessages:
+    check_not_long_ago("begin_ms", query.begin_ms)
+    check_not_long_ago("end_ms", query.end_ms)
+    return await messages.find(query)
+
+
+async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:
+    check_not_long_ago("timestamp_ms", query.timestamp_ms)
+    return await topics.search_offset(query)
 
 
 async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:
@@ -167,7 +222,8 @@ async def _messages(
     """A pull's answer: records, or, for clients that want them, messages as text."""
     pulled = await pull(request)
     if not request.as_records:
-        return await done_in_turns(decoded(pulled))
+        async with working():
+            return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PullResult(*bounds, records=pulled.records.encoded)
 

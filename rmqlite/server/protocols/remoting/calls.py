@@ -84,6 +84,9 @@ KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42, 400, 200051, 200151})
 offsets, acks, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
 
+PARKING: Final = frozenset({11, 361, 200050, 200054})
+"""What may wait for long: pulls, pops, and notifications.  None of them has a body."""
+
 BEGUN_AT_ONCE: Final = 2
 """Requests that begin in one pass of the loop, of all connections: a read may bring hundreds, and
 the first step of each takes up to some milliseconds."""
@@ -164,6 +167,9 @@ class Calls:
             if frame is not None:
                 connection.answer(command, size, frame)
                 return
+        if command.code in PARKING:
+            size -= len(command.body)
+            command = connection.without_body(command)
         task = self._loop.create_task(self._run(handler, connection, command, size))
         self.running.add(task)
         task.add_done_callback(self.running.discard)

@@ -252,8 +252,7 @@ class Connection(asyncio.Protocol):
                 self._asked.answered(command)
                 continue
             self.in_flight += 1
-            # What the request holds until it is answered.
-            size = len(command.body) + sum(map(len, command.ext.values()))
+            size = command.held_bytes
             self._bytes += size
             self._all.bytes += size
             begin(self, command, size)
@@ -364,19 +363,32 @@ class Connection(asyncio.Protocol):
                 await self._may_write.wait()
             yield
 
+    def without_body(self, request: Command) -> Command:
+        """The same request, without its texts and its body, which nobody will read."""
+        self._give_back(len(request.body))
+        return request._replace(body=b"", remark="", language="")
+
     @contextmanager
-    def parked(self) -> Iterator[None]:
-        """Inside it a request does not count as in flight, and ends when the connection does."""
+    def parked(self, request: Command) -> Iterator[None]:
+        """Inside it a request does not count as in flight, and ends when the connection does.
+
+        Its fields were read: it loses them.
+        """
         task = asyncio.current_task(self._loop)
         assert task is not None
+        size = request.held_bytes
+        request.ext.clear()
         self._parked.add(task)
         self.in_flight -= 1
+        self._give_back(size)
         if self._is_paused:
             self.regulate()
         try:
             yield
         finally:
             self.in_flight += 1
+            # It is answered next, with the size that it came with.
+            self._give_back(-size)
             self._parked.discard(task)
 
     def regulate(self) -> None:
@@ -420,8 +432,13 @@ class Connection(asyncio.Protocol):
         """Requests of this size altogether are no longer in flight."""
         self.in_flight -= requests
         self._answered += requests
-        self._bytes -= size
-        self._all.give_back(size)
+        self._give_back(size)
+
+    def _give_back(self, size: int) -> None:
+        """So many bytes of requests are free; those of a lost connection are already."""
+        if self.is_open:
+            self._bytes -= size
+            self._all.give_back(size)
 
     def _flush(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0

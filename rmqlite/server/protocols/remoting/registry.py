@@ -180,7 +180,9 @@ class Registry:
         if entry is not None and entry.broker.address == address:
             self._remove(entry, "it said so")
 
-    def compare(self, broker: Registrant, version: DataVersion) -> DataVersion | None:
+    def compare(
+        self, broker: Registrant, version: DataVersion, connection: object
+    ) -> DataVersion | None:
         """The version of the table in force; None if it is not whole, or none.
 
         An equal one counts as a registration.
@@ -192,7 +194,9 @@ class Registry:
         if entry is None or entry.broker[:4] != broker[:4] or not entry.is_whole:
             return None
         if are_equal(entry.version, version):
-            entry.at_ms = self._now_ms()
+            # The broker may have come back on another connection: the end of the old one is
+            # nothing to this entry any more.
+            entry.at_ms, entry.connection = self._now_ms(), connection
         return entry.version
 
     def master_of(self, name: str) -> Registrant | None:

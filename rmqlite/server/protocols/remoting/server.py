@@ -120,6 +120,10 @@ class RemotingServer:
         for bound in self._sockets:
             self._servers.append(await listen(bound, self._connections.made, self._keys))
 
+    @property
+    def is_listening(self) -> bool:
+        return all(each.is_open for each in self._servers)
+
     async def drain(self) -> None:
         """Take no new connections, answer what has come, then close."""
         assert self._calls is not None

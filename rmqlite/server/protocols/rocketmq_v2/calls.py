@@ -26,8 +26,10 @@ from rmqlite.server.protocols.grpc.calls import (
     one_answer,
 )
 from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.server.protocols.grpc.unread import making, working
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker, asker_of
 from rmqlite.server.turns import let_others
+from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code, Refusal, refusal_of
 from rmqlite.wire.rocketmq_v2.limits import RequestLimits
 from rmqlite.wire.rocketmq_v2.messages import takes_long_to_read, write_message
@@ -39,6 +41,10 @@ Many = Callable[[Any, Asker], AsyncGenerator[Any, None]]
 """Turns a request into its answers.  It is closed when a call ends before all are written."""
 SHORT_BYTES_MAX: Final = 16 << 10
 """Up to this length, beside bodies, a request is checked and decoded in 1 ms."""
+
+
+_LONG: Final = (rpcs.QUERY_ROUTE, rpcs.QUERY_ASSIGNMENT)
+"""Calls whose answers are much longer than their requests."""
 
 
 class Decoding:
@@ -65,6 +71,10 @@ def one_handler(
     async def answer(data: bytes, context: Context) -> bytes:
         asker, reading = asker_of(context), decoding.read(rpc, data)
         del data
+        if rpc in _LONG:
+            request = await reading
+            async with making():
+                return rpc.encode(await method(request, asker))
         return rpc.encode(await method(await reading, asker))
 
     return one_answer(rpc.path, answer, in_flight, enter, refusing(rpc))
@@ -77,10 +87,15 @@ def many_handler(
 
     async def talk(read: Read, context: Context) -> None:
         asker = asker_of(context)
-        request = await decoding.read(rpc, await read() or b"")
-        async with aclosing(method(request, asker)) as answers:
-            async for answer in answers:
+        # In no variable: the method drops the request before it waits.
+        coming = method(await decoding.read(rpc, await read() or b""), asker)
+        async with aclosing(coming) as answers:
+            # The first one may come after a long wait.
+            answer = await anext(answers, None)
+            while answer is not None:
                 await context.write(rpc.encode(answer))
+                async with working():
+                    answer = await anext(answers, None)
 
     return many_answers(rpc.path, talk, in_flight, enter, refusing(rpc))
 

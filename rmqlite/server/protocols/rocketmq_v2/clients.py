@@ -1,8 +1,9 @@
 """Who is there: the clients of this protocol, what they have said, and their Telemetry calls.
 
-A client is known from its first settings, heartbeat or receive on, whichever comes first: after a
-restart of the broker some clients receive for ten minutes before they describe themselves again.
-It is forgotten when it says goodbye, or when it is silent and has no Telemetry call.
+A client is known from the first settings, heartbeat or receive on for which its account had the
+right, whichever comes first: after a restart of the broker some clients receive for ten minutes
+before they describe themselves again.  It is forgotten when it says goodbye, or when it is silent
+and has no Telemetry call.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import Clock
-from rmqlite.errors import Overloaded
 from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import Subscription
 from rmqlite.server.protocols.rocketmq_v2.guard import ClientKey
@@ -47,6 +48,17 @@ class Client:
     def names(self) -> int:
         return len(self.topics) + len(self.subscriptions)
 
+    def talk_on(self, stream: Stream) -> None:
+        """This is its Telemetry call from now on; one that it had before ends."""
+        if self.stream is not None and self.stream is not stream:
+            self.stream.close()
+        self.stream = stream
+
+    def hang_up(self, stream: Stream) -> None:
+        """This call has ended; it may have another one by now."""
+        if self.stream is stream:
+            self.stream = None
+
 
 class Clients:
     """All clients of one broker."""
@@ -54,9 +66,10 @@ class Clients:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._clients: dict[ClientKey, Client] = {}
+        self._shares = AccountShares("CLIENTS_MAX", CLIENTS_MAX)
+        self._names = AccountShares("NAMES_MAX", NAMES_MAX)
         self._producers: dict[str, dict[ClientKey, Client]] = {}
         """By the topics that they send to; the one that was asked last comes last."""
-        self._names = 0
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -64,18 +77,26 @@ class Clients:
     @property
     def names(self) -> int:
         """How many topics of all clients are remembered."""
-        return self._names
+        return self._names.total
 
     def get(self, key: ClientKey) -> Client | None:
         return self._clients.get(key)
 
+    def check_room(self, key: ClientKey) -> None:
+        """Raises Overloaded for a client that is one too many."""
+        if key not in self._clients:
+            self._shares.check(key.access_key)
+
     def seen(self, key: ClientKey) -> Client:
-        """A client that makes a call now.  Raises Overloaded for one too many."""
+        """A client that makes a call now, for which it has the right.
+
+        Raises Overloaded for one too many.
+        """
         client = self._clients.get(key)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                raise Overloaded("CLIENTS_MAX", CLIENTS_MAX)
+            self.check_room(key)
             client = self._clients[key] = Client(key, 0)
+            self._shares.add(key.access_key)
         client.seen_ms = self._clock.now_ms()
         return client
 
@@ -92,8 +113,7 @@ class Clients:
         by_topic = {each.topic: each for each in subscriptions}
         named = frozenset(topics)
         added = len(named) + len(by_topic) - client.names
-        if added > 0 and self._names + added > NAMES_MAX:
-            raise Overloaded("NAMES_MAX", NAMES_MAX)
+        self._names.check(client.key.access_key, added)
         self._count(client, added)
         self._unlist(client, client.topics - named)
         for topic in named - client.topics:
@@ -107,9 +127,13 @@ class Clients:
         if client is not None:
             client.has_begun = True
 
+    def has_begun(self, key: ClientKey) -> bool:
+        client = self._clients.get(key)
+        return client is not None and client.has_begun
+
     def subscribe(self, key: ClientKey, group: str, wanted: Subscription) -> None:
         """A client receives with this subscription, which its next heartbeat then has."""
-        if key not in self._clients and len(self._clients) >= CLIENTS_MAX:
+        if key not in self._clients and self._shares.refusal(key.access_key):
             return
         client = self.seen(key)
         is_same_group = client.group == group
@@ -118,7 +142,7 @@ class Clients:
         before = client._by_topic if is_same_group else {}
         by_topic = {**before, wanted.topic: wanted}
         added = len(by_topic) - len(client.subscriptions)
-        if len(by_topic) > SUBSCRIPTIONS_MAX or self._names + added > NAMES_MAX:
+        if len(by_topic) > SUBSCRIPTIONS_MAX or self._names.refusal(key.access_key, added):
             # It receives all the same; lists of who reads what lack it.
             return
         self._count(client, added)
@@ -129,7 +153,8 @@ class Clients:
         if self._clients.get(client.key) is not client:
             return
         del self._clients[client.key]
-        self._names -= client.names
+        self._shares.add(client.key.access_key, -1)
+        self._names.add(client.key.access_key, -client.names)
         self._unlist(client, client.topics)
         if client.stream is not None:
             client.stream.close()
@@ -158,18 +183,12 @@ class Clients:
             self.remove(client)
         return gone
 
-    def close(self) -> None:
-        """End all Telemetry calls."""
-        for client in self._clients.values():
-            if client.stream is not None:
-                client.stream.close()
-
     # ---- inside
 
     def _count(self, client: Client, added: int) -> None:
         """Names of a client that was removed meanwhile do not count."""
         if self._clients.get(client.key) is client:
-            self._names += added
+            self._names.add(client.key.access_key, added)
 
     def _subscribe(self, client: Client, by_topic: Mapping[str, Subscription]) -> None:
         client._by_topic = dict(by_topic)

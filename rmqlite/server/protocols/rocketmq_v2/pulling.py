@@ -8,6 +8,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.server.protocols.grpc.unread import making
 from rmqlite.server.protocols.rocketmq_v2.calls import written
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.service.service import Service
@@ -27,20 +28,12 @@ class Pulling:
         self, request: service.PullMessageRequest, asker: Asker
     ) -> AsyncGenerator[service.PullMessageResponse, None]:
         """The outcome, the messages, and where the next pull begins."""
-        queue = _queue_of(request.message_queue)
-        expression, sql = rules.filter_of(request.filter_expression)
-        asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
-        wanted = PullRequest(
-            rules.group_of(request.group),
-            queue.topic,
-            queue.queue_id,
-            rules.queue_offset_of(request.offset),
-            expression,
-            max_messages=rules.batch_size(request.batch_size),
-            wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
-            sql=sql,
-        )
-        pulled = await self._service.messages.pull(wanted)
+        wanted = self._wanted(request, asker)
+        queue = Queue(wanted.topic, wanted.queue_id)
+        namespace = request.message_queue.topic.resource_namespace
+        # Also a part of it would keep all of it.
+        del request
+        pulled = await self._service.messages.pull(wanted, making)
         if pulled.status is PullStatus.OFFSET_MOVED:
             shown = status(
                 Code.ILLEGAL_OFFSET,
@@ -52,12 +45,26 @@ class Pulling:
         else:
             shown = OK
         yield service.PullMessageResponse(status=shown)
-        namespace = request.message_queue.topic.resource_namespace
         for record in pulled.records:
             answer = service.PullMessageResponse()
             await written(answer.message, record, queue.topic, namespace=namespace)
             yield answer
         yield service.PullMessageResponse(next_offset=pulled.next_offset)
+
+    def _wanted(self, request: service.PullMessageRequest, asker: Asker) -> PullRequest:
+        queue = _queue_of(request.message_queue)
+        expression, sql = rules.filter_of(request.filter_expression)
+        asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
+        return PullRequest(
+            rules.group_of(request.group),
+            queue.topic,
+            queue.queue_id,
+            rules.queue_offset_of(request.offset),
+            expression,
+            max_messages=rules.batch_size(request.batch_size),
+            wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
+            sql=sql,
+        )
 
     async def update(
         self, request: service.UpdateOffsetRequest, _: Asker

@@ -20,6 +20,7 @@ from rmqlite.requests.leases import (
     InvisibleChange,
     ReceiveRequest,
 )
+from rmqlite.server.protocols.grpc.unread import making
 from rmqlite.server.protocols.rocketmq_v2.calls import no_lite_topics, refused, written
 from rmqlite.server.protocols.rocketmq_v2.clients import Clients
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
@@ -53,8 +54,11 @@ class Receiving:
         self, request: service.ReceiveMessageRequest, asker: Asker
     ) -> AsyncGenerator[service.ReceiveMessageResponse, None]:
         """The outcome, the messages, and at the end the time, which some clients rely on."""
+        namespace = request.message_queue.topic.resource_namespace
         try:
-            received = await self._received(request, asker)
+            wanted = self._wanted(request, asker)
+            del request
+            received = await self._received(wanted, asker)
         except Exception as error:
             shown = refused(RECEIVE_MESSAGE.path, error).status
             yield service.ReceiveMessageResponse(status=shown)
@@ -63,7 +67,6 @@ class Receiving:
         with self._service.leases.answering(received):
             found = OK if received.messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
             yield service.ReceiveMessageResponse(status=found)
-            namespace = request.message_queue.topic.resource_namespace
             for record, topic, handle, attempt in received.messages:
                 answer = service.ReceiveMessageResponse()
                 await written(
@@ -77,12 +80,12 @@ class Receiving:
                 yield answer
             yield _end(received.received_at_ms)
 
-    async def _received(self, request: service.ReceiveMessageRequest, asker: Asker) -> Received:
+    def _wanted(self, request: service.ReceiveMessageRequest, asker: Asker) -> ReceiveRequest:
         group = rules.group_of(request.group)
         topic = rules.topic_of(request.message_queue.topic)
         expression, sql = rules.filter_of(request.filter_expression)
         asked = request.long_polling_timeout if request.HasField("long_polling_timeout") else None
-        wanted = ReceiveRequest(
+        return ReceiveRequest(
             group,
             topic,
             asker.client_id,
@@ -94,15 +97,17 @@ class Receiving:
             wait_ms=min(self._wait_ms_max, rules.polling_ms(asked, asker.left_ms, asker.version)),
             attempt_id=request.attempt_id,
         )
+
+    async def _received(self, wanted: ReceiveRequest, asker: Asker) -> Received:
         self._clients.begun(asker.key)
-        subscription = Subscription(topic, expression, sql)
-        if sql:
+        subscription = Subscription(wanted.topic, wanted.expression, wanted.sql)
+        if wanted.sql:
             # Where no message is to be matched, a wrong expression would wait for one.
-            asked_for = HeartbeatRequest(group, asker.client_id, (subscription,))
+            asked_for = HeartbeatRequest(wanted.group, asker.client_id, (subscription,))
             await self._service.groups.check(asked_for)
-        received = await self._service.leases.receive(wanted)
+        received = await self._service.leases.receive(wanted, making)
         # Behind the check of rights: what a stranger names is not remembered.
-        self._clients.subscribe(asker.key, group, subscription)
+        self._clients.subscribe(asker.key, wanted.group, subscription)
         return received
 
     async def ack(self, request: service.AckMessageRequest, _: Asker) -> service.AckMessageResponse:

@@ -73,7 +73,10 @@ class Protocol:
         for rpc, method in self._manies.items():
             found[rpc.path] = many_handler(rpc, method, self._decoding, in_flight, enter)
         path = rpcs.TELEMETRY.path
-        found[path] = many_answers(path, self.telemetry.talk, None, enter, refusing(rpcs.TELEMETRY))
+        refuse = refusing(rpcs.TELEMETRY)
+        found[path] = many_answers(
+            path, self.telemetry.talk, in_flight, enter, refuse, is_slow=True
+        )
         return Handlers(found)
 
     def run(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:

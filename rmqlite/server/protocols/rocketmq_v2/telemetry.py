@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import Overloaded
 from rmqlite.levels import parse_levels
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.names import TRACE_TOPIC
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.protocols.grpc.calls import Context, Read
 from rmqlite.server.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
@@ -31,16 +32,12 @@ from rmqlite.wire.rocketmq_v2.rpcs import TELEMETRY, definition, service
 from rmqlite.wire.rocketmq_v2.settings import (
     GroupRules,
     consumer_settings,
+    decided,
     is_consumer,
     producer_settings,
     waits_of,
 )
 
-AGAIN_S: Final = 1.0
-AGAIN_MAX: Final = 30
-"""How often, and how many times, Node gets its settings again until it makes another call.  It
-looks at them only once it knows the routes of all its topics, and then waits for them for ever:
-those that came before are lost."""
 _KINDS: Final = frozenset(
     {
         definition.PRODUCER,
@@ -67,7 +64,9 @@ class Telemetry:
         self._service = own
         self._clients = clients
         self._decoding = decoding
-        self._calls = 0
+        self._calls: dict[Stream, None] = {}
+        self._shares = AccountShares("CLIENTS_MAX", CLIENTS_MAX)
+        """How many calls each account has open."""
         self._is_closed = False
 
     async def run(self) -> None:
@@ -89,66 +88,76 @@ class Telemetry:
     def close(self) -> None:
         """End all Telemetry calls; new ones end at once."""
         self._is_closed = True
-        self._clients.close()
+        for stream in self._calls:
+            stream.close()
 
     # ---- the call
 
     async def talk(self, read: Read, context: Context) -> None:
         """Answer settings until the client ends the call, or the broker closes."""
         asker, stream = asker_of(context), Stream()
-        with self._one_more():
-            if self._is_closed:
-                return
-            client = self._clients.seen(asker.key)
-            before, client.stream = client.stream, stream
-            if before is not None:
-                before.close()
+        if self._is_closed:
+            return
+        with self._one_more(asker, stream):
+            client = self._clients.get(asker.key)
+            if client is not None:
+                before = client.stream
+                if before is not None and before.is_open and client.group:
+                    self._service.groups.second_connection(client.group, asker.client_id)
+                client.talk_on(stream)
             try:
                 await _first_of(self._listen(read, asker, stream), stream.write_to(context))
             finally:
                 stream.close()
-                if client.stream is stream:
-                    client.stream = None
-                # All calls of a client are made on one connection.
-                self._service.leases.doubt(client.group, asker.client_id)
+                client = self._clients.get(asker.key)
+                if client is not None:
+                    client.hang_up(stream)
+                    # All calls of a client are made on one connection.
+                    self._service.leases.doubt(client.group, asker.client_id)
 
     async def _listen(self, read: Read, asker: Asker, stream: Stream) -> None:
-        """Answer each frame of settings; what else a client may write needs no answer."""
-        while (data := await read()) is not None:
-            try:
-                command = await self._decoding.read(TELEMETRY, data)
-                if command.WhichOneof("command") == "settings":
-                    frame = await self._settings(command.settings, asker)
-                    stream.put(frame)
-                    if command.settings.user_agent.language == definition.NODE_JS:
-                        self._put_again(asker, stream, frame, AGAIN_MAX)
-            except Exception as error:
-                answer = service.TelemetryCommand(status=refused(TELEMETRY.path, error).status)
-                stream.put(answer.SerializeToString())
-        # The client has ended the call.  What waits for it is still written, and that ends it here.
+        """Answer frames until the client has ended the call."""
+        while await self._heard(read, asker, stream):
+            pass
+        # What waits for the client is still written, and that ends the call here.
         stream.close()
         await asyncio.sleep(LAST_WORDS_S)
 
-    def _put_again(self, asker: Asker, stream: Stream, frame: bytes, left: int) -> None:
-        client = self._clients.get(asker.key)
-        if client is None or client.stream is not stream or client.has_begun or not left:
-            return
+    async def _heard(self, read: Read, asker: Asker, stream: Stream) -> bool:
+        """Wait for a frame and answer it if it has settings; False if none comes any more.
 
-        def again() -> None:
-            if client.stream is stream and not client.has_begun:
-                stream.put(frame)
-                self._put_again(asker, stream, frame, left - 1)
+        A coroutine of its own for each frame: it ends with all that the frame was read into,
+        before the next one is waited for, perhaps for hours.
+        """
+        data = await read()
+        if data is None:
+            return False
+        try:
+            command = await self._decoding.read(TELEMETRY, data)
+            if command.WhichOneof("command") == "settings":
+                await self._answer(command.settings, asker, stream)
+        except Exception as error:
+            answer = service.TelemetryCommand(status=refused(TELEMETRY.path, error).status)
+            stream.put(answer.SerializeToString())
+        return True
 
-        asyncio.get_running_loop().call_later(AGAIN_S, again)
+    async def _answer(self, settings: definition.Settings, asker: Asker, stream: Stream) -> None:
+        """Remember what a client is, and write what it is to do.
 
-    async def _settings(self, settings: definition.Settings, asker: Asker) -> bytes:
-        """Remember what a client is; the frame that says what it is to do."""
+        Node looks at that only once it knows the routes of all its topics, and then waits for it
+        for ever: what came before is lost.  So it gets it again until it makes another call.
+        """
         kind = _kind_of(settings.client_type)
         if is_consumer(settings):
             merged = await self._consumer(settings, kind, asker)
         else:
             merged = await self._producer(settings, kind, asker)
-        return service.TelemetryCommand(status=OK, settings=merged).SerializeToString()
+        client = self._clients.get(asker.key)
+        if client is not None and stream.is_open:
+            client.talk_on(stream)
+        stream.put(_frame(merged))
+        if settings.user_agent.language == definition.NODE_JS:
+            stream.repeat(_frame(decided(merged)), lambda: not self._clients.has_begun(asker.key))
 
     async def _producer(
         self, settings: definition.Settings, kind: int, asker: Asker
@@ -158,7 +167,12 @@ class Telemetry:
             # It may be asked about the messages of these topics, and then gets them.
             self._service.messages.check_sender(CALLER.get(), topic)
         await self._pause(topics)
-        self._clients.describe(self._clients.seen(asker.key), kind=kind, topics=topics)
+        # Everybody may send traces: that is no right for which a client is remembered.
+        known = self._clients.get(asker.key)
+        if known is None and any(topic != TRACE_TOPIC for topic in topics):
+            known = self._clients.seen(asker.key)
+        if known is not None:
+            self._clients.describe(known, kind=kind, topics=topics)
         await self._pause(topics)
         return producer_settings(settings, body_bytes_max=self._config.max_message_bytes)
 
@@ -172,7 +186,8 @@ class Telemetry:
             for each in entries
         ]
         await self._pause(subscriptions)
-        await self._join(group, asker, tuple(subscriptions))
+        self._clients.check_room(asker.key)
+        await self._join(group, asker, kind, tuple(subscriptions))
         await self._pause(subscriptions)
         self._clients.describe(
             self._clients.seen(asker.key), kind=kind, group=group, subscriptions=subscriptions
@@ -196,13 +211,17 @@ class Telemetry:
         self, request: service.HeartbeatRequest, asker: Asker
     ) -> service.HeartbeatResponse:
         """The client is alive, and with it what it has received."""
-        client = self._clients.seen(asker.key)
-        client.has_begun = True
-        kind = _kind_of(request.client_type or client.kind)
+        client = self._clients.get(asker.key)
+        kind = _kind_of(request.client_type or (client.kind if client else 0))
         if kind != definition.PRODUCER:
             group = rules.group_of(request.group)
-            subscriptions = client.subscriptions if client.group == group else ()
-            await self._join(group, asker, subscriptions)
+            subscriptions = client.subscriptions if client and client.group == group else ()
+            self._clients.check_room(asker.key)
+            await self._join(group, asker, kind, subscriptions)
+        if kind != definition.PRODUCER or client is not None:
+            # Behind the right: a producer that has shown none yet is not remembered.
+            self._clients.seen(asker.key)
+        self._clients.begun(asker.key)
         return service.HeartbeatResponse(status=OK)
 
     async def goodbye(
@@ -219,21 +238,29 @@ class Telemetry:
         return service.NotifyClientTerminationResponse(status=OK)
 
     async def _join(
-        self, group: str, asker: Asker, subscriptions: tuple[Subscription, ...]
+        self, group: str, asker: Asker, kind: int, subscriptions: tuple[Subscription, ...]
     ) -> None:
         request = HeartbeatRequest(group, asker.client_id, subscriptions)
-        await self._service.groups.heartbeat(request)
+        pulls = kind == definition.PULL_CONSUMER
+        member_kind = MemberKind.SHARES if pulls else MemberKind.LEASES
+        await self._service.groups.heartbeat(request, member_kind)
 
     @contextmanager
-    def _one_more(self) -> Iterator[None]:
+    def _one_more(self, asker: Asker, stream: Stream) -> Iterator[None]:
         """Count a call.  Raises Overloaded."""
-        if self._calls >= CLIENTS_MAX:
-            raise Overloaded("CLIENTS_MAX", CLIENTS_MAX)
-        self._calls += 1
+        account = asker.key.access_key
+        self._shares.check(account)
+        self._shares.add(account)
+        self._calls[stream] = None
         try:
             yield
         finally:
-            self._calls -= 1
+            del self._calls[stream]
+            self._shares.add(account, -1)
+
+
+def _frame(settings: definition.Settings) -> bytes:
+    return service.TelemetryCommand(status=OK, settings=settings).SerializeToString()
 
 
 def _kind_of(number: int) -> int:

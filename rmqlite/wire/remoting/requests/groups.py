@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.limits import QUEUES_MAX
+from rmqlite.retry_policy import STEPS_MAX
 from rmqlite.wire.remoting.limits import ENTRIES_MAX
 from rmqlite.wire.remoting.names import I32, I64, Count, Group, Name, Topic
 from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.requests.request import request
 
+RETRY_LENGTHS_MAX: Final = STEPS_MAX + 2
+"""The lengths of a customized policy."""
+
 
 class OfGroup(NamedTuple):
     consumer_group: Group
+
+
+class SettingsQuery(NamedTuple):
+    group: Group
 
 
 class GroupAndTopic(NamedTuple):
@@ -56,6 +66,38 @@ class DataVersion:
     """Of RocketMQ 5."""
 
 
+class RetryPolicyType(StrEnum):
+    """Of RocketMQ 5."""
+
+    EXPONENTIAL = "EXPONENTIAL"
+    CUSTOMIZED = "CUSTOMIZED"
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialRetryPolicy:
+    """Lengths in milliseconds; the defaults are RocketMQ's."""
+
+    initial: I64 = 5_000
+    max: I64 = 7_200_000
+    multiplier: I64 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CustomizedRetryPolicy:
+    """next: lengths in milliseconds, those of the first retry from the third on."""
+
+    next: Annotated[tuple[I64, ...], Count(RETRY_LENGTHS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRetryPolicy:
+    """Without the policy that its type names it asks for the usual one."""
+
+    type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
+    exponential_retry_policy: ExponentialRetryPolicy | None = None
+    customized_retry_policy: CustomizedRetryPolicy | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroup:
     """Body of 200, and part of the answer to 201; the defaults are RocketMQ's."""
@@ -71,6 +113,12 @@ class SubscriptionGroup:
     notify_consumer_ids_changed_enable: bool = True
     consume_message_orderly: bool | None = None
     """Of RocketMQ 5."""
+    group_retry_policy: GroupRetryPolicy | None = None
+    """Of RocketMQ 5."""
+
+
+USUAL_SETTINGS: Final = MappingProxyType({"consumeTimeoutMinute": 15, "groupSysFlag": 0})
+"""What RocketMQ 5 sends of a group whose other settings nobody has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +193,8 @@ GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = request(201, answer_body=SubscriptionG
 DELETE_SUBSCRIPTIONGROUP: Final = request(207, GroupDelete)
 GET_CONSUME_STATS: Final = request(208, ConsumeStatsQuery, answer_body=ConsumeStats)
 QUERY_CONSUME_TIME_SPAN: Final = request(303, GroupAndTopic, answer_body=TimeSpans)
+GET_SUBSCRIPTIONGROUP_CONFIG: Final = request(352, SettingsQuery, answer_body=SubscriptionGroup)
+"""Of RocketMQ 5."""
 CLONE_GROUP_OFFSET: Final = request(314, OffsetsCopy)
 GET_BROKER_CONSUME_STATS: Final = request(
     317, BrokerConsumeStatsQuery, answer_body=BrokerConsumeStats

@@ -23,6 +23,8 @@ class TopicChange(NamedTuple):
     topic_filter_type: Name = "SINGLE_TAG"
     topic_sys_flag: I32 = 0
     order: bool = False
+    attributes: str = ""
+    """Of RocketMQ 5: +name=value to set one, -name to go back to the usual value."""
 
 
 class OfTopic(NamedTuple):
@@ -112,6 +114,8 @@ class QueueView:
 UPDATE_AND_CREATE_TOPIC: Final = request(17, TopicChange)
 DELETE_TOPIC_IN_BROKER: Final = request(215, OfTopic)
 GET_ALL_TOPIC_CONFIG: Final = request(21, answer_body=TopicConfigs)
+GET_TOPIC_CONFIG: Final = request(351, OfTopic, answer_body=TopicConfig)
+"""Of RocketMQ 5."""
 GET_TOPIC_STATS_INFO: Final = request(202, OfTopic, answer_body=TopicStats)
 QUERY_TOPIC_CONSUME_BY_WHO: Final = request(300, OfTopic, answer_body=GroupList)
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Final = request(305, answer_body=TopicList)

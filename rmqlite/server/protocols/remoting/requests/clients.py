@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.connection import Connection
 from rmqlite.server.protocols.remoting.large_bodies import read_large
+from rmqlite.server.service.access import CALLER, account_of_caller, may_send
 from rmqlite.server.service.service import Service
 from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.fields import Nothing
@@ -25,6 +27,7 @@ from rmqlite.wire.remoting.requests.clients import (
     ConsumerData,
     ConsumerIds,
     Heartbeat,
+    MessageModel,
     UnregisterClient,
 )
 from rmqlite.wire.remoting.requests.groups import OfGroup
@@ -34,6 +37,10 @@ TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 PRODUCERS_MAX: Final = 20_000
 """How many pairs of client and producer group are remembered."""
+LANGUAGE_CHARS_MAX: Final = 32
+"""What is remembered of the name of a client's language."""
+BEATS_BYTES_MAX: Final = 64 << 20
+"""The length of all heartbeats that are remembered; another one is read each time that it comes."""
 
 _AT_ONCE_MAX: Final = 50
 """Groups of a heartbeat that are joined in one turn of the loop: 5 ms for new ones."""
@@ -51,6 +58,8 @@ class Consumer:
     data: ConsumerData
     language: str
     version: int
+    pops: bool = False
+    """Has it popped messages?  A member of a group that pops may pull all the same."""
 
 
 @dataclass(slots=True)
@@ -60,15 +69,22 @@ class Producer:
     language: str
     version: int
     seen_ms: int
+    account: str
+    """For which it is counted."""
 
 
 class _Beat(NamedTuple):
-    """A heartbeat that was read.  digest: of its body without the versions of subscriptions."""
+    """A heartbeat that was read.  digest: of its body without the versions of subscriptions.
+
+    size: of its body.  account: for which it is counted.
+    """
 
     digest: bytes
+    size: int
     client_id: str
     producers: tuple[str, ...]
     consumers: tuple[tuple[ConsumerData, HeartbeatRequest], ...]
+    account: str = ""
 
 
 class Clients:
@@ -81,9 +97,10 @@ class Clients:
         self._consumers_of: dict[Connection, set[tuple[str, str]]] = {}
         self._producers_of: dict[Connection, set[tuple[str, str]]] = {}
         """The pairs of group and client id that a connection has registered."""
-        self._producer_count = 0
+        self._producer_shares = AccountShares("PRODUCERS_MAX", PRODUCERS_MAX)
         self._beats: dict[Connection, _Beat] = {}
         """The last heartbeat of each connection."""
+        self._beat_bytes = AccountShares("BEATS_BYTES_MAX", BEATS_BYTES_MAX)
         service.groups.listen(self._changed)
 
     # ---- who there is
@@ -124,6 +141,12 @@ class Clients:
         mine = (client_id for name, client_id in registered if name == group)
         return next(mine, connection.address)
 
+    def popped(self, group: str, client_id: str) -> None:
+        """A member has asked for popped messages."""
+        member = self.consumers(group).get(client_id)
+        if member is not None:
+            member.pops = True
+
     # ---- requests
 
     @answers(codes.HEART_BEAT)
@@ -135,13 +158,15 @@ class Clients:
         if not connection.is_open:
             # It ended before its heartbeat was read: nobody would remove what it registers.
             return call.done()
-        for producer in beat.producers:
-            self._add_producer(connection, call.command, client_id, producer)
+        if may_send(CALLER.get()):
+            for producer in beat.producers:
+                self._add_producer(connection, call.command, client_id, producer)
         # Some at once: their new groups are on disk after one write.
         for begin in range(0, len(beat.consumers), _AT_ONCE_MAX):
             some = beat.consumers[begin : begin + _AT_ONCE_MAX]
             ended = await asyncio.gather(*[self._join(call, *each) for each in some])
             refused = next((error for error in ended if error is not None), refused)
+        self._remember(connection, beat)
         if refused is not None:
             raise refused
         return call.done()
@@ -176,7 +201,7 @@ class Clients:
 
     def gone(self, connection: Connection) -> None:
         """A connection has ended: its members leave at once, and the others get their queues."""
-        self._beats.pop(connection, None)
+        self._forget_beat(connection)
         for group, client_id in tuple(self._producers_of.get(connection, ())):
             self._drop_producer(connection, group, client_id)
         for group, client_id in tuple(self._consumers_of.get(connection, ())):
@@ -197,15 +222,30 @@ class Clients:
         if known is None or known.digest != digest:
             beat = await read_large(Heartbeat, body)
             client_id = beat.client_id
-            known = _Beat(
+            return _Beat(
                 digest,
+                len(body),
                 client_id,
                 tuple([each.group_name for each in beat.producer_data_set]),
                 tuple([(each, _request(client_id, each)) for each in beat.consumer_data_set]),
             )
-            if call.connection.is_open:
-                self._beats[call.connection] = known
         return known
+
+    def _remember(self, connection: Connection, beat: _Beat) -> None:
+        """Keep a heartbeat that has registered something, for the next one with its body."""
+        is_registered = connection in self._consumers_of or connection in self._producers_of
+        if self._beats.get(connection) is beat or not (connection.is_open and is_registered):
+            return
+        self._forget_beat(connection)
+        account = account_of_caller()
+        if not self._beat_bytes.refusal(account, beat.size):
+            self._beat_bytes.add(account, beat.size)
+            self._beats[connection] = beat._replace(account=account)
+
+    def _forget_beat(self, connection: Connection) -> None:
+        beat = self._beats.pop(connection, None)
+        if beat is not None:
+            self._beat_bytes.add(beat.account, -beat.size)
 
     async def _join(
         self, call: Call[Nothing], data: ConsumerData, request: HeartbeatRequest
@@ -213,12 +253,20 @@ class Clients:
         """Register a consumer of one group; why it is refused, if it is."""
         connection, group, client_id = call.connection, data.group_name, request.client_id
         before = self.consumers(group).get(client_id)
+        try:
+            # Who has no right enters no table, and takes nobody's place for a moment.
+            await self._service.groups.check(request)
+        except RmqliteError as error:
+            return error
         # First, so that it is notified of its own arrival, as RocketMQ does it.
-        language, version = call.command.language, call.command.version
-        self._add_consumer(Consumer(connection, client_id, data, language, version))
+        language, version = _language(call.command), call.command.version
+        pops = before is not None and before.pops
+        if before is not None and before.connection is not connection and before.connection.is_open:
+            self._service.groups.second_connection(group, client_id)
+        self._add_consumer(Consumer(connection, client_id, data, language, version, pops))
         refused = None
         try:
-            await self._service.groups.heartbeat(request)
+            await self._service.groups.heartbeat(request, MemberKind.SHARES)
         except RmqliteError as error:
             refused = error
             self._forget(connection, group, client_id)
@@ -236,13 +284,21 @@ class Clients:
     def _add_producer(
         self, connection: Connection, command: Command, client_id: str, group: str
     ) -> None:
-        if client_id not in self.producers(group):
-            if self._producer_count >= PRODUCERS_MAX:
-                log.warning("a producer is not remembered, there are too many group=%s", group)
-                return
-            self._producer_count += 1
+        account, known = account_of_caller(), self.producers(group).get(client_id)
+        if known is not None:
+            account = known.account
+        elif self._producer_shares.refusal(account):
+            log.warning("a producer is not remembered, there are too many group=%s", group)
+            return
+        else:
+            self._producer_shares.add(account)
         self._producers.setdefault(group, {})[client_id] = Producer(
-            connection, client_id, command.language, command.version, self._service.clock.now_ms()
+            connection,
+            client_id,
+            _language(command),
+            command.version,
+            self._service.clock.now_ms(),
+            account,
         )
         self._producers_of.setdefault(connection, set()).add((group, client_id))
 
@@ -252,7 +308,7 @@ class Clients:
         producer = known.get(client_id)
         if producer is not None and producer.connection is connection:
             del known[client_id]
-            self._producer_count -= 1
+            self._producer_shares.add(producer.account, -1)
             if not known:
                 del self._producers[group]
 
@@ -289,8 +345,17 @@ def _discard(
             del pairs_of[connection]
 
 
+def _language(command: Command) -> str:
+    return command.language[:LANGUAGE_CHARS_MAX]
+
+
 def _request(client_id: str, data: ConsumerData) -> HeartbeatRequest:
-    return HeartbeatRequest(data.group_name, client_id, tuple(_subscriptions(data)))
+    return HeartbeatRequest(
+        data.group_name,
+        client_id,
+        tuple(_subscriptions(data)),
+        is_broadcasting=data.message_model is MessageModel.BROADCASTING,
+    )
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:

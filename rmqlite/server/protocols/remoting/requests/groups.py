@@ -9,37 +9,46 @@ from typing import Final
 from rmqlite.clock import local_text
 from rmqlite.requests.figures import QueueTimes, Taken
 from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
+from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.large_bodies import BYTES_MAX, large_body
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import next_slice
 from rmqlite.wire.remoting.command import Command, ResponseCode
 from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.requests import groups as codes
 from rmqlite.wire.remoting.requests.groups import (
+    USUAL_SETTINGS,
     BrokerConsumeStats,
     BrokerConsumeStatsQuery,
     ConsumeOffset,
     ConsumeStats,
     ConsumeStatsQuery,
+    CustomizedRetryPolicy,
     DataVersion,
     GroupAndTopic,
     GroupDelete,
     GroupOffsets,
+    GroupRetryPolicy,
     OffsetsCopy,
+    RetryPolicyType,
+    SettingsQuery,
     SubscriptionGroup,
     SubscriptionGroups,
     TimeSpan,
     TimeSpans,
 )
 from rmqlite.wire.remoting.requests.queues import MessageQueue
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.wire.remoting.shapes import read_change, write_body
 
 QUEUES_A_STEP: Final = 100
 """The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
 OFFSETS_A_STEP: Final = 2_000
 """The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
 _GROUP: Final = 10
+GROWTH_STEPS_MAX: Final = 33
+"""RocketMQ's exponential policy grows no more after so many retries."""
 
 
 class Groups:
@@ -51,7 +60,7 @@ class Groups:
     @answers(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     async def change(self, call: Call[Nothing]) -> Command:
         """Create a group, or give it other settings."""
-        asked = read_body(SubscriptionGroup, call.command.body)
+        asked = read_change(SubscriptionGroup, call.command.body, USUAL_SETTINGS)
         await self._service.groups.change(
             GroupChange(
                 asked.group_name,
@@ -67,8 +76,14 @@ class Groups:
                 asked.notify_consumer_ids_changed_enable,
                 asked.which_broker_when_consume_slowly,
             ),
+            retry_after_ms=_retry_lengths(asked),
         )
         return call.done()
+
+    @answers(codes.GET_SUBSCRIPTIONGROUP_CONFIG)
+    async def one(self, call: Call[SettingsQuery]) -> Command:
+        info, extras = await self._service.groups.settings_of(call.asked().group)
+        return call.done(body=_config(info, extras))
 
     @answers(codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     async def all(self, call: Call[Nothing]) -> Command:
@@ -101,7 +116,42 @@ def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
         extras.broker_id_when_slow,
         extras.notifies_members,
         info.orderly or None,
+        _retry_policy(info),
     )
+
+
+def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
+    """The lengths, in milliseconds, of the retries that a policy asks for; none: the usual ones.
+
+    As RocketMQ 5 computes them: of a customized policy the third length is the first retry's.
+    """
+    policy = asked.group_retry_policy or GroupRetryPolicy()
+    if policy.type is RetryPolicyType.CUSTOMIZED:
+        given = policy.customized_retry_policy
+        lengths = () if given is None else given.next
+        if given is not None and not lengths:
+            raise FieldError("groupRetryPolicy.customizedRetryPolicy.next", "[]", "some lengths")
+        return [*(lengths[2:] or lengths[-1:])]
+    growth = policy.exponential_retry_policy
+    if growth is None:
+        return []
+    found: list[int] = []
+    # The limit of retries says how many lengths are ever needed; the last one repeats.
+    for step in range(max(1, min(asked.retry_max_times, GROWTH_STEPS_MAX))):
+        found.append(min(growth.max, growth.initial * growth.multiplier**step))
+        if found[-1] == growth.max or found[-2:-1] == found[-1:]:
+            break
+    return found
+
+
+def _retry_policy(info: GroupInfo) -> GroupRetryPolicy | None:
+    """A policy of lengths as RocketMQ 5 knows it; one of levels has no such form."""
+    lengths = RetryPolicy.parse(info.retry_policy).delays_ms
+    if not lengths:
+        return None
+    # Two lengths in front that no retry takes.
+    listed = CustomizedRetryPolicy((*lengths[:1] * 2, *lengths))
+    return GroupRetryPolicy(customized_retry_policy=listed)
 
 
 class Offsets:

@@ -79,7 +79,8 @@ class Messages:
         connection = call.connection
         wait_ms = asked.suspend_timeout_millis if asked.sys_flag & MAY_WAIT else 0
         request = self._pull_request(connection, asked, wait_ms)
-        with connection.parked() if request.wait_ms else nullcontext():
+        del asked
+        with connection.parked(call.command) if request.wait_ms else nullcontext():
             pulled = await self._service.messages.pull(
                 request, connection.reading, ends_unmatched=True
             )

@@ -7,9 +7,8 @@ words are the record's place.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Final
 
 from rmqlite.broker.leases.deliveries import Delivery, Received
@@ -61,7 +60,7 @@ from rmqlite.wire.remoting.requests.pop import (
     topic_sent_to,
 )
 from rmqlite.wire.remoting.requests.queues import MessageQueue
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.wire.remoting.shapes import read_body, read_change
 
 ACKED_AT_ONCE: Final = 256
 """Messages of a batch that are acknowledged in one turn, and by one record of the journal."""
@@ -82,7 +81,7 @@ class Modes:
 
     @answers(codes.SET_MESSAGE_REQUEST_MODE)
     async def change(self, call: Call[Nothing]) -> Command:
-        asked = read_body(RequestModeChange, call.command.body)
+        asked = read_change(RequestModeChange, call.command.body)
         await self._service.groups.change_mode(
             groups.RequestModeChange(
                 asked.consumer_group, asked.topic, asked.mode, asked.pop_share_queue_num
@@ -144,18 +143,18 @@ class Pops:
         self._config = config
         self._service = service
         self._clients = clients
-        self._waiting: Counter[tuple[str, str, int]] = Counter()
-        """How many pops wait, by group, topic and queue id."""
 
     @answers(codes.POP_MESSAGE)
     async def pop(self, call: Call[PopMessage]) -> Command:
         """Lease messages; records as they lie in the log."""
         asked, connection = call.asked(), call.connection
         wanted = filter_of(asked.topic, asked.exp or "*", asked.exp_type)
+        client_id = self._clients.client_id(connection, asked.consumer_group)
+        self._clients.popped(asked.consumer_group, client_id)
         request = ReceiveRequest(
             asked.consumer_group,
             asked.topic,
-            self._clients.client_id(connection, asked.consumer_group),
+            client_id,
             wanted.expression,
             wanted.sql,
             min(max(asked.max_msg_nums, 1), RECEIVE_MESSAGES_MAX),
@@ -164,12 +163,14 @@ class Pops:
             attempt_id=asked.attempt_id,
             queue_id=max(asked.queue_id, EVERY_QUEUE),
         )
+        is_ordered = asked.order
+        del asked
         async with connection.reading():
             # Not longer: many pops of one client wait side by side.
             pass
-        with connection.parked() if request.wait_ms else nullcontext(), self._waits(request):
+        with connection.parked(call.command) if request.wait_ms else nullcontext():
             received = await self._service.leases.receive(request)
-        return _popped(call, received)
+        return _popped(call, received, is_ordered=is_ordered)
 
     @answers(codes.ACK_MESSAGE)
     async def ack(self, call: Call[AckMessage]) -> Command:
@@ -222,8 +223,9 @@ class Pops:
         asked = call.asked()
         wait_ms = min(max(asked.poll_time, 0), self._config.pull_wait_ms_max)
         request = _look(asked.consumer_group, asked.topic, asked.queue_id, wait_ms=wait_ms)
+        del asked
         try:
-            with call.connection.parked() if wait_ms else nullcontext():
+            with call.connection.parked(call.command) if wait_ms else nullcontext():
                 found = await self._service.leases.peek(request)
         except Overloaded:
             return call.done(NotificationAnswer(has_msg=False, polling_full=True))
@@ -232,19 +234,8 @@ class Pops:
     @answers(codes.POLLING_INFO)
     async def waiting(self, call: Call[PollingInfo]) -> Command:
         asked = call.asked()
-        count = self._waiting[asked.consumer_group, asked.topic, asked.queue_id]
-        return call.done(PollingInfoAnswer(count))
-
-    @contextmanager
-    def _waits(self, request: ReceiveRequest) -> Iterator[None]:
-        key = request.group, request.topic, request.queue_id
-        self._waiting[key] += 1
-        try:
-            yield
-        finally:
-            self._waiting[key] -= 1
-            if not self._waiting[key]:
-                del self._waiting[key]
+        request = _look(asked.consumer_group, asked.topic, asked.queue_id)
+        return call.done(PollingInfoAnswer(await self._service.leases.waiting(request)))
 
 
 def _look(
@@ -262,12 +253,11 @@ def _look(
     )
 
 
-def _popped(call: Call[PopMessage], received: Received) -> Command:
+def _popped(call: Call[PopMessage], received: Received, *, is_ordered: bool) -> Command:
     """The answer to a pop.  All its messages have the same lease."""
     if not received.messages:
         ext = call.row.answer.write(PopAnswer(received.received_at_ms, received.invisible_ms, 0))
         return call.command.answer(ResponseCode.POLLING_TIMEOUT, ext, remark=_NOTHING)
-    is_ordered = call.asked().order
     offsets = Offsets.of([_place(each, is_ordered) for each in received.messages])
     lease = received.messages[0].handle
     ext = call.row.answer.write(

@@ -111,7 +111,7 @@ class Registering:
         if len(body) > VERSION_BYTES_MAX:
             raise FieldError("body", f"{len(body)} bytes", f"at most {VERSION_BYTES_MAX} bytes")
         version = read_body(DataVersion, body)
-        kept = self._registry.compare(broker, version)
+        kept = self._registry.compare(broker, version, call.connection)
         is_changed = kept is None or not are_equal(kept, version)
         return call.done(VersionAnswer(is_changed), kept or b"")
 

@@ -13,6 +13,7 @@ from rmqlite.server.protocols.remoting.requests.clients import Clients
 from rmqlite.server.service.service import Service
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.fields import Nothing
+from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.requests import topics as codes
 from rmqlite.wire.remoting.requests.groups import DataVersion
 from rmqlite.wire.remoting.requests.queues import MessageQueue
@@ -34,6 +35,16 @@ ENTRIES_MAX: Final = 1_000
 """How many entries of a queue one call gets."""
 
 
+_IN_FORCE: Final = {
+    "message.type": ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED"),
+    "queue.type": ("SimpleCQ",),
+    "cleanup.policy": ("DELETE",),
+    "reserve.time": ("-1",),
+}
+"""Attributes of RocketMQ 5 with the values that say what a topic does here: it takes messages of
+every type."""
+
+
 class Topics:
     """Requests about topics."""
 
@@ -46,6 +57,7 @@ class Topics:
     async def change(self, call: Call[TopicChange]) -> Command:
         """Create a topic, or give it other settings."""
         asked = call.asked()
+        _check_attributes(asked.attributes)
         info = TopicInfo(asked.topic, asked.read_queue_nums, asked.write_queue_nums, asked.perm)
         await self._service.topics.change(info, TopicExtras(asked.order, asked.topic_sys_flag))
         return call.done()
@@ -67,6 +79,11 @@ class Topics:
             ((info.topic, _config(info, extras)) for info, extras in settings),
         )
         return call.done(body=body)
+
+    @answers(codes.GET_TOPIC_CONFIG)
+    async def one(self, call: Call[OfTopic]) -> Command:
+        info, extras = await self._service.topics.settings_of(call.asked().topic)
+        return call.done(body=_config(info, extras))
 
     @answers(codes.GET_TOPIC_STATS_INFO)
     async def ranges(self, call: Call[OfTopic]) -> Command:
@@ -142,3 +159,13 @@ def _config(info: TopicInfo, extras: TopicExtras) -> TopicConfig:
 def _entries(found: Iterable[tuple[int, int, int]]) -> Iterable[QueueEntry]:
     for physical_offset, size, tags_code in found:
         yield QueueEntry(physical_offset, size, tags_code)
+
+
+def _check_attributes(attributes: str) -> None:
+    """Raises FieldError for one that is not in force; a -name asks for the usual value."""
+    for each in filter(None, attributes.split(",")):
+        name, _, value = each.removeprefix("+").partition("=")
+        if each.startswith("-") or value in _IN_FORCE.get(name, ()):
+            continue
+        known = " ".join([f"{name}={'|'.join(values)}" for name, values in _IN_FORCE.items()])
+        raise FieldError("attributes", each, f"left out, or of {known}")
