@@ -315,8 +315,8 @@ def end_connections(peers: Collection[str]) -> None:
     for each in tuple(_DESCRIPTORS.iterdir()):
         with (
             suppress(OSError),
-            # A copy; its peer tells of which family it really is.
-            socket.fromfd(int(each.name), socket.AF_INET, socket.SOCK_STREAM) as end,
+            # A copy; an address of IPv4 has room in this family, too.
+            socket.fromfd(int(each.name), socket.AF_INET6, socket.SOCK_STREAM) as end,
         ):
             name: Any = end.getpeername()
             if not isinstance(name, tuple) or not isinstance(name[0], str):
