@@ -94,7 +94,6 @@ class Broker:
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
-        parts.membership.is_popped = self.request_modes.is_popped
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(
