@@ -423,6 +423,8 @@ class BrokerUnreachable(Unavailable):
 
     code = "broker-unreachable"
     response_code = 10001
+    was_never_sent = False
+    """Was no connection made?  Then the request has not run."""
 
 
 def _remade(cls: type[RmqliteError], args: tuple[object, ...]) -> RmqliteError:

@@ -357,7 +357,7 @@ class BulkJobsTable(_Table):
     jobs: tuple[Annotated[BulkJob, PlainValidator(_bulk_job)], ...] = ()
 
 
-LeaseKind = Literal["leased", "done", "visible", "begins"]
+LeaseKind = Literal["leased", "done", "visible", "begins", "skips"]
 LEASED_SPAN_MAX: Final = 1 << 16
 """How many messages one range of an event may cover."""
 

@@ -23,9 +23,9 @@ from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.leases.leases import Leases
 from rmqlite.broker.operating.deleting import Deleting
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.broker.operating.resetting import Resetting
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.redrive import Redrive
@@ -38,8 +38,8 @@ from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_r
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import OnDemand
-from rmqlite.broker.tables.membership import QueueLocks
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.request_modes import RequestModes
 from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
@@ -56,6 +56,7 @@ from rmqlite.requests.groups import (
     Assignment,
     GroupStatus,
     HeartbeatRequest,
+    MemberKind,
     OffsetsCommit,
     OffsetsQuery,
 )
@@ -93,6 +94,7 @@ class Broker:
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
+        parts.membership.is_popped = self.request_modes.is_popped
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(
@@ -120,7 +122,7 @@ class Broker:
         self.leases = Leases(parts, self.failing)
         self.progress = Progress(parts, self.traffic, self.leases.table)
         self.deleting = Deleting(parts, self.pending, self.progress)
-        self.resetting = Resetting(parts, self.progress, self.leases.table)
+        self.resetting = Resetting(parts, self.progress)
         self.drafts = Sends(
             config,
             store,
@@ -176,16 +178,22 @@ class Broker:
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
 
+        If this delivery was sent back before, the answer is the first one, and nothing is stored.
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
         # First of all: an unknown group is the caller's clearer mistake.
         self.parts.with_retry_topic(request.group)
+        if (known := self.failing.sent_back.result(request)) is not None:
+            return known
         failed = self.failing.record(record_at(self.store, request.physical_offset), request)
         (at,) = self._log.append([failed.record])
         self.failing.count(failed)
         level = wait_queue_of(failed.record.topic, failed.record.queue_id)
-        return SendBackResult(failed.topic, failed.record.reconsume_times, level, at.due_ms)
+        times = failed.record.reconsume_times
+        result = SendBackResult(failed.topic, times, level, at.due_ms)
+        self.failing.sent_back.note(request, result)
+        return result
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
@@ -248,10 +256,11 @@ class Broker:
         known = self.offsets.of(request.group)
         return {queue: known[queue] for queue in request.queues if queue in known}
 
-    def commit_offsets(self, request: OffsetsCommit) -> None:
+    def commit_offsets(self, request: OffsetsCommit, *, is_reset: bool = False) -> None:
         """Commit all offsets, or none; the group is made on demand.
 
-        Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue, Overloaded.
+        is_reset: by an operator.  Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown,
+        InvalidValue, Overloaded, StoreUnavailable.
         """
         group = self.groups.wanted(request.group)
         for queue in request.offsets:
@@ -259,7 +268,10 @@ class Broker:
             check_queue(topic, queue.queue_id, topic.read_queues)
         self.offsets.check(request.group, request.offsets)
         self.groups.make([group])
-        self.offsets.commit(request.group, request.offsets)
+        # Without members it is no consumer that has come to this place: mqadmin resets a group in
+        # this way if no member can be told.
+        is_reset |= not self.membership.has_members(request.group)
+        self.offsets.commit(request.group, request.offsets, is_reset=is_reset)
 
     def search_offset(self, request: TimeQuery) -> int:
         """The first queue offset stored at or after a time; the queue's end if none."""
@@ -287,14 +299,19 @@ class Broker:
         levels = self.store.levels.current.text
         return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
-    def heartbeat(self, request: HeartbeatRequest, account: str = "") -> Assignment:
+    def heartbeat(
+        self,
+        request: HeartbeatRequest,
+        account: str = "",
+        kind: MemberKind = MemberKind.POLLS,
+    ) -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
 
         account: for which the member is counted.
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
         self.parts.with_retry_topic(request.group)
-        return self.membership.heartbeat(request, account)
+        return self.membership.heartbeat(request, account, kind)
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue that it has to read, in steps."""

@@ -6,16 +6,24 @@ retry or dead letter is made here, and whoever asked for it appends it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import OrderedDict
+from typing import Final, NamedTuple
 
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.retry import Failure, after_failure, failed_record, times_failed
+from rmqlite.clock import Clock
 from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.names import retry_topic
 from rmqlite.records.record import NewRecord
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest, SendBackResult
+
+SENT_BACK_MS: Final = 15 * 60_000
+"""So long a send-back is remembered: after it, RocketMQ's clients send back a message whose
+listener still runs."""
+SENT_BACK_MAX: Final = 20_000
+"""How many of them, with 400 bytes each; beyond it the oldest is forgotten."""
 
 
 class Failed(NamedTuple):
@@ -30,11 +38,67 @@ class Failed(NamedTuple):
         return self.failure.topic
 
 
+class _Delivery(NamedTuple):
+    """gives_up: the consumer asks for a dead letter, which is more than another retry."""
+
+    group: str
+    physical_offset: int
+    gives_up: bool
+
+
+class SentBack:
+    """What became of the deliveries that were sent back of late.
+
+    Two processes with one client id read the same queues, so both fail a message that one of them
+    should have.  If each send-back made a retry, there would be four of the next attempt and
+    thousands of dead letters in the end.  A retry is already there; so the second gets the answer
+    of the first.  If the group goes back to an older offset, the message is delivered anew, and
+    may fail anew.  A restart of the broker forgets all.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._results: OrderedDict[_Delivery, tuple[int, SendBackResult]] = OrderedDict()
+        """The oldest first."""
+        self._of_group: dict[str, set[_Delivery]] = {}
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def result(self, request: SendBackRequest) -> SendBackResult | None:
+        known = self._results.get(_delivery(request))
+        if known is None or self._clock.now_ms() - known[0] >= SENT_BACK_MS:
+            return None
+        return known[1]
+
+    def note(self, request: SendBackRequest, result: SendBackResult) -> None:
+        key = _delivery(request)
+        self._results[key] = self._clock.now_ms(), result
+        self._results.move_to_end(key)
+        self._of_group.setdefault(key.group, set()).add(key)
+        if len(self._results) > SENT_BACK_MAX:
+            oldest, _ = self._results.popitem(last=False)
+            self._of_group[oldest.group].discard(oldest)
+            if not self._of_group[oldest.group]:
+                del self._of_group[oldest.group]
+
+    def forget(self, group: str) -> None:
+        """The group gets messages again, or is deleted."""
+        for key in self._of_group.pop(group, ()):
+            del self._results[key]
+
+
+def _delivery(request: SendBackRequest) -> _Delivery:
+    return _Delivery(request.group, request.physical_offset, request.delay_level < 0)
+
+
 class Failing:
     """Makes the records of failed messages, and the topics that these go to."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
+        self.sent_back = SentBack(parts.clock)
+        parts.offsets.on_back = self.sent_back.forget
 
     def record(
         self,

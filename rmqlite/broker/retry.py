@@ -19,7 +19,6 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.broker.routing import LEVEL_MAX, QUEUE_ID_MAX, check_property_string, hidden, route
 from rmqlite.levels import LevelTable
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -50,6 +49,7 @@ from rmqlite.message import (
 from rmqlite.names import dlq_topic, group_of, is_dlq, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import derived
+from rmqlite.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import QueueKey

@@ -13,15 +13,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from rmqlite.client.credentials import Credentials, with_environment
 from rmqlite.client.endpoint import Endpoint
 from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
-from rmqlite.client.quiet_grpc import grpc
+from rmqlite.client.quiet_grpc import grpc, know_gevent
 from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.limits import check_note
 from rmqlite.wire.notes import note_metadata
 from rmqlite.wire.rpcs import Rpc
@@ -79,6 +80,31 @@ class Closing(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How often a call is made.  An attempt that was never sent counts only against the time, so
+    that a call outlasts a restart of its broker; with no retries there is one attempt.
+    """
+
+    retries: int
+    deadline_s: float
+    failed: int = 0
+    _counted: int = 0
+
+    def left_s(self) -> float:
+        return max(0.001, self.deadline_s - elapsed_s())
+
+    def pause_s_after(self, error: RmqliteError) -> float | None:
+        """The pause before the next attempt, None if this error is the outcome."""
+        pause_s = retry_pause_s(self.failed)
+        self.failed += 1
+        if not (isinstance(error, BrokerUnreachable) and error.was_never_sent):
+            self._counted += 1
+        is_last = self.retries == 0 or self._counted > self.retries
+        is_late = elapsed_s() + pause_s >= self.deadline_s
+        return None if is_last or is_late or not error.can_retry else pause_s
 
 
 class Started(Protocol):
@@ -168,22 +194,20 @@ class Connection(Closing):
         return self._decoded(rpc, answer)
 
     def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
-        """call(); after an Unavailable repeat it, at most `retries` times, all within timeout_s.
+        """call(); after an Unavailable repeat it as Attempts allows, all within timeout_s.
 
         A request without an answer may have run, so use this only for requests that may run twice.
         """
-        deadline_s = elapsed_s() + timeout_s - _waited_s.get()
-        for attempt in range(retries + 1):
+        attempts = Attempts(retries, elapsed_s() + timeout_s - _waited_s.get())
+        while True:
             try:
-                left_s = max(0.001, deadline_s - elapsed_s())
                 # call() takes the wait off once more.
-                return self.call(rpc, value, left_s + _waited_s.get(), wait_for_ready=attempt > 0)
+                left_s = attempts.left_s() + _waited_s.get()
+                return self.call(rpc, value, left_s, wait_for_ready=attempts.failed > 0)
             except RmqliteError as error:
-                pause_s = retry_pause_s(attempt)
-                late = elapsed_s() + pause_s >= deadline_s
-                if not error.can_retry or attempt == retries or late or self._pause.wait(pause_s):
+                pause_s = attempts.pause_s_after(error)
+                if pause_s is None or self._pause.wait(pause_s):
                     raise
-        raise AssertionError("the last attempt returns or raises")
 
     def start(
         self,
@@ -293,6 +317,7 @@ class Connection(Closing):
 
 def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
+    know_gevent()
     address = endpoint.address
     # gRPC would take http_proxy from the environment, for a broker on this machine, too.
     proxy = ("grpc.http_proxy", endpoint.proxy) if endpoint.proxy else _NO_PROXY

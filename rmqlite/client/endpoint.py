@@ -7,7 +7,6 @@ cannot help.  Everything else may be over in a moment, as a restart is.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import ssl
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rmqlite.client.credentials import ENVIRONMENT
 from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.wire.status import error_from_status
@@ -90,7 +90,7 @@ class Endpoint:
     proxy: str = ""
 
     @classmethod
-    def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Endpoint:
+    def parse(cls, text: str, environment: Mapping[str, str] = ENVIRONMENT) -> Endpoint:
         """With the proxy that the environment names for rmqlite.  Raises InvalidValue."""
         check_type("endpoint", text, str)
         is_tls = text.startswith(TLS)
@@ -116,6 +116,8 @@ class Endpoint:
             for cause in (*(_OF_PROXY if self.proxy else ()), *own, *_ANY):
                 if found := re.search(cause.found, details):
                     return self._error_for(cause, *found.groups(), has_met=has_met)
+        if status_name == "DEADLINE_EXCEEDED":
+            details = "it did not answer in time: it is away, or too busy"
         return error_from_status(status_name, f"{self._shown}: {details}")
 
     def with_a_look(self, error: RmqliteError) -> RmqliteError:
@@ -131,11 +133,13 @@ class Endpoint:
         sentence = f"{what}: {remedy}" if remedy else what
         if cause.is_mistake and not has_met:
             return self._mistake(sentence)
-        return BrokerUnreachable(
+        error = BrokerUnreachable(
             f"no answer from the broker: {self._shown}: {sentence}",
             field="endpoint",
             rule=remedy,
         )
+        error.was_never_sent = True
+        return error
 
     @property
     def _shown(self) -> str:

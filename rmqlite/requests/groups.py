@@ -81,6 +81,19 @@ class Assignment:
     members: tuple[str, ...]
 
 
+class MemberKind(StrEnum):
+    """How a member gets its messages.
+
+    POLLS: members of rmqlite's own clients wait for their queues.  SHARES: RocketMQ's clients share
+    out the queues themselves, or pop if their group does.  LEASES: RocketMQ 5's clients receive
+    messages one by one.
+    """
+
+    POLLS = "POLLS"
+    SHARES = "SHARES"
+    LEASES = "LEASES"
+
+
 class RequestMode(StrEnum):
     """How a group gets messages: each member reads queues of its own, or leases any message."""
 

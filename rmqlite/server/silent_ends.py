@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextvars import Context
 from typing import Any, Final, TypeVar
 
@@ -38,7 +38,7 @@ class Loops(asyncio.TaskGroup):
 
     def create_task(
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
         name: str | None = None,
         context: Context | None = None,

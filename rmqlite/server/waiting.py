@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
 from rmqlite.broker.tables.shares import AccountShares
+from rmqlite.errors import Overloaded
 from rmqlite.server.turns import TURNS
 
 PULLS_AT_ONCE: Final = 16
@@ -30,18 +31,17 @@ class Waiting:
     """
 
     def __init__(self, limit_name: str, limit: int) -> None:
+        self._limit_name = limit_name
+        self._limit = limit
         self._shares = AccountShares(limit_name, limit)
+        """Of those calls that have an account."""
         self._parked: dict[Hashable, dict[asyncio.Future[None], None]] = {}
         self._closed = False
         self._woken: deque[asyncio.Future[None]] = deque()
         """Calls that look again when those before them have."""
         self.on_wake: Callable[[Collection[Hashable]], None] | None = None
         """Called with the keys that are woken, if somebody wants to know them."""
-
-    @property
-    def count(self) -> int:
-        """How many calls wait."""
-        return self._shares.total
+        self.count = 0
 
     async def wait(self, key: Hashable, seconds: float, account: str = "") -> None:
         """Return when the key is woken, when the time is over, or at once when closed.
@@ -50,18 +50,25 @@ class Waiting:
         """
         if self._closed or seconds <= 0:
             return
-        self._shares.check(account)
+        if self.count >= self._limit:
+            raise Overloaded(self._limit_name, self._limit)
+        if account:
+            self._shares.check(account)
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, woken)
         parked = self._parked.setdefault(key, {})
         parked[woken] = None
-        self._shares.add(account)
+        self.count += 1
+        if account:
+            self._shares.add(account)
         try:
             await woken
         finally:
             timer.cancel()
-            self._shares.add(account, -1)
+            self.count -= 1
+            if account:
+                self._shares.add(account, -1)
             parked.pop(woken, None)
             if not parked and self._parked.get(key) is parked:
                 del self._parked[key]

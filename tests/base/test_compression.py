@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import rmqlite
 from rmqlite.compression import (
     COMPRESSED,
     INFLATED_BYTES_MAX,
@@ -181,3 +183,17 @@ def test_a_zstd_window_larger_than_any_body_is_refused() -> None:
     body = bytes.fromhex("28b52ffd") + bytes([0x00, 21 << 3]) + b"\x01\x00\x00"
     with pytest.raises(Refused, match="too much memory"):
         inflated(kept(body, ZSTD))
+
+
+def test_two_modules_inflate_and_each_within_bounds() -> None:
+    """All others come here, so that a kilobyte never becomes more than the limit in memory."""
+    package = Path(rmqlite.__file__).parent
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "decompress" in path.read_text()
+    }
+    assert found == {"compression.py", "wire/remoting/registration.py"}
+    for name in found:
+        text = (package / name).read_text()
+        assert text.count(".decompress(") == text.count(".decompress(body, ")

@@ -22,7 +22,14 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
-SAMPLES = {"str": "a\ttext", "int": 7, "float": 0.5, "bool": True, "object": 7}
+SAMPLES = {
+    "str": "a\ttext",
+    "int": 7,
+    "float": 0.5,
+    "bool": True,
+    "object": 7,
+    "Iterable[str]": ("a", "b"),
+}
 CLASSES = sorted(by_code().values(), key=lambda cls: cls.code)
 
 

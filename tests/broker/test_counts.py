@@ -18,15 +18,14 @@ def test_retries_and_dead_letters_are_counted_for_the_group_that_failed(
     under_test: BrokerUnderTest,
 ) -> None:
     """A dashboard shows which consumers fail; the status has the sums."""
-    (sent,) = under_test.send(plain("x"))
-    at = sent.physical_offset
-    for group, level in (("a", 0), ("a", 0), ("a", -1), ("b", -1)):
+    first, second = [each.physical_offset for each in under_test.send(plain("x"), plain("y"))]
+    for group, at, level in (("a", first, 0), ("a", second, 0), ("a", first, -1), ("b", first, -1)):
         under_test.broker.send_back(SendBackRequest(group, at, delay_level=level))
     counts = under_test.broker.counts
     assert counts.retried == {"a": 2}
     assert counts.dead == {"a": 1, "b": 1}
     status = under_test.broker.status(0)
-    assert (status.sent, status.retried, status.dead) == (1, 2, 2)
+    assert (status.sent, status.retried, status.dead) == (2, 2, 2)
 
 
 def test_a_send_back_that_is_refused_counts_for_nobody(under_test: BrokerUnderTest) -> None:

@@ -13,6 +13,7 @@ from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
     HeartbeatRequest,
+    MemberKind,
     OffsetsCommit,
     Subscription,
 )
@@ -245,12 +246,13 @@ def test_a_group_of_a_cluster_has_one_kind_of_clients(make: Make) -> None:
     """RocketMQ's clients share out the queues of all brokers, ours those of this one: with both in
     a group, some queues would be read twice and others by nobody."""
 
-    def beat_as(client_id: str, wait_ms: int) -> None:
-        request = HeartbeatRequest(GROUP, client_id, (Subscription(TOPIC),), 0, wait_ms)
-        member.broker.heartbeat(request)
+    def beat_as(client_id: str, kind: MemberKind) -> None:
+        request = HeartbeatRequest(GROUP, client_id, (Subscription(TOPIC),))
+        member.broker.heartbeat(request, kind=kind)
 
     member = make(name_servers="127.0.0.1:9876")
-    for first, other in ((0, 1_000), (1_000, 0)):
+    own, rocketmqs = MemberKind.POLLS, MemberKind.SHARES
+    for first, other in ((own, rocketmqs), (rocketmqs, own)):
         beat_as("first", first)
         with pytest.raises(InvalidValue, match="one kind of clients"):
             beat_as("later", other)
@@ -258,8 +260,8 @@ def test_a_group_of_a_cluster_has_one_kind_of_clients(make: Make) -> None:
         beat_as("first", first)
         for client_id in ("first", "same kind"):
             member.broker.membership.leave(GROUP, client_id)
-    beat_as("first", 0)
-    beat_as("first", 1_000)
+    beat_as("first", own)
+    beat_as("first", rocketmqs)
 
 
 def test_a_group_has_a_limit_of_members(make: Make) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmqlite.broker.leases.deliveries import Received
+from rmqlite.broker.leases.leased_queue import RETURNS_MAX
 from rmqlite.broker.leases.leases import ATTEMPT_ID_BYTES_MAX
+from rmqlite.broker.leases.taking import BYTES_MAX
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import (
     HandleInvalid,
@@ -16,13 +20,22 @@ from rmqlite.errors import (
 )
 from rmqlite.message import FAILURE_REASON, Message
 from rmqlite.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    MemberKind,
+    OffsetReset,
+    OffsetsCommit,
+    RequestMode,
+    RequestModeChange,
+    Subscription,
+)
 from rmqlite.requests.leases import Handle, ReceiveRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
-from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, expire
+from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
 from tests.support.messages import GROUP, TOPIC, plain
 from tests.support.steps import done
 
@@ -219,13 +232,83 @@ def test_an_answer_that_its_client_has_not_got_is_taken_back(five: BrokerUnderTe
     consumer.ack(lost.messages[1])
     five.broker.leases.take_back(lost)
     five.broker.leases.take_back(lost)
-    found = Consumer(five, client_id="next").receive().messages
-    assert [(each.record.body, each.attempt) for each in found] == [
-        (b"0", 1),
-        (b"2", 1),
-        (b"3", 1),
-        (b"4", 1),
+    after = Consumer(five, client_id="next")
+    # Those whose answer broke come one by one.
+    found = [after.receive().messages for _ in range(3)]
+    assert [[(body(each), each.attempt) for each in some] for some in found] == [
+        [("0", 1)],
+        [("2", 1)],
+        [("3", 1), ("4", 1)],
     ]
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_message_whose_answer_breaks_again_and_again_is_dead(
+    five: BrokerUnderTest, orderly: bool
+) -> None:
+    """No client of the group can take it.  The others come in an answer of their own."""
+    five.broker.groups.change(GroupChange(GROUP, orderly=orderly, max_reconsume_times=2))
+    poison = "2"
+    consumer = Consumer(five, auto_renew=True, invisible_ms=0)
+    got: list[str] = []
+    attempts: list[int] = []
+    breaks = 0
+    while (received := consumer.receive()).messages:
+        names = [body(each) for each in received.messages]
+        if poison in names:
+            breaks += 1
+            attempts += [each.attempt for each in received.messages if body(each) == poison]
+            assert breaks % 2 or names == [poison]
+            five.broker.leases.take_back(received)
+            five.sync()
+        else:
+            got += names
+            consumer.ack(*received.messages)
+    assert (sorted(got), max(attempts)) == (["0", "1", "3", "4"], 3)
+    assert breaks == (4 if orderly else 6)
+    (dead,) = five.messages(dlq_topic(GROUP), 0)
+    assert dead.body.decode() == poison
+    assert "the answer with this message broke" in dead.properties[FAILURE_REASON]
+
+
+def test_a_large_message_comes_alone(under_test: BrokerUnderTest) -> None:
+    """A client that cannot take it must get the small ones around it."""
+    large = Message(TOPIC, b"x" * (BYTES_MAX * 3 // 2))
+    broker = under_test
+    broker.restart(max_message_bytes=4 << 20, mapped_file_size_commit_log=16 << 20)
+    broker.send(plain("a"), large, plain("b"), large, plain("c"))
+    consumer = Consumer(broker)
+    answers = []
+    while received := consumer.receive().messages:
+        answers.append([len(each.record.body) for each in received])
+    assert answers.count([len(large.body)]) == 2
+    assert sum([sizes.count(1) for sizes in answers]) == sum(map(len, answers)) - 2 == 3
+
+
+@pytest.mark.parametrize("way", ["leaves", "does not count", "does not count later", "breaks"])
+def test_no_way_back_that_counts_nothing_goes_on_for_ever(
+    under_test: BrokerUnderTest, way: str
+) -> None:
+    """A message that ends its clients in order would keep them busy for good."""
+    under_test.broker.groups.change(GroupChange(GROUP, max_reconsume_times=0))
+    under_test.send(plain("poison"))
+    consumer = Consumer(under_test)
+    times = 0
+    while received := consumer.receive().messages:
+        times += 1
+        assert times <= RETURNS_MAX + 1, "it comes again and again"
+        if way == "leaves":
+            done(under_test.broker.leases.release(GROUP, CLIENT))
+        elif way == "breaks":
+            under_test.broker.leases.take_back(Received(received, 0, 0))
+        else:
+            later_ms = 1_000 if "later" in way else 0
+            consumer.hold(received[0].handle, later_ms, counts=False)
+            under_test.clock.forward(later_ms)
+            expire(under_test)
+        under_test.sync()
+    assert times == (2 if way == "breaks" else RETURNS_MAX + 1)
+    assert len(under_test.messages(dlq_topic(GROUP), 0)) == 1
 
 
 def test_what_a_client_has_when_it_ends_is_visible_at_once(five: BrokerUnderTest) -> None:
@@ -318,6 +401,116 @@ def test_an_offset_that_somebody_else_commits_counts(
     five.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset}))
     assert consumer.bodies() == left
     assert not consumer.is_valid(held.handle)
+
+
+@pytest.mark.parametrize("ends", ["acknowledged", "over", "given back", "a dead letter"])
+@pytest.mark.parametrize(("offset", "left"), [(5, []), (0, ["0", "1", "2", "3", "4"])])
+def test_the_end_of_a_lease_undoes_no_reset(
+    five: BrokerUnderTest, offset: int, left: list[str], ends: str
+) -> None:
+    """A client has a message in hand while an operator moves its group, back or forward."""
+    consumer = Consumer(five)
+    consumer.ack(*consumer.receive(2).messages)
+    (held,) = consumer.receive(1).messages
+    reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
+    done(five.broker.resetting.reset(reset))
+    if ends == "acknowledged":
+        assert consumer.ack(held, held) == (True, True)
+        for other in (Consumer(five, group="other"), Consumer(five, topic="other")):
+            assert other.ack(held) == (False,)
+        forged = held.handle._replace(proof=bytes(len(held.handle.proof or b"")))
+        assert consumer.ack(held._replace(handle=forged)) == (False,)
+    elif ends == "over":
+        five.clock.forward(INVISIBLE_MS)
+        expire(five)
+    elif ends == "given back":
+        done(five.broker.leases.release(GROUP, CLIENT))
+    else:
+        with pytest.raises(HandleInvalid):
+            consumer.bury(held.handle)
+    assert committed(five) == offset
+    assert [(body(each), each.attempt) for each in consumer.receive().messages] == [
+        (each, 1) for each in left
+    ]
+    assert len(five.messages(RETRIES, 0) if five.broker.topics.get(RETRIES) else ()) == 0
+    five.clock.forward(INVISIBLE_MS)
+    expire(five)
+    assert not five.broker.leases.table._leases
+
+
+def test_a_reset_to_where_the_group_is_brings_what_it_had_done(five: BrokerUnderTest) -> None:
+    """One message holds the committed offset; all behind it are done."""
+    consumer = Consumer(five)
+    held, *others = consumer.receive().messages
+    consumer.ack(*others)
+    commit = OffsetsCommit(GROUP, {Queue(TOPIC, 0): 0})
+    beat = HeartbeatRequest(GROUP, CLIENT, (Subscription(TOPIC),))
+    five.broker.heartbeat(beat, kind=MemberKind.LEASES)
+    # A member that says where it is resets nothing.
+    five.broker.commit_offsets(commit)
+    assert consumer.is_valid(held.handle)
+    five.broker.commit_offsets(commit, is_reset=True)
+    assert consumer.bodies() == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(("offset", "left"), [(0, "abcdef"), (3, "def")])
+def test_a_reset_in_the_middle_of_a_receive_counts(make: Make, offset: int, left: str) -> None:
+    """It has looked at some messages already, and reads on."""
+    broker = make(filter_scan_max=2)
+    for name in "abc":
+        broker.send(plain(name, tags="y"), queue_id=0)
+    broker.send(*[plain("-", tags="x") for _ in range(20)])
+    for name in "def":
+        broker.send(plain(name, tags="y"), queue_id=0)
+    consumer = Consumer(broker, expression="y")
+    consumer.ack(*consumer.receive(2).messages)
+    request = ReceiveRequest(
+        GROUP, TOPIC, CLIENT, expression="y", max_messages=4, invisible_ms=INVISIBLE_MS
+    )
+    reading = broker.broker.leases.receive(request)
+    for _ in range(3):
+        next(reading)
+    broker.broker.offsets.commit(GROUP, {Queue(TOPIC, 0): offset}, is_reset=True)
+    first = [body(each) for each in done(reading).messages]
+    assert "".join(first + consumer.bodies()) == left
+    assert broker.broker.leases.table.total.messages == len(left)
+
+
+def test_a_group_that_is_deleted_in_the_middle_of_a_receive_leaves_nothing(make: Make) -> None:
+    """The receive holds a queue that nobody knows any more."""
+    broker = make(filter_scan_max=2)
+    broker.send(plain("a", tags="y"), *[plain("-", tags="x") for _ in range(20)])
+    broker.send(plain("b", tags="y"))
+    request = ReceiveRequest(GROUP, TOPIC, CLIENT, expression="y", invisible_ms=INVISIBLE_MS)
+    reading = broker.broker.leases.receive(request)
+    for _ in range(3):
+        next(reading)
+    broker.broker.offsets.forget_group(GROUP)
+    assert [body(each) for each in done(reading).messages] == ["a", "b"]
+    assert broker.broker.leases.table.total.messages == 2
+
+
+def test_a_group_pulls_or_receives_single_messages(five: BrokerUnderTest) -> None:
+    """A member that pulls gets all messages of its queues, and so would whoever receives them."""
+    broker, consumer = five.broker, Consumer(five, client_id="stranger")
+    beat = HeartbeatRequest(GROUP, "first", (Subscription(TOPIC),))
+    other = replace(beat, client_id="other")
+    for kind in (MemberKind.POLLS, MemberKind.SHARES):
+        broker.heartbeat(beat, kind=kind)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            broker.heartbeat(other, kind=MemberKind.LEASES)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            consumer.receive()
+        broker.membership.leave(GROUP, "first")
+        broker.heartbeat(other, kind=MemberKind.LEASES)
+        with pytest.raises(InvalidValue, match="one kind of members"):
+            broker.heartbeat(beat, kind=kind)
+        broker.membership.leave(GROUP, "other")
+    # RocketMQ's members that pop are of the same kind.
+    broker.request_modes.change(RequestModeChange(GROUP, TOPIC, RequestMode.POP))
+    broker.heartbeat(beat, kind=MemberKind.SHARES)
+    broker.heartbeat(other, kind=MemberKind.LEASES)
+    assert consumer.bodies() == ["0", "1", "2", "3", "4"]
 
 
 def test_a_message_that_another_protocol_failed_is_received(five: BrokerUnderTest) -> None:

@@ -10,16 +10,25 @@ import pytest
 
 from rmqlite.broker.leases.deliveries import Delivery
 from rmqlite.broker.leases.journal import TABLE
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
+from rmqlite.broker.leases.lease_table import RENEWED_MS
+from rmqlite.broker.leases.leased_queue import RECEIVED_MS
 from rmqlite.errors import HandleInvalid, StoreDamaged
 from rmqlite.message import MESSAGE_GROUP
 from rmqlite.names import LEASES_TOPIC, dlq_topic
 from rmqlite.records.drafts import Draft, fresh
-from rmqlite.requests.groups import GroupChange, HeartbeatRequest, Subscription
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    OffsetReset,
+    OffsetsCommit,
+    Subscription,
+)
+from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
 from tests.support.messages import GROUP, TOPIC, bodies, plain
+from tests.support.steps import done
 
 STEPS = 120
 
@@ -265,9 +274,55 @@ def test_a_group_that_is_deleted_begins_anew(make: Make) -> None:
     consumer.ack(first)
     broker.broker.groups.delete(GROUP)
     broker.broker.offsets.forget_group(GROUP)
-    broker.broker.leases.table.forget_group(GROUP)
     assert broker.broker.leases.table.total.messages == 0
     broker.crash()
     broker.open()
     assert not consumer.is_valid(third.handle)
     assert consumer.bodies() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("is_persisted", [False, True])
+@pytest.mark.parametrize("by", ["reset", "commit", "clone"])
+def test_a_reset_survives_a_kill(make: Make, by: str, is_persisted: bool) -> None:
+    """The table of offsets on disk still has the place of before."""
+    broker = make()
+    broker.send(*[plain(str(number)) for number in range(6)])
+    consumer = Consumer(broker)
+    consumer.ack(*consumer.receive().messages)
+    broker.persist()
+    queue = Queue(TOPIC, 0)
+
+    def move(offset: int) -> None:
+        if by == "reset":
+            asked = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
+            done(broker.broker.resetting.reset(asked))
+        else:
+            commit = OffsetsCommit(GROUP, {queue: offset})
+            broker.broker.commit_offsets(commit, is_reset=by == "clone")
+        if is_persisted:
+            broker.persist()
+        broker.crash()
+        broker.open()
+
+    move(1)
+    assert broker.broker.offsets.of(GROUP)[queue] == 1
+    assert consumer.bodies(2) == ["1", "2"]
+    move(4)
+    assert broker.broker.offsets.of(GROUP)[queue] == 4
+    assert consumer.bodies() == ["4", "5"]
+
+
+def test_a_group_that_was_made_again_stays_new(make: Make) -> None:
+    """A kill brings back nothing that the deleted group had done."""
+    broker = make()
+    broker.send(plain("a"), plain("b"), plain("c"))
+    consumer = Consumer(broker)
+    consumer.ack(*consumer.receive(2).messages)
+    broker.persist()
+    broker.broker.groups.delete(GROUP)
+    broker.broker.offsets.forget_group(GROUP)
+    (first,) = consumer.receive(1).messages
+    assert consumer.ack(first) == (True,)
+    broker.crash()
+    broker.open()
+    assert consumer.bodies() == ["b", "c"]

@@ -7,10 +7,10 @@ there is there, what may be left out is, and of the message itself nothing is lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from rmqlite.broker.fitting import left_after_sparing
 from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import (
@@ -27,6 +27,7 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.drafts import Draft
+from rmqlite.records.fitting import left_after_sparing
 from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
@@ -61,7 +62,7 @@ def sent(broker: BrokerUnderTest, draft: Draft, limit: int | None = None) -> int
     return found.physical_offsets[0]
 
 
-def draft(topic: str, properties: dict[str, str], **fields: int) -> Draft:
+def draft(topic: str, properties: dict[str, str], **fields: Any) -> Draft:
     return Draft(topic, 0, encode_properties(properties), b"order", 17, BORN_HOST, **fields)
 
 

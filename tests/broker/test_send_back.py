@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from rmqlite.broker.failing import SENT_BACK_MS
 from rmqlite.errors import (
     GroupUnknown,
     InvalidName,
@@ -33,6 +35,7 @@ from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
 from rmqlite.requests.dead_letters import EventKind
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.messages import PullRequest, SendBackRequest
+from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
@@ -433,3 +436,59 @@ def test_a_dead_letter_that_fails_again_belongs_to_its_own_group(
     under_test.deliver()
     (retried,) = under_test.messages("%RETRY%mourner")
     assert retried.origin_topic == DLQ
+
+
+def test_two_processes_of_one_client_id_make_one_dead_letter(under_test: BrokerUnderTest) -> None:
+    """Both read the same queues, and both fail all that they get: without a rule 8 letters."""
+    save_group(under_test, max_reconsume_times=2)
+    message = received(under_test)
+    while message.topic in (TOPIC, RETRY):
+        before = under_test.store.end
+        first = send_back(under_test, message)
+        stored = under_test.store.end
+        assert send_back(under_test, message, reason="the other one") == first
+        assert before < stored == under_test.store.end
+        under_test.clock.forward(7_200_000)
+        under_test.deliver()
+        message = under_test.messages(first.topic)[-1]
+    assert len(under_test.messages(RETRY)) == 2
+    assert len(under_test.messages(dlq_topic(GROUP))) == 1
+    assert under_test.broker.counts.retried[GROUP] == 2
+
+
+def test_a_message_that_comes_anew_may_fail_anew(under_test: BrokerUnderTest) -> None:
+    """An operator has reset the group, or its listener took longer than any may."""
+    message = received(under_test)
+    offsets, clock = under_test.broker.offsets, under_test.clock
+    ways: tuple[Callable[[], None], ...] = (
+        lambda: offsets.commit(GROUP, {Queue(TOPIC, 0): 0}, is_reset=True),
+        lambda: offsets.forget_group(GROUP),
+        lambda: clock.forward(SENT_BACK_MS),
+    )
+    for again in ways:
+        first = send_back(under_test, message)
+        count = under_test.broker.counts.retried[GROUP]
+        assert send_back(under_test, message) == first
+        again()
+        send_back(under_test, message)
+        assert under_test.broker.counts.retried[GROUP] == count + 1
+        under_test.clock.forward(SENT_BACK_MS)
+
+
+def test_remembered_send_backs_have_a_limit(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest is forgotten first."""
+    monkeypatch.setattr("rmqlite.broker.failing.SENT_BACK_MAX", 4)
+    at = [each.physical_offset for each in under_test.send(*[delayed(str(n), 0) for n in range(6)])]
+    for each in at:
+        under_test.broker.send_back(SendBackRequest(GROUP, each))
+    known = under_test.broker.failing.sent_back
+    assert len(known) == 4
+    assert [known.result(SendBackRequest(GROUP, each)) is None for each in at] == [
+        True,
+        True,
+        *[False] * 4,
+    ]
+    known.forget(GROUP)
+    assert (len(known), known._of_group) == (0, {})

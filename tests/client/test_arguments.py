@@ -49,8 +49,8 @@ WRONG: list[tuple[Callable[..., Any], str]] = [
     (lambda _: c.Producer(5, "g"), "endpoint must be str, not int"),
     (lambda e: c.Producer(e, 5), "group must be str, not int"),
     (lambda e: c.Producer(e, "g", linger_ms="5"), "linger_ms must be float, not str"),
-    (lambda e: c.Producer(e, "g").send("text"), "message must be Message, not str"),
-    (lambda e: c.Producer(e, "g").send_async(b"x"), "message must be Message, not bytes"),
+    (lambda e: c.Producer(e, "g").send("text"), "message must be a Message"),
+    (lambda e: c.Producer(e, "g").send_async(b"x"), "message must be a Message"),
     (
         lambda e: c.Producer(e, "g").send_batch(["x"]),
         "messages must be a sequence of Message, not ",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 
 from rmqlite.client import AdminClient, ChangeOutcome, PendingFilter, ScheduleAction
 from rmqlite.client.asyncio import AsyncAdmin
-from rmqlite.errors import GroupUnknown, InvalidValue, Refused
+from rmqlite.client.channel import waited
+from rmqlite.errors import GroupUnknown, InvalidValue, Refused, Unavailable
 from rmqlite.requests.schedule import ChangeByIds
 from rmqlite.requests.topics import TopicInfo
-from tests.support.event_loops import MAKE, Slow, Steps, too_long
+from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, WAIT_S, FakeBroker, raises
 from tests.support.fake_schedule import changes, has_schedule, waiting
 
@@ -83,6 +85,36 @@ def test_after_close_every_call_is_refused(broker: FakeBroker) -> None:
             await anext(admin.dead_letters.dead("g"))
 
     run(broker, test)
+
+
+def test_a_time_out_counts_the_wait_for_a_thread(broker: FakeBroker) -> None:
+    """Eight calls that hang must not hold a ninth for their time and its own."""
+    gate = threading.Event()
+    broker.answers["GetBrokerStatus"] = lambda _: gate.wait(WAIT_S) and STATUS
+    broker.answers["ListTopics"] = lambda _: TOPICS
+
+    async def whole() -> None:
+        async with AsyncAdmin(broker.endpoint, timeout_ms=500) as admin:
+            admin._threads._timeout_s = 0.05  # the ninth is late first
+            busy = [asyncio.create_task(admin.broker_status()) for _ in range(8)]
+            await until(lambda: len(broker.asked["GetBrokerStatus"]) == 8, "all hang")
+            with pytest.raises(Unavailable, match="no thread was free for this call"):
+                await admin.list_topics()
+            assert broker.asked["ListTopics"] == []
+            gate.set()
+            await asyncio.gather(*busy, return_exceptions=True)
+            assert await admin.list_topics() == TOPICS
+
+    asyncio.run(whole())
+
+
+def test_what_the_wait_has_taken_is_not_given_to_the_call(broker: FakeBroker) -> None:
+    """Else a call could take twice its time-out."""
+    broker.answers["ListTopics"] = Slow(0.3).answer(lambda _: TOPICS)
+    with AdminClient(broker.endpoint, timeout_ms=20_000) as admin:
+        assert admin.list_topics() == TOPICS
+        with waited(19.99), pytest.raises(Unavailable):
+            admin.list_topics()
 
 
 def test_a_method_keeps_its_documentation_and_its_parameters() -> None:

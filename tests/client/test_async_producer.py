@@ -96,7 +96,7 @@ def test_errors_are_the_producers(broker: FakeBroker) -> None:
     """Those before the send, and those of the broker."""
 
     async def test(producer: AsyncProducer) -> None:
-        with pytest.raises(InvalidValue, match="message must be Message, not str"):
+        with pytest.raises(InvalidValue, match="message must be a Message"):
             await producer.send("a")  # type: ignore[arg-type]
         with pytest.raises(DelayUnknown):
             await producer.send(message("a", delay="7s"))

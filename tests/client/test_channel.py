@@ -12,7 +12,9 @@ import grpc
 import grpc_testing
 import pytest
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.channel import Attempts, Connection
+from rmqlite.client.endpoint import Endpoint
+from rmqlite.clock import elapsed_s
 from rmqlite.errors import (
     BrokerClosing,
     BrokerUnreachable,
@@ -122,3 +124,22 @@ def test_a_closed_connection_refuses(broker: FakeBroker) -> None:
     connection.close()
     with pytest.raises(Refused, match="closed"):
         connection.call(rpcs.SEND, SendRequest(()), WAIT_S)
+
+
+def test_only_attempts_that_may_have_run_are_counted() -> None:
+    """A restart takes longer than three attempts; the time ends those that reached nobody."""
+    away = Endpoint.parse("127.0.0.1:1").error(
+        "UNAVAILABLE", "failed to connect to all addresses; Connection refused", has_met=True
+    )
+    attempts = Attempts(2, elapsed_s() + 3_600)
+    assert None not in [attempts.pause_s_after(away) for _ in range(50)]
+    lost = BrokerUnreachable("Socket closed")
+    assert [attempts.pause_s_after(lost) is None for _ in range(3)] == [False, False, True]
+    assert Attempts(0, elapsed_s() + 3_600).pause_s_after(away) is None
+    assert Attempts(2, elapsed_s()).pause_s_after(away) is None
+
+
+def test_a_broker_that_does_not_answer_is_said_to_be_away() -> None:
+    """gRPC says "Deadline Exceeded"."""
+    error = Endpoint.parse("h:1").error("DEADLINE_EXCEEDED", "Deadline Exceeded", has_met=True)
+    assert str(error).endswith("h:1: it did not answer in time: it is away, or too busy")

@@ -28,6 +28,7 @@ from rmqlite.errors import (
     InvalidName,
     InvalidValue,
     Refused,
+    TopicUnknown,
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
@@ -486,7 +487,7 @@ def test_a_start_that_can_never_work_is_refused(broker: FakeBroker, make: Make) 
 def test_what_must_be_said_before_the_start_is_refused_after_it(make: Make) -> None:
     """A group's members must agree, so nothing changes while one runs; nor after its end."""
     consumer = make()
-    with pytest.raises(Refused, match=r"was started: do it before start\(\)"):
+    with pytest.raises(Refused, match=r"was started already; do it before start\(\)"):
         consumer.subscribe("more")
     with pytest.raises(Refused, match="was started"):
         consumer.start()
@@ -682,3 +683,35 @@ def test_closing_while_the_broker_is_away_ends(broker: FakeBroker, make: Make) -
     broker.stop()
     consumer.close()
     broker.start()
+
+
+def test_a_consumer_says_why_nothing_will_come(
+    broker: FakeBroker, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic misspelt, and a pattern where tags match whole, were waited for in silence."""
+    broker.answers["GetRoute"] = raises(TopicUnknown("ordres"))
+    consumer = make(start=False)
+    consumer.subscribe("ordres", "*.error || paid")
+    consumer.start()
+    pattern, unknown = [each for each in caplog.messages if " comes" in each]
+    assert "there are no patterns: only the tag '*.error' itself comes" in pattern
+    assert unknown.startswith(
+        "nothing comes before the topic exists group=g: no topic named 'ordre"
+    )
+    with pytest.raises(Refused, match="was started already; start\\(\\) is called once"):
+        consumer.start()
+
+
+def test_a_close_that_waits_says_for_what(
+    broker: FakeBroker, make: Make, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At Ctrl-C a program seemed to hang for half a minute."""
+    broker.add(Message("orders", b"a"))
+    seen.gates["a"] = threading.Event()
+    consumer = make(close_timeout_ms=1_100)
+    broker.until(lambda: seen.names == ["a"])
+    consumer.close()
+    seen.gates["a"].set()
+    assert "closing: waiting for 1 listeners, at most 1.1 s; a second Ctrl-C ends the wait" in (
+        caplog.text
+    )

@@ -331,6 +331,8 @@ class CrashRun:
         line.message_id = origin.message_id
         self._take(line)
         request = SendBackRequest(group, origin.shown_at, level, key, 4)
+        # Each time as a delivery of its own.
+        self._broker.broker.failing.sent_back.forget(group)
         result = self._broker.broker.send_back(request)
         assert (result.is_dead, result.topic) == (is_dead, topic)
         assert (result.delay_level, result.deliver_at_ms) == due

@@ -18,7 +18,6 @@ import grpc.aio
 import pytest
 
 from rmqlite import limits
-from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
@@ -128,7 +127,7 @@ async def cost(park: Callable[[int], Awaitable[None]]) -> float:
 
 def roomy(server: Served) -> None:
     for waiting in (server.service.messages._pulls, server.service.messages._heartbeats):
-        waiting._shares = AccountShares("maxParkedPolls", 10 * CALLS)
+        waiting._limit = 10 * CALLS
 
 
 class Parked:

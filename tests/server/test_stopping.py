@@ -17,13 +17,18 @@ import logging, os, signal, sys, threading
 from contextlib import suppress
 from pathlib import Path
 
+import grpc
+
 from rmqlite import compiled
 from rmqlite.client import Message, Producer
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Unavailable
+from rmqlite.requests.messages import PullRequest
 from rmqlite.server import serve
+from rmqlite.wire.rpcs import PULL
 from tests.support.files import FOR_GOOD, FaultyFiles
 
+READ = PULL.encode_request(PullRequest("readers", "orders", 0, 100, wait_ms=20_000))
 store, flush, operation = sys.argv[1:]
 # The compiled form syncs without these files.
 compiled.is_on = False
@@ -31,10 +36,16 @@ files = FaultyFiles()
 serve.SystemFiles = lambda: files
 
 def work(endpoint):
+    channel = grpc.insecure_channel(endpoint)
+    pull = channel.unary_unary(PULL.path)
     with Producer(endpoint, "senders", retries=0) as producer:
         producer.send(Message("orders", b"acknowledged"))
         files.fail(operation, times=FOR_GOOD)
         if operation == "sync":
+            # Parked calls and calls that wait for the disk end with the broker.
+            pulls = [pull.future(READ) for _ in range(5)]
+            while not all(each.running() for each in pulls):
+                pass
             with suppress(Unavailable):
                 producer.send(Message("orders", b"not acknowledged"))
             return
@@ -81,4 +92,5 @@ def test_a_failed_sync_stops_the_broker_with_one_plain_line(tmp_path: Path) -> N
     assert [line for line in lines if "Traceback" in line] == []
     (told,) = [line for line in lines if line.startswith("CRITICAL the disk has failed")]
     assert "told to fail" in told
+    assert [line for line in lines if line.startswith("ERROR")] == []
     assert b"acknowledged" in found(tmp_path / "store")

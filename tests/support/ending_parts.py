@@ -89,14 +89,14 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
 
         loop.call_later(BEGUN_S, go)
 
-    ports = {"listen_port": free_port(), "grpc_port": 0, "name_server_port": 0}
+    ports: dict[str, Any] = {"listen_port": free_port(), "grpc_port": 0, "name_server_port": 0}
     ports |= {"metrics_port": free_port(), "web_port": free_port()}
-    sizes = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
+    sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
     sizes |= {"mapped_file_size_consume_queue": 4_000, "max_hash_slots": 100}
     config = BrokerConfig(store_path=folder, max_index_entries=500, **ports, **sizes)
     lines, before = _Lines(), serve._Server
     logging.getLogger().addHandler(lines)
-    serve._Server = Server  # type: ignore[misc]
+    serve._Server = Server  # type: ignore[assignment, misc]
     try:
         ended.code = serve.serve(config, ready)
     finally:
@@ -137,7 +137,7 @@ def _end(server: Any, kind: str, name: str) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    serve.SystemFiles = QuickFiles  # type: ignore[misc]
+    serve.SystemFiles = QuickFiles  # type: ignore[attr-defined]
     logging.getLogger("concurrent.futures").disabled = True
     asked = zip(sys.argv[2::2], sys.argv[3::2], strict=True)
     found = [run(folder / "whole")]

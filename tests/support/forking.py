@@ -6,6 +6,7 @@ the process of the tests has threads and gRPC of other tests.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ from rmqlite.client import (
     PushConsumer,
     RawReader,
 )
+from rmqlite.client.asyncio import AsyncAdmin, AsyncProducer
 from rmqlite.errors import Refused, Unavailable
 from tests.support.eventually import eventually
 
@@ -268,9 +270,37 @@ def without_support(endpoint: str) -> None:
     wait([producer.send_async(Message(TOPIC, b"x"))], WAIT_S)
 
 
+def event_loops(endpoint: str) -> None:
+    """Clients of an event loop that their parent has used work on a loop of the child."""
+
+    async def use() -> None:
+        assert (await producer.send(Message(TOPIC, b"x"))).message_id
+        assert (await producer.send(Message(TOPIC, b"x", delay="30m"), 0)).deliver_at_ms
+        assert await admin.ranges(TOPIC)
+
+    async def made() -> tuple[AsyncProducer, AsyncAdmin]:
+        return AsyncProducer(endpoint, "shop", in_flight_max=1), AsyncAdmin(endpoint)
+
+    producer, admin = asyncio.run(made())
+    asyncio.run(use())
+    assert ended_well(forked(lambda: asyncio.run(use())))
+    asyncio.run(use())
+    asyncio.run(producer.close())
+    asyncio.run(admin.close())
+
+
 SCENES = {
     each.__name__: each
-    for each in (ids, every_client, gathered, held_locks, busy, consuming, without_support)
+    for each in (
+        ids,
+        every_client,
+        event_loops,
+        gathered,
+        held_locks,
+        busy,
+        consuming,
+        without_support,
+    )
 }
 
 if __name__ == "__main__":

@@ -12,14 +12,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.broker.failing import Failed, Failing
-from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable, begun_ms, was_received
-from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue
+from rmqlite.broker.leases.lease_table import RENEWED_MS, LeaseTable
+from rmqlite.broker.leases.leased_queue import (
+    RETURNS_MAX,
+    Lease,
+    LeasedQueue,
+    Places,
+    begun_ms,
+    was_received,
+)
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.errors import Refused
 from rmqlite.requests.messages import SendBackRequest
 
 RENEWED_MS_MAX: Final = 3 * 3_600_000
 """For so long a lease is renewed: a listener that takes longer is stuck."""
+BROKE: Final = "the answer with this message broke twice: is it larger than its consumer takes?"
+CAME_BACK: Final = f"its consumers gave it back {RETURNS_MAX + 1} times and never failed it"
 EXPIRED_AT_ONCE: Final = 32
 """How many messages a step of expire() makes retries of, in 5 ms."""
 
@@ -66,16 +75,38 @@ class Ending:
 
     def _end(self, lease: Lease) -> int:
         """End the lease of messages of one queue; how many they are."""
-        queue, offsets = lease.held()[0]
+        places = lease.held()[:1]
+        queue, offsets = places[0]
+        if lease.counts:
+            self._fail_or_stay(lease, queue, offsets)
+        else:
+            self.give_back(lease, places)
+        return len(offsets)
+
+    def give_back(self, lease: Lease, places: Places, *, is_broken: bool = False) -> None:
+        """Messages are visible again; they have not failed, unless they came back too often.
+
+        Every way back that counts nothing ends here.  is_broken: the answer with them broke; then
+        they are answered alone, and the next break is a failed attempt.  Raises StoreUnavailable.
+        """
+        for queue, offsets in places:
+            failed = [each for each in offsets if queue.is_spent(each, is_broken=is_broken)]
+            returned = [each for each in offsets if each not in failed]
+            if returned:
+                self._table.give_back(lease, [(queue, returned)], counts=False)
+                queue.came_back(returned, is_broken=is_broken)
+            if failed:
+                self._fail_or_stay(lease, queue, failed, BROKE if is_broken else CAME_BACK)
+
+    def _fail_or_stay(
+        self, lease: Lease, queue: LeasedQueue, offsets: Sequence[int], reason: str = ""
+    ) -> None:
         try:
-            if lease.counts:
-                self.fail(lease.group, queue, offsets, delay_ms=0)
-                return len(offsets)
+            self.fail(lease.group, queue, offsets, reason=reason)
         except Refused as error:
             # For example, the group was deleted, and is not made on demand.
             log.warning("messages that failed wait in place group=%s error=%s", lease.group, error)
-        self._table.give_back(lease, [(queue, offsets)], counts=False)
-        return len(offsets)
+            self._table.give_back(lease, [(queue, offsets)], counts=False)
 
     def fail(
         self,

@@ -87,8 +87,13 @@ class LeaseJournal:
     def visible(self, lease: Lease, places: Places, *, counts: bool) -> NewRecord:
         return self._event("visible", lease.group, places, topic=lease.topic, counts=counts)
 
-    def begins(self, queue: LeasedQueue, offset: int) -> NewRecord:
-        return self._event("begins", queue.group, [(queue, [offset])])
+    def begins(self, group: str, places: Places) -> NewRecord:
+        """All before an offset of each queue is done, and nothing behind it was seen."""
+        return self._event("begins", group, places)
+
+    def skips(self, group: str, places: Places) -> NewRecord:
+        """All before an offset of each queue is done."""
+        return self._event("skips", group, places)
 
     def _event(self, kind: LeaseKind, group: str, places: Places, **more: object) -> NewRecord:
         tree = {
@@ -158,6 +163,23 @@ def _read(body: bytes, offset: int) -> LeaseEvent | None:
     except (tables.NoTable, WrongValue) as error:
         log.warning("skip a record of no lease queue_offset=%d error=%s", offset, error)
         return None
+
+
+def lease_of(event: LeaseEvent, at: int) -> Lease:
+    """The lease that an event begins, or writes again."""
+    lease = Lease(
+        event.lease,
+        bytes.fromhex(event.key),
+        group=event.group,
+        topic=event.topic,
+        client_id=event.client,
+        until_ms=event.until,
+        is_renewed=event.renewed,
+        attempt_id=event.attempt,
+        counts=event.counts,
+    )
+    lease.journal_offset = at
+    return lease
 
 
 def done_in(tree: object) -> CompletedOffsets:

@@ -6,9 +6,8 @@ What a client or a due time changes is written to the journal first, and then do
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from hmac import compare_digest
 from itertools import islice, zip_longest
 from typing import Final
@@ -16,27 +15,39 @@ from typing import Final
 from sortedcontainers import SortedKeyList
 
 from rmqlite.broker.failing import Failed, Failing
-from rmqlite.broker.leases.journal import FAR_EVENTS, LeaseJournal, done_in
-from rmqlite.broker.leases.leased_queue import KEY_BYTES, Lease, LeasedQueue, Places, Total
+from rmqlite.broker.leases.journal import FAR_EVENTS, LeaseJournal, done_in, lease_of
+from rmqlite.broker.leases.leased_queue import (
+    KEY_BYTES,
+    Lease,
+    LeasedQueue,
+    Places,
+    Total,
+    proof_of,
+    was_received,
+)
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreUnavailable
 from rmqlite.names import is_retry, retry_topic
+from rmqlite.records.record import NewRecord
 from rmqlite.records.stored import Record
-from rmqlite.requests.leases import NONCE_BITS, PROOF_BYTES, Handle
+from rmqlite.requests.leases import NONCE_BITS, Handle
 from rmqlite.requests.topics import Queue
 from rmqlite.store.tables.tables import Tree
-from rmqlite.table_shapes import LeaseEvent
+from rmqlite.table_shapes import LeaseEvent, LeaseKind
 
-RECEIVED_MS: Final = 5_000
-"""So long after its begin the answer with a lease is at its client, or the call is known to be
-broken.  A lease that is renewed lasts so long at first."""
 RENEWED_MS: Final = 60_000
 """A renewed lease lasts so long each time."""
 LEASES_AT_ONCE: Final = 10_000
 """How many leases a step looks at, in 2 ms."""
 WRITTEN_AGAIN_AT_ONCE: Final = 8
 """How many leases that are far behind in the journal a step writes again."""
+MOVES_OF_EVENT_MAX: Final = 1_000
+"""How many queues one event moves, so that it fits into a record."""
+
+Move = tuple[LeasedQueue, int]
+"""A queue, and the queue offset at which it goes on."""
+MakeEvent = Callable[[str, Places], NewRecord]
 
 
 class LeaseTable:
@@ -60,6 +71,7 @@ class LeaseTable:
         self.on_end_sooner: Callable[[], None] = lambda: None
         """Called when a lease ends sooner than all others."""
         self._load()
+        parts.offsets.leases = self
 
     def leased(self, group: str) -> dict[Queue, int]:
         """How many messages of each queue are leased to a group."""
@@ -244,9 +256,19 @@ class LeaseTable:
             return None
         if not self.is_current(lease):
             return None
-        if handle.proof is not None and not compare_digest(_proof(lease, handle), handle.proof):
+        if handle.proof is not None and not compare_digest(proof_of(lease, handle), handle.proof):
             return None
         return queue
+
+    def was_reset(self, group: str, topic: str, handle: Handle) -> bool:
+        """Was a message leased, until somebody moved its group's offset?"""
+        lease = self._leases.get(handle.lease)
+        if lease is None or (lease.group, lease.topic) != (group, topic):
+            return False
+        if handle.proof is not None and not compare_digest(proof_of(lease, handle), handle.proof):
+            return False
+        name = retry_topic(group) if handle.is_retry else topic
+        return (Queue(name, handle.queue_id), handle.queue_offset) in lease.reset
 
     def is_current(self, lease: Lease) -> bool:
         return lease.is_renewed or lease.until_ms > self._parts.clock.now_ms()
@@ -282,37 +304,79 @@ class LeaseTable:
             known = self._made(group, queue)
             known.begin(begin)
             self.commit([known])
-        elif committed != known.committed or stored.max_offset < known.done.below:
-            # Somebody else has committed it, or the topic was made anew.
+        elif stored.max_offset < known.done.below:
+            # A crash took messages that were consumed: the next ones get their offsets.
             begin = stored.min_offset if committed is None else committed
-            begin = min(begin, stored.max_offset)
-            if begin > known.done.below:
-                known.skip_to(begin)
-            else:
-                self._journal.write(self._journal.begins(known, begin))
-                known.begin(begin)
+            self._begin(group, [(known, min(begin, stored.max_offset))])
             self.commit([known])
         if stored.min_offset > known.done.below:
             known.skip_to(stored.min_offset)
             self.commit([known])
         return known
 
-    def follow(self, group: str) -> None:
-        """Take over the offsets that somebody else has committed for a group.
+    def follow(
+        self, group: str, offsets: Mapping[Queue, int], *, is_reset: bool
+    ) -> Mapping[Queue, int]:
+        """Go on at offsets that somebody else commits; those to commit, if more is done already.
 
-        Raises StoreUnavailable.
+        What is leased before them is done.  If a queue goes back, or an operator resets it to where
+        it is, all its messages from there on come again.  Raises StoreUnavailable: nothing has
+        changed.
         """
-        for queue in list(self._queues.get(group, {})):
-            self.queue(group, queue)
+        known = self._queues.get(group)
+        if known is None:
+            return offsets
+        moved = [
+            (queue, offset)
+            for each, offset in offsets.items()
+            if (queue := known.get(each)) is not None and (is_reset or offset != queue.committed)
+        ]
+        if not moved:
+            return offsets
+        back: list[Move] = []
+        forward: list[Move] = []
+        for queue, offset in moved:
+            is_back = offset <= queue.done.below if is_reset else offset < queue.committed
+            (back if is_back else forward).append((queue, offset))
+        if is_reset:
+            # In the log, because a skip that a crash undoes would bring what an operator skipped.
+            # An ordinary commit is on disk with the next persist, as for every group.
+            self._write_moves(self._journal.skips, group, forward)
+        self._begin(group, back)
+        for queue, offset in forward:
+            queue.note_reset(offset)
+            queue.skip_to(offset)
+        for queue, _ in moved:
+            queue.committed = queue.done.below
+            self.on_visible(group, queue.queue.topic)
+        return {**offsets, **{queue.queue: queue.committed for queue, _ in moved}}
 
-    def forget_group(self, group: str) -> None:
-        """Forget the leases and queues of a group that is deleted."""
-        for queue in list(self._queues.get(group, {}).values()):
+    def forget(self, group: str, queues: Collection[Queue]) -> None:
+        """Forget leases and what is done: the group, or the topic, is deleted."""
+        known = self._queues.get(group, {})
+        gone = [each for queue in queues if (each := known.get(queue)) is not None]
+        # With a full disk only a crash would bring them back.
+        with suppress(StoreUnavailable):
+            self._write_moves(self._journal.begins, group, [(queue, 0) for queue in gone])
+        for queue in gone:
             self._forget(queue)
+
+    def _begin(self, group: str, moves: Sequence[Move]) -> None:
+        """Let queues begin anew.  Raises StoreUnavailable: nothing has changed."""
+        self._write_moves(self._journal.begins, group, moves)
+        for queue, offset in moves:
+            queue.note_reset()
+            queue.begin(offset)
+
+    def _write_moves(self, event: MakeEvent, group: str, moves: Sequence[Move]) -> None:
+        for begin in range(0, len(moves), MOVES_OF_EVENT_MAX):
+            some = moves[begin : begin + MOVES_OF_EVENT_MAX]
+            self._journal.write(event(group, [(queue, (offset,)) for queue, offset in some]))
 
     def _forget(self, queue: LeasedQueue) -> None:
         leases = set(queue.leased.values())
-        queue.forget()
+        queue.is_gone = True
+        queue.begin(0)
         for lease in leases:
             self.drop_if_empty(lease)
         del self._queues[queue.group][queue.queue]
@@ -331,7 +395,7 @@ class LeaseTable:
             below = queue.done.below
             if queue.committed != below or queue.queue not in self._parts.offsets.of(queue.group):
                 queue.committed = below
-                self._parts.offsets.commit(queue.group, {queue.queue: below})
+                self._parts.offsets.write(queue.group, {queue.queue: below})
 
     # ---- the table and the start
 
@@ -347,11 +411,16 @@ class LeaseTable:
             queue = self._made(row.group, Queue(row.topic, row.queue_id))
             queue.done = done_in(row.done)
             queue.failed_in_place = dict(row.failed)
+        moved: set[LeasedQueue] = set()
+        """Queues with an event that is newer than the table of offsets."""
         for offset, event in self._journal.events(table):
-            self._replay(offset, event, is_new=offset >= table.end)
+            is_new = offset >= table.end
+            self._replay(offset, event, is_new=is_new)
+            if event.kind == "begins" and is_new:
+                moved |= self._queues_in(event)
         for group in list(self._queues):
             for queue in list(self._queues[group].values()):
-                self._begin_again(queue)
+                self._begin_again(queue, is_moved=queue in moved)
         for client in list(self._under_way):
             self.doubt(*client)
         until_ms = self._parts.clock.now_ms() + RENEWED_MS
@@ -361,26 +430,27 @@ class LeaseTable:
                 self._prolong(lease, max(lease.until_ms, until_ms))
             self.drop_if_empty(lease)
 
-    def _begin_again(self, queue: LeasedQueue) -> None:
+    def _begin_again(self, queue: LeasedQueue, *, is_moved: bool) -> None:
         """Take over a queue as the table and the events have it, unless it was deleted since."""
         group, name, parts = queue.group, queue.queue, self._parts
         if parts.groups.get(group) is None or parts.topics.get(name.topic) is None:
             self._forget(queue)
             return
-        queue.skip_to(parts.offsets.of(group).get(name, 0))
+        if not is_moved:
+            queue.skip_to(parts.offsets.of(group).get(name, 0))
         self.commit([queue])
 
     def _replay(self, at: int, event: LeaseEvent, *, is_new: bool) -> None:
         """Do again what an event says; one that is not new says only what is leased."""
-        lease = _lease_of(event, at) if event.kind == "leased" else None
+        lease = lease_of(event, at) if event.kind == "leased" else None
         places: list[tuple[LeasedQueue, list[int]]] = []
         groups = iter(event.message_groups)
         for topic, queue_id, runs in event.places:
             queue = self._made(event.group, Queue(topic, queue_id))
             offsets = [offset for begin, end in runs for offset in range(begin, end)]
             places.append((queue, offsets))
-            if event.kind == "begins":
-                queue.begin(offsets[0]) if is_new else queue.forget()
+            if event.kind in ("begins", "skips"):
+                _move_again(queue, event.kind, offsets[0], is_new=is_new)
             elif event.kind == "done" and is_new:
                 queue.finish(offsets)
             elif event.kind == "visible":
@@ -394,6 +464,10 @@ class LeaseTable:
         if lease is not None:
             self._put_back(lease, places)
 
+    def _queues_in(self, event: LeaseEvent) -> set[LeasedQueue]:
+        known = self._queues[event.group]
+        return {known[Queue(topic, queue_id)] for topic, queue_id, _ in event.places}
+
     def _put_back(self, lease: Lease, places: Places) -> None:
         lease.places = places
         if (former := self._leases.get(lease.id)) is not None:
@@ -402,38 +476,9 @@ class LeaseTable:
         self._keep(lease)
 
 
-def _lease_of(event: LeaseEvent, at: int) -> Lease:
-    """The lease that an event begins, or writes again."""
-    lease = Lease(
-        event.lease,
-        bytes.fromhex(event.key),
-        group=event.group,
-        topic=event.topic,
-        client_id=event.client,
-        until_ms=event.until,
-        is_renewed=event.renewed,
-        attempt_id=event.attempt,
-        counts=event.counts,
-    )
-    lease.journal_offset = at
-    return lease
-
-
-def handle_of(lease: Lease, queue: LeasedQueue, offset: int) -> Handle:
-    handle = Handle(lease.id, queue.is_retry, queue.queue.queue_id, offset)
-    return handle._replace(proof=_proof(lease, handle))
-
-
-def _proof(lease: Lease, handle: Handle) -> bytes:
-    """Only who knows the lease's key can make it, and only for this place, group and topic."""
-    names = f"\0{lease.group}\0{lease.topic}".encode()
-    return blake2b(handle.place + names, key=lease.key, digest_size=PROOF_BYTES).digest()
-
-
-def begun_ms(lease: Lease) -> int:
-    return lease.id >> NONCE_BITS
-
-
-def was_received(lease: Lease) -> bool:
-    """Is the answer with a lease that is renewed at its client for certain?"""
-    return lease.until_ms > begun_ms(lease) + RECEIVED_MS
+def _move_again(queue: LeasedQueue, kind: LeaseKind, offset: int, *, is_new: bool) -> None:
+    """Do again what a commit, reset or deletion did."""
+    if kind == "begins":
+        queue.begin(offset) if is_new else queue.forget()
+    elif is_new:
+        queue.skip_to(offset)

@@ -14,14 +14,22 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sortedcontainers import SortedDict
 
+from rmqlite.requests.leases import NONCE_BITS, PROOF_BYTES, Handle
 from rmqlite.requests.topics import Queue
 from rmqlite.store.progress import CompletedOffsets
 
 KEY_BYTES: Final = 16
+RECEIVED_MS: Final = 5_000
+"""So long after its begin the answer with a lease is at its client, or the call is known to be
+broken.  A lease that is renewed lasts so long at first."""
+RETURNS_MAX: Final = 16
+"""So often a message may come back to be visible without having failed, because its client left or
+wants it later.  Each further time is a failed attempt: it may be what ends its clients."""
 
 
 class Visible(NamedTuple):
@@ -53,15 +61,19 @@ class LeasedQueue:
         "_leased_groups",
         "_message_groups",
         "_total",
+        "begun",
+        "broken",
         "committed",
         "cursors",
         "done",
         "failed_in_place",
         "group",
         "is_being_read",
+        "is_gone",
         "is_retry",
         "leased",
         "queue",
+        "returned",
         "visible",
         "was_passed_over",
     )
@@ -78,12 +90,17 @@ class LeasedQueue:
         self.was_passed_over = False
         """Did another receive leave the queue out meanwhile?  The one that reads wakes it then."""
         self.committed = 0
-        """The offset that was committed here; another one was committed by somebody else."""
+        """The offset that is committed."""
+        self.begun = 0
+        """How often it began anew: what was being read meanwhile does not count then."""
+        self.is_gone = False
+        """Was it deleted?"""
         self.begin(0)
 
     def begin(self, offset: int) -> None:
         """All before this queue offset is done, and nothing behind it was seen."""
         self.done = CompletedOffsets([(0, offset)] if offset else ())
+        self.begun += 1
         self.forget()
         self.failed_in_place: dict[int, int] = {}
         """How often a message failed since its record was written."""
@@ -97,6 +114,11 @@ class LeasedQueue:
         self.leased.clear()
         self.visible.clear()
         self.cursors: dict[str, int] = {}
+        self.broken: set[int] = set()
+        """Messages of an answer that broke: each comes alone, because it may be the reason."""
+        self.returned: dict[int, int] = {}
+        """How often a message came back to be visible without having failed.  A restart of the
+        broker forgets it."""
         self._message_groups: dict[int, str] = {}
         """Of the leased messages that have one."""
         self._leased_groups: Counter[str] = Counter()
@@ -131,6 +153,8 @@ class LeasedQueue:
             self._end(offset)
             self._hide(offset)
             self.failed_in_place.pop(offset, None)
+            self.broken.discard(offset)
+            self.returned.pop(offset, None)
             self.done.add(offset, offset + 1)
 
     def see(self, offset: int, topic: str, message_group: str) -> None:
@@ -142,7 +166,32 @@ class LeasedQueue:
         """A leased message is visible again; counts: it has failed."""
         self.see(offset, topic, self._end(offset))
         if counts:
+            self.returned.pop(offset, None)
             self.failed_in_place[offset] = self.failed_in_place.get(offset, 0) + 1
+
+    def came_back(self, offsets: Iterable[int], *, is_broken: bool) -> None:
+        """Messages are visible again without having failed; is_broken: their answer broke."""
+        for offset in offsets:
+            if is_broken:
+                self.broken.add(offset)
+            else:
+                self.returned[offset] = self.returned.get(offset, 0) + 1
+
+    def is_spent(self, offset: int, *, is_broken: bool) -> bool:
+        """Has a message come back so often that it fails the next time?
+
+        Once for a broken answer: the second time it was alone in it, so it is the reason.
+        """
+        return offset in self.broken if is_broken else self.returned.get(offset, 0) >= RETURNS_MAX
+
+    def note_reset(self, below: int | None = None) -> None:
+        """Let leases know which of their messages a reset ends: those before an offset, or all.
+
+        They stay until their time is over, so that their clients can acknowledge.
+        """
+        for offset, lease in self.leased.items():
+            if below is None or offset < below:
+                lease.reset |= {(self.queue, offset)}
 
     def skip_to(self, offset: int) -> None:
         """All before this queue offset is done, or gone."""
@@ -188,6 +237,7 @@ class Lease:
         "key",
         "left",
         "places",
+        "reset",
         "topic",
         "until_ms",
     )
@@ -225,6 +275,8 @@ class Lease:
         """How many of its messages are still leased."""
         self.journal_offset = 0
         """The queue offset of its record."""
+        self.reset: frozenset[tuple[Queue, int]] = frozenset()
+        """Its messages that a reset of offsets has ended: to acknowledge them changes nothing."""
 
     def held(self) -> list[tuple[LeasedQueue, list[int]]]:
         """The messages that are still leased."""
@@ -233,3 +285,23 @@ class Lease:
             for queue, offsets in self.places
             if (left := [each for each in offsets if queue.leased.get(each) is self])
         ]
+
+
+def handle_of(lease: Lease, queue: LeasedQueue, offset: int) -> Handle:
+    handle = Handle(lease.id, queue.is_retry, queue.queue.queue_id, offset)
+    return handle._replace(proof=proof_of(lease, handle))
+
+
+def proof_of(lease: Lease, handle: Handle) -> bytes:
+    """Only who knows the lease's key can make it, and only for this place, group and topic."""
+    names = f"\0{lease.group}\0{lease.topic}".encode()
+    return blake2b(handle.place + names, key=lease.key, digest_size=PROOF_BYTES).digest()
+
+
+def begun_ms(lease: Lease) -> int:
+    return lease.id >> NONCE_BITS
+
+
+def was_received(lease: Lease) -> bool:
+    """Is the answer with a lease that is renewed at its client for certain?"""
+    return lease.until_ms > begun_ms(lease) + RECEIVED_MS

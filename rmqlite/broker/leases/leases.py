@@ -21,8 +21,15 @@ from typing import Final
 from rmqlite.broker.failing import Failing
 from rmqlite.broker.leases.deliveries import Delivery, Received
 from rmqlite.broker.leases.ending import Ending
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, LeaseTable, begun_ms, handle_of
-from rmqlite.broker.leases.leased_queue import Lease, LeasedQueue, Places
+from rmqlite.broker.leases.lease_table import LeaseTable
+from rmqlite.broker.leases.leased_queue import (
+    RECEIVED_MS,
+    Lease,
+    LeasedQueue,
+    Places,
+    begun_ms,
+    handle_of,
+)
 from rmqlite.broker.leases.peeking import peek_at
 from rmqlite.broker.leases.taking import BYTES_MAX, Asked, Taken, take_from
 from rmqlite.broker.parts import BrokerParts
@@ -69,6 +76,7 @@ class Leases:
         """
         group, topic = self._parts.readable(request.group, request.topic)
         self._check(request, topic)
+        self._parts.membership.check_receiver(request.group, request.client_id)
         if (known := self._attempt_of(request)) is not None:
             return self._again(known)
         lease = self.table.new(
@@ -82,6 +90,8 @@ class Leases:
         asked = Asked(request, lease, group.orderly)
         try:
             yield from self._look(asked, topic)
+            while not asked.drop_reset():
+                yield from self._look(asked, topic)
         except BaseException:
             # Also if the caller is gone, and nobody takes the next step.
             self.table.let_go(lease, _places(asked.taken))
@@ -92,17 +102,17 @@ class Leases:
             self.table.begin(lease, _places(asked.taken))
         self._parts.counts.pull(request.topic, request.group, len(asked.taken))
         deliveries = [_delivery(each, lease) for each in asked.taken]
-        has_more = asked.room <= 0 or asked.was_passed_over
+        has_more = asked.room <= 0 or asked.was_passed_over or asked.has_left
         return Received(tuple(deliveries), begun_ms(lease), _left_ms(lease), has_more)
 
     def take_back(self, received: Received) -> None:
-        """The client has not got this answer: its messages are visible, and have not failed."""
+        """The client has not got this answer: its messages are visible at once."""
         lease = self.table.of_id(received.messages[0].handle.lease) if received.messages else None
         if lease is not None and (places := lease.held()):
             # With a full disk they are visible when the lease ends.
             lease.is_doubtful = True
             with suppress(StoreUnavailable):
-                self.table.give_back(lease, places, counts=False)
+                self.ending.give_back(lease, places, is_broken=True)
 
     def peek(self, request: ReceiveRequest) -> Steps[tuple[Record, ...]]:
         """Messages that a receive would find now, in steps.  Raises what receive() raises."""
@@ -137,7 +147,9 @@ class Leases:
     def _attempt_of(self, request: ReceiveRequest) -> Lease | None:
         """The lease of a receive whose answer the client has not got, if all of it is left."""
         lease = self.table.of_attempt(request.group, request.attempt_id)
-        if not request.attempt_id or lease is None or not self.table.is_current(lease):
+        if not request.attempt_id or lease is None or not lease.left:
+            return None
+        if not self.table.is_current(lease):
             return None
         is_same = (lease.topic, lease.client_id) == (request.topic, request.client_id)
         return lease if is_same else None
@@ -189,7 +201,10 @@ class Leases:
     # ---- the client's word
 
     def ack(self, request: AckRequest) -> tuple[bool, ...]:
-        """Messages are done; False for each handle that is not valid.  Raises StoreUnavailable."""
+        """Messages are done; False for each handle that is not valid.  Raises StoreUnavailable.
+
+        If somebody has moved the group's offset meanwhile, the acknowledgement changes nothing.
+        """
         found = [self.table.find(request.group, request.topic, each) for each in request.handles]
         done: dict[LeasedQueue, list[int]] = {}
         for queue, handle in zip(found, request.handles, strict=True):
@@ -197,7 +212,12 @@ class Leases:
                 done.setdefault(queue, []).append(handle.queue_offset)
         if done:
             self.table.finish(request.group, [*done.items()])
-        return tuple([queue is not None for queue in found])
+        return tuple(
+            [
+                queue is not None or self.table.was_reset(request.group, request.topic, handle)
+                for queue, handle in zip(found, request.handles, strict=True)
+            ]
+        )
 
     def change(self, request: InvisibleChange) -> Handle:
         """A message is visible again at another time; its new handle.
@@ -213,7 +233,11 @@ class Leases:
             self.ending.fail(request.group, queue, [offset], delay_ms=request.invisible_ms)
             return request.handle
         if not request.invisible_ms:
-            self.table.give_back(lease, [(queue, [offset])], counts=request.counts)
+            places = [(queue, [offset])]
+            if request.counts:
+                self.table.give_back(lease, places, counts=True)
+            else:
+                self.ending.give_back(lease, places)
             return request.handle
         changed = self.table.new(
             lease.group,
@@ -240,7 +264,7 @@ class Leases:
         leases = yield from self.table.of_client(group, client_id)
         for lease in leases:
             if places := lease.held():
-                self.table.give_back(lease, places, counts=False)
+                self.ending.give_back(lease, places)
                 yield
 
     def _found(self, group: str, topic: str, handle: Handle) -> tuple[LeasedQueue, Lease]:

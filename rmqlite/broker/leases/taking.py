@@ -24,7 +24,7 @@ from rmqlite.requests.leases import ReceiveRequest
 from rmqlite.requests.messages import PullRequest, PullStatus
 
 BYTES_MAX: Final = 1 << 20
-"""The most bytes of messages in one receive; a single message may be longer."""
+"""The most bytes of messages in one receive; a longer message comes alone."""
 WAITING_MAX: Final = 1_000
 """How many messages of a queue may be seen and wait for an older one of their message group, and at
 how many that are visible again one receive looks."""
@@ -35,6 +35,9 @@ class Taken(NamedTuple):
 
     queue: LeasedQueue
     record: Record
+
+    def is_leased(self, lease: Lease) -> bool:
+        return self.queue.leased.get(self.record.head.queue_offset) is lease
 
     @property
     def attempt(self) -> int:
@@ -57,6 +60,8 @@ class Asked:
     """Queues that another receive was reading."""
     was_passed_over: bool = False
     """Has another receive left a queue out, because this one was reading it?"""
+    has_left: bool = False
+    """Was a message left for a receive of its own?"""
     _message_groups: set[tuple[LeasedQueue, str]] = field(default_factory=set)
     """Those whose next messages the client has got here; it may get more of them."""
 
@@ -67,13 +72,28 @@ class Asked:
             return 0
         return self.request.max_messages - len(self.taken)
 
+    def fits(self, queue: LeasedQueue, record: Record) -> bool:
+        """May the client get this message, too?"""
+        return not self.taken if _is_alone(queue, record) else self.room > 0
+
     def take(self, queue: LeasedQueue, record: Record, message_group: str) -> None:
         head = record.head
         # At once: another receive may run before the next step of this one.
         queue.lease(head.queue_offset, self.lease, message_group)
         self._message_groups.add((queue, message_group))
         self.taken.append(Taken(queue, record))
-        self.size += head.size
+        self.size += _share(queue, record)
+
+    def drop_reset(self) -> bool:
+        """Leave out messages whose leases a reset of offsets has ended meanwhile.
+
+        False if there were messages, and none is left.
+        """
+        left = [each for each in self.taken if each.is_leased(self.lease)]
+        if len(left) == len(self.taken):
+            return True
+        self.taken, self.size = left, sum([_share(each.queue, each.record) for each in left])
+        return bool(left)
 
     def must_wait(self, queue: LeasedQueue, message_group: str, waiting: Collection[str]) -> bool:
         """Is an older message of a message group leased, or does it wait itself?"""
@@ -83,6 +103,19 @@ class Asked:
             return True
         is_own = (queue, message_group) in self._message_groups
         return queue.is_group_leased(message_group) and not is_own
+
+
+def _is_alone(queue: LeasedQueue, record: Record) -> bool:
+    """Must a message be alone in its answer?
+
+    A client that cannot take it must get the others, and it may be the reason why an answer broke.
+    """
+    return record.head.size >= BYTES_MAX or record.head.queue_offset in queue.broken
+
+
+def _share(queue: LeasedQueue, record: Record) -> int:
+    """The bytes of an answer that a message takes: all of them if it must be alone."""
+    return BYTES_MAX if _is_alone(queue, record) else record.head.size
 
 
 def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
@@ -118,22 +151,34 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
             offsets.append(offset)
     entries = [stored.read(offset, 1)[0] for offset in offsets]
     for offset, record in zip(offsets, parts.store.read_records(entries), strict=True):
-        if asked.room <= 0:
-            break
         if record is None:
             # Retention has taken it meanwhile.
             queue.finish([offset])
+        elif not asked.fits(queue, record):
+            # Those behind it wait for it: they may be of its message group.
+            asked.has_left = True
+            return
         else:
             asked.take(queue, record, queue.visible[offset].message_group)
 
 
 def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
-    request, topic = asked.request, asked.request.topic
-    while asked.room > 0 and not (asked.in_order and len(queue.visible) >= WAITING_MAX):
+    request, topic, begun = asked.request, asked.request.topic, queue.begun
+    while asked.room > 0 and not asked.has_left:
+        if asked.in_order and len(queue.visible) >= WAITING_MAX:
+            return
+        if queue.is_gone:
+            return
+        if queue.begun != begun:
+            # Its offset was reset while others had their turn.
+            begun = queue.begun
+            asked.drop_reset()
         begin = queue.cursor(topic)
         pulled = yield from pull(
             parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
         )
+        if queue.begun != begun:
+            continue
         if pulled.status is PullStatus.OFFSET_MOVED:
             if pulled.next_offset <= begin:
                 return
@@ -159,8 +204,11 @@ def _sort(queue: LeasedQueue, asked: Asked, found: Iterable[Record]) -> None:
         if queue.has_seen(offset) or (queue.is_retry and not is_of(record, topic)):
             continue
         message_group = message_group_of(record) if asked.in_order else ""
-        if asked.must_wait(queue, message_group, waiting):
+        is_left = not asked.fits(queue, record)
+        asked.has_left |= is_left
+        if is_left or asked.must_wait(queue, message_group, waiting):
             queue.see(offset, topic, message_group)
+            waiting.add(message_group)
         else:
             asked.take(queue, record, message_group)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from rmqlite.broker.leases.lease_table import LeaseTable
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import queue_range
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue
@@ -26,10 +25,9 @@ log = logging.getLogger(__name__)
 class Resetting:
     """Resets the offsets of one broker's groups."""
 
-    def __init__(self, parts: BrokerParts, progress: Progress, leases: LeaseTable) -> None:
+    def __init__(self, parts: BrokerParts, progress: Progress) -> None:
         self._parts = parts
         self._progress = progress
-        self._leases = leases
 
     def check_unused(self, group: str, *, force: bool) -> None:
         """Raises GroupInUse if the group has members, and nobody asks for it by force."""
@@ -66,9 +64,7 @@ class Resetting:
             topic = self._parts.topics.existing(queue.topic)
             check_queue(topic, queue.queue_id, topic.read_queues)
         self._parts.offsets.check(request.group, offsets)
-        self._parts.offsets.commit(request.group, offsets)
-        # Now, not at the next receive: a restart before it would take what leases have done.
-        self._leases.follow(request.group)
+        self._parts.offsets.commit(request.group, offsets, is_reset=True)
         log.info(
             "offsets reset group=%s topic=%s queues=%d again=%d skipped=%d",
             request.group,

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from rmqlite.broker.finding.finding import SentBefore
 from rmqlite.broker.finding.matching import claimed_of, origin_of
 from rmqlite.broker.finding.reading import SeenWhole, check_filter, fits
-from rmqlite.broker.fitting import left_after_sparing
 from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
@@ -62,6 +61,7 @@ from rmqlite.names import (
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft
+from rmqlite.records.fitting import left_after_sparing
 from rmqlite.records.record import Head, NewRecord, one_more
 from rmqlite.records.stored import Record
 from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, LEFT_BEHIND, UNREADABLE

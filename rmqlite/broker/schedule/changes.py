@@ -13,7 +13,6 @@ from typing import Final
 from rmqlite.broker.admission import TimerRules
 from rmqlite.broker.finding.finding import how_it_ended
 from rmqlite.broker.finding.matching import offset_id_of, unique_key_of
-from rmqlite.broker.fitting import SPARED, left_after_sparing
 from rmqlite.broker.routing import hidden
 from rmqlite.broker.schedule.pending import Found, Pending
 from rmqlite.broker.schedule.schedule import Ready, Schedule
@@ -40,6 +39,7 @@ from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import Completion, topic_ahead
 from rmqlite.records.drafts import derived
+from rmqlite.records.fitting import SPARED, left_after_sparing
 from rmqlite.records.record import Head, NewRecord
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS

@@ -10,7 +10,6 @@ from typing import Final
 
 from rmqlite.broker.admission import Room
 from rmqlite.broker.finding.matching import origin_of
-from rmqlite.broker.fitting import left_after_sparing, without_longest
 from rmqlite.broker.retry import FAILURE_PROPERTIES
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
@@ -34,6 +33,7 @@ from rmqlite.names import group_of
 from rmqlite.property_string import PropertyString
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.records.drafts import Draft, derived, fresh
+from rmqlite.records.fitting import left_after_sparing, without_longest
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.record import Head, NewRecord, delay_level
 from rmqlite.records.stored import Record

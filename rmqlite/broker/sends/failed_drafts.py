@@ -18,7 +18,6 @@ from rmqlite.broker.admission import level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import outlines
 from rmqlite.broker.finding.matching import claimed_of, origin_of
-from rmqlite.broker.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,
@@ -50,6 +49,7 @@ from rmqlite.message import (
 from rmqlite.names import check_sendable, dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
+from rmqlite.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.records.record import TIMES_MAX, Head, body_crc
 from rmqlite.store.message_store import MessageStore
 

@@ -1,4 +1,4 @@
-"""The members of consumer groups, the queues that each member reads, and locks of queues.
+"""The members of consumer groups, and the queues that each member reads.
 
 Members live in memory: heartbeats keep a member, and it is removed when they stop.  Queues
 are shared by RocketMQ's average allocation (reference §9.7), computed here once for all
@@ -12,10 +12,11 @@ thousand assignments.
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
@@ -32,11 +33,16 @@ from rmqlite.limits import (
     check_length,
 )
 from rmqlite.names import check_topic, retry_topic
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Subscription
+from rmqlite.requests.groups import (
+    Assignment,
+    HeartbeatRequest,
+    MemberInfo,
+    MemberKind,
+    Subscription,
+)
 from rmqlite.requests.topics import Queue
 
 Q = TypeVar("Q")
-LOCK_MS: Final = 60_000
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
 SMALL_MEMBERS_MAX: Final = 32
@@ -47,76 +53,20 @@ PAUSE_MS: Final = 2
 third of a millisecond."""
 SUBSCRIPTION_BYTES: Final = 200
 """Memory of a subscription beside its texts."""
+SECOND_MS: Final = 120_000
+"""A client that comes back may find its old connection open, once.  If its id is on a second
+connection twice within this time, two processes have it."""
+DOUBLED_MS: Final = 600_000
+"""For so long an operator is shown that two processes had one client id."""
+DOUBLED_MAX: Final = 1_000
+"""How many client ids on second connections are remembered."""
 _STEP: Final = 2_000
 """Subscriptions and queues of an assignment that are computed in one step: 2 ms."""
 _AT_ONCE_MAX: Final = 8
 """If a topic's change concerns more groups than this, their assignments wait for a pause."""
 
 
-class _Lock(NamedTuple):
-    client_id: str
-    until_ms: int
-    account: str
-
-
-class QueueLocks:
-    """Which member of a group may read a queue alone: the locks of ordered consumers.
-
-    A lock ends if its member does not take it again within a minute (reference §9.7).  Locks live
-    in memory: after a restart members take them again, and until then nobody holds any.
-    maxConsumerOffsets also limits their number.
-    """
-
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._clock = clock
-        self._groups: dict[str, dict[Queue, _Lock]] = {}
-        self._shares = AccountShares("maxConsumerOffsets", config.consumer_offsets_max)
-
-    def lock(
-        self, group: str, client_id: str, queues: Collection[Queue], account: str = ""
-    ) -> frozenset[Queue]:
-        """Lock what nobody else holds; the queues of these that the member holds now.
-
-        account: for which they are counted.  Raises Overloaded.
-        """
-        now_ms = self._clock.now_ms()
-        held = self._groups.get(group, {})
-        free = {queue for queue in queues if _is_free(held.get(queue), client_id, now_ms)}
-        self._shares.check(account, len(free - held.keys()))
-        if free:
-            held = self._groups.setdefault(group, held)
-            for queue in free & held.keys():
-                self._free(held, queue)
-            held.update(dict.fromkeys(free, _Lock(client_id, now_ms + LOCK_MS, account)))
-            self._shares.add(account, len(free))
-        return frozenset(free)
-
-    def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """End the member's locks of these queues."""
-        held = self._groups.get(group, {})
-        for queue in queues:
-            lock = held.get(queue)
-            if lock is not None and lock.client_id == client_id:
-                self._free(held, queue)
-        if not held:
-            self._groups.pop(group, None)
-
-    def expire(self) -> None:
-        """Forget the locks that are over."""
-        now_ms = self._clock.now_ms()
-        for group, held in list(self._groups.items()):
-            for queue, lock in list(held.items()):
-                if lock.until_ms <= now_ms:
-                    self._free(held, queue)
-            if not held:
-                del self._groups[group]
-
-    def _free(self, held: dict[Queue, _Lock], queue: Queue) -> None:
-        self._shares.add(held.pop(queue).account, -1)
-
-
-def _is_free(lock: _Lock | None, client_id: str, now_ms: int) -> bool:
-    return lock is None or lock.client_id == client_id or lock.until_ms <= now_ms
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +88,7 @@ class _Member:
     subscriptions: tuple[Subscription, ...]
     account: str
     """For which it is counted."""
-    polls: bool
-    """Does it wait for its queues?  Members of RocketMQ's clients share them out themselves."""
+    kind: MemberKind
     last_seen_ms: int = 0
     silent_ms_max: int = 0
     """The member is removed after a longer silence."""
@@ -151,6 +100,8 @@ class _Group:
     members: dict[str, _Member] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
     """The number of members that subscribe to each topic."""
+    kinds: Counter[MemberKind] = field(default_factory=Counter)
+    """The number of members of each kind."""
     in_force: Shares = _NOBODYS
     assigned_at_ms: int = 0
 
@@ -174,6 +125,12 @@ class Membership:
         self._shares = AccountShares("maxMembers", config.members_max)
         self._bytes = AccountShares("maxSubscriptionBytes", config.subscription_bytes_max)
         self._epoch = 0
+        self._second: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """When a group's client id was last on a second connection, the oldest first."""
+        self._doubled: dict[tuple[str, str], int] = {}
+        """The same, of those that two processes have."""
+        self.is_popped: Callable[[str], bool] = lambda _group: False
+        """Does a group pop its topics?"""
         self.on_change: list[Callable[[str], None]] = []
         """Each is called with every group that has another assignment in force."""
         self.on_stale: Callable[[], None] = lambda: None
@@ -198,15 +155,20 @@ class Membership:
             compiled(text)
             yield
 
-    def heartbeat(self, request: HeartbeatRequest, account: str = "") -> Assignment:
+    def heartbeat(
+        self,
+        request: HeartbeatRequest,
+        account: str = "",
+        kind: MemberKind = MemberKind.POLLS,
+    ) -> Assignment:
         """Keep a member, or let it join, counted for an account.
 
         Raises InvalidValue, InvalidName, Overloaded.
         """
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
-        if member is None or member.given != request.subscriptions:
-            member = self._joined(request, member, account)
+        if member is None or member.kind is not kind or member.given != request.subscriptions:
+            member = self._joined(request, member, account, kind)
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
         member.is_broadcasting = request.is_broadcasting
@@ -248,6 +210,25 @@ class Membership:
         """Assign anew after a topic was made or got another number of queues."""
         self._changed(self._groups_of.get(topic, ()))
 
+    def second_connection(self, group: str, client_id: str) -> None:
+        """A member's id is used on a connection while another one with it lives."""
+        key, now_ms = (group, client_id), self._clock.now_ms()
+        before_ms = self._second.pop(key, None)
+        self._second[key] = now_ms
+        if len(self._second) > DOUBLED_MAX:
+            gone, _ = self._second.popitem(last=False)
+            self._doubled.pop(gone, None)
+        if before_ms is None or now_ms - before_ms > SECOND_MS:
+            return
+        if key not in dict.fromkeys(self.doubled()):
+            log.warning("two processes have one client id group=%s client=%s", group, client_id)
+        self._doubled[key] = now_ms
+
+    def doubled(self) -> tuple[tuple[str, str], ...]:
+        """The groups and client ids that two processes have had of late."""
+        since_ms = self._clock.now_ms() - DOUBLED_MS
+        return tuple([key for key, at_ms in self._doubled.items() if at_ms >= since_ms])
+
     # ---- assignments
 
     def assignment(self, group: str, client_id: str) -> Assignment:
@@ -266,6 +247,20 @@ class Membership:
             MemberInfo(client_id, member.subscriptions, member.last_seen_ms)
             for client_id, member in sorted(known.members.items())
         )
+
+    def check_receiver(self, group: str, client_id: str) -> None:
+        """Raises InvalidValue if a group pulls, and a client that is no member would receive."""
+        known = self._groups.get(group)
+        if known is not None and client_id not in known.members:
+            self._check_kind(group, known.kinds, MemberKind.LEASES)
+
+    def receives(self, group: str) -> bool:
+        """Does the group receive messages one by one?"""
+        known = self._groups.get(group)
+        return self.is_popped(group) or (known is not None and MemberKind.LEASES in known.kinds)
+
+    def has_members(self, group: str) -> bool:
+        return group in self._groups
 
     def is_member(self, group: str, client_id: str) -> bool:
         known = self._groups.get(group)
@@ -313,12 +308,16 @@ class Membership:
         member = group.members.get(request.client_id) if group else None
         return member.given if member else None
 
-    def _joined(self, request: HeartbeatRequest, member: _Member | None, account: str) -> _Member:
+    def _joined(
+        self, request: HeartbeatRequest, member: _Member | None, account: str, kind: MemberKind
+    ) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
         like = next(iter(group.members.values()), None)
-        self._check_kind(request, group)
+        if member is None or member.kind is not kind:
+            others = group.kinds - Counter([member.kind] if member else ())
+            self._check_kind(name, others, kind)
         if like is not None and like.given == request.subscriptions:
             # Nearly all members of a group have the same subscriptions: share one object.
             given, subscriptions = like.given, like.subscriptions
@@ -326,15 +325,15 @@ class Membership:
         else:
             _check_member(request)
             given, subscriptions = request.subscriptions, _with_retries(request)
-        if member is not None and member.subscriptions == subscriptions:
+        if member is not None and member.kind is kind and member.subscriptions == subscriptions:
             member.given = given
             return member
         self._check_room(group, member, subscriptions, account)
         if member is not None:
             self._remove(name, client_id)
         self._groups[name] = group
-        polls = bool(request.wait_ms)
-        group.members[client_id] = joined = _Member(given, subscriptions, account, polls)
+        group.members[client_id] = joined = _Member(given, subscriptions, account, kind)
+        group.kinds[kind] += 1
         self._shares.add(account)
         self._bytes.add(account, _size_bytes(subscriptions))
         for subscription in subscriptions:
@@ -343,19 +342,25 @@ class Membership:
         self._changed([name])
         return joined
 
-    def _check_kind(self, request: HeartbeatRequest, group: _Group) -> None:
-        """In a cluster, refuse a member of another kind than those that the group has.
+    def _check_kind(self, name: str, others: Counter[MemberKind], kind: MemberKind) -> None:
+        """Refuse a member of another kind than those that the group has.
 
-        A member of RocketMQ's clients shares out the queues of all brokers among the members that
-        one broker names; members of rmqlite's own clients know this broker only.
+        A member that pulls its queues gets all their messages, and so would whoever receives them
+        one by one: each message twice.  In a cluster, members of RocketMQ's clients share out the
+        queues of all brokers, and members of rmqlite's own clients know this broker only.
         """
-        if not self._config.is_in_cluster:
-            return
-        others = (member for name, member in group.members.items() if name != request.client_id)
-        other = next(others, None)
-        if other is not None and other.polls != bool(request.wait_ms):
+        if any(self._leases(name, each) is not self._leases(name, kind) for each in others):
+            rule = "a group of one kind of members: all pull queues, or all receive single messages"
+            raise InvalidValue("group", name, f"{rule} (RocketMQ 5, POP)")
+        polls = MemberKind.POLLS
+        if self._config.is_in_cluster and any(
+            (each is polls) is not (kind is polls) for each in others
+        ):
             rule = "a group with one kind of clients, RocketMQ's or rmqlite's own, in a cluster"
-            raise InvalidValue("group", request.group, rule)
+            raise InvalidValue("group", name, rule)
+
+    def _leases(self, name: str, kind: MemberKind) -> bool:
+        return kind is MemberKind.LEASES or (kind is MemberKind.SHARES and self.is_popped(name))
 
     def _check_room(
         self,
@@ -378,6 +383,7 @@ class Membership:
         group = self._groups[name]
         member = group.members.pop(client_id)
         subscriptions = member.subscriptions
+        group.kinds -= Counter([member.kind])
         self._shares.add(member.account, -1)
         self._bytes.add(member.account, -_size_bytes(subscriptions))
         for topic in [each.topic for each in subscriptions]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
 
 from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock
@@ -19,8 +19,28 @@ _STEP_OFFSETS: Final = 5_000
 """The offsets of one step that only sorts them: 2 ms."""
 
 
+class Places(Protocol):
+    """Whoever keeps places of its own beside the committed offsets: here the leases."""
+
+    def follow(
+        self, group: str, offsets: Mapping[Queue, int], *, is_reset: bool
+    ) -> Mapping[Queue, int]:
+        """Go on at these offsets before they are committed; those to commit instead.
+
+        Raises StoreUnavailable: nothing has changed.
+        """
+
+    def forget(self, group: str, queues: Collection[Queue]) -> None:
+        """These offsets are forgotten."""
+
+
 class ConsumerOffsets:
-    """The next queue offset to read, by group and queue."""
+    """The next queue offset to read, by group and queue.
+
+    All offsets go through here, whoever commits, resets or deletes them.  So here, and nowhere
+    else, the leases learn of it: what they have done may not overwrite an offset that somebody
+    else has committed since.
+    """
 
     def __init__(self, store: MessageStore, config: BrokerConfig, clock: Clock) -> None:
         self._store = store
@@ -31,6 +51,9 @@ class ConsumerOffsets:
         """When a group last went on in a queue since the start; only where it has an offset."""
         self._groups_of: dict[str, set[str]] = {}
         """The groups with an offset in a topic."""
+        self.leases: Places | None = None
+        self.on_back: Callable[[str], None] = lambda _group: None
+        """Called with a group that goes back in a queue, or whose offsets are forgotten."""
         table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
         for name, offsets in table.offset_table.items():
             topic, _, group = name.partition("@")
@@ -69,6 +92,9 @@ class ConsumerOffsets:
     def forget_group(self, group: str) -> None:
         """Forget all offsets of a group; that is on disk after the next persist."""
         gone = self._offsets.pop(group, {})
+        self.on_back(group)
+        if self.leases is not None:
+            self.leases.forget(group, gone)
         self._progressed.pop(group, None)
         self._count -= len(gone)
         for topic in {queue.topic for queue in gone}:
@@ -78,10 +104,13 @@ class ConsumerOffsets:
         """Forget every group's offsets in a topic; that is on disk after the next persist."""
         for group in self._groups_of.pop(topic, set()):
             known = self._offsets[group]
-            for queue in [queue for queue in known if queue.topic == topic]:
+            gone = [queue for queue in known if queue.topic == topic]
+            if self.leases is not None:
+                self.leases.forget(group, gone)
+            for queue in gone:
                 del known[queue]
                 self._progressed.get(group, {}).pop(queue, None)
-                self._count -= 1
+            self._count -= len(gone)
             if not known:
                 del self._offsets[group]
                 self._progressed.pop(group, None)
@@ -104,12 +133,22 @@ class ConsumerOffsets:
         if added and self._count + added > most:
             raise Overloaded(KEYS["consumer_offsets_max"], most)
 
-    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[Queue, int], *, is_reset: bool = False) -> None:
         """Store offsets in memory; call check() first.
 
         They are on disk after the next persist; after a crash before it the group reads some
-        messages again.
+        messages again.  is_reset: by an operator, so that all messages from there on come again.
+        Raises StoreUnavailable if the group has leases: nothing has changed.
         """
+        if self.leases is not None:
+            offsets = self.leases.follow(group, offsets, is_reset=is_reset)
+        known = self.of(group)
+        if is_reset or any(offset < known.get(queue, 0) for queue, offset in offsets.items()):
+            self.on_back(group)
+        self.write(group, offsets)
+
+    def write(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """commit() for the leases themselves."""
         known = self._offsets.setdefault(group, {})
         before = len(known)
         for queue, offset in offsets.items():

@@ -43,7 +43,7 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
         endpoint: str,
         group: str,
         *,
-        send_timeout_ms: float = 3_000,
+        send_timeout_ms: float = 10_000,
         retries: int = 2,
         linger_ms: float = 0,
         batch_messages_max: int = 256,

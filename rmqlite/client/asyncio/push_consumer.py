@@ -25,7 +25,7 @@ from rmqlite.client.consuming.listener import (
     result_of,
     traced_async,
 )
-from rmqlite.client.consuming.push_consumer import PushConsumer
+from rmqlite.client.consuming.push_consumer import SILENT_S, WAITING, PushConsumer
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, Start
 from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
@@ -176,16 +176,20 @@ class AsyncPushConsumer(AsyncClosing):
         running = self._tasks - own
         try:
             if running:
-                await asyncio.wait(running, timeout=self._close_timeout_s)
+                silent_s = min(SILENT_S, self._close_timeout_s)
+                _, late = await asyncio.wait(running, timeout=silent_s)
+                if late:
+                    log.warning(WAITING, len(late), self._close_timeout_s, self.group)
+                    await asyncio.wait(late, timeout=self._close_timeout_s - silent_s)
         finally:
-            if late := [each for each in running if each.cancel()]:
+            if cancelled := [each for each in running if each.cancel()]:
                 log.warning(
                     "closing while listeners run, they are cancelled and will be repeated"
                     " group=%s listeners=%d",
                     self.group,
-                    len(late),
+                    len(cancelled),
                 )
-                await asyncio.wait(late)
+                await asyncio.wait(cancelled)
             await alone_in_thread(partial(self._consumer.close_within, len(own)))
 
     # ---- on the thread that hands messages over

@@ -141,6 +141,11 @@ class Backlog:
             self._stopped = True
             self._work.notify_all()
 
+    @property
+    def unfinished(self) -> int:
+        """How many started messages are neither finished nor abandoned."""
+        return self._started
+
     def wait_quiet(self, timeout_s: float, besides: int = 0) -> bool:
         """Wait until at most `besides` started messages are unfinished; False at the timeout."""
         deadline_s = elapsed_s() + timeout_s

@@ -25,21 +25,26 @@ from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
 from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
-from rmqlite.client.consuming.tag_expression import EVERYTHING
+from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.declared_types.checks import check_public_arguments
-from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.requests.topics import Queue, RouteRequest
 from rmqlite.wire import rpcs
 
 CALL_S_MAX: Final = 5.0
 """The timeout of the few calls that start() and close() wait for."""
+SILENT_S: Final = 1.0
+"""close() waits so long for listeners without a word."""
+WAITING: Final = (
+    "closing: waiting for %d listeners, at most %g s; a second Ctrl-C ends the wait group=%s"
+)
 
 log = logging.getLogger(__name__)
 
@@ -189,13 +194,14 @@ class PushConsumer(Closing):
         the background.
         """
         with self._lifecycle:
-            self._check_not_started()
+            self._check_not_started("start() is called once")
             if self._hand_over is None:
                 raise _not_ready("no listener", "listener", "give one, or call listen()")
             if not self._subscriptions:
                 raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
             running = self._assembled()
             running.membership.join(self._connection, CALL_S_MAX)
+            self._warn_of_silence()
             self._running = running
             running.loop.post(running.readers.start)
             running.loop.post(running.membership.start)
@@ -265,7 +271,11 @@ class PushConsumer(Closing):
         running.loop.post(running.send_backs.close)
         self._backlog.stop()
         # Heartbeats continue, so no other member gets these messages before the commit.
-        is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides)
+        interrupted: BaseException | None = None
+        try:
+            is_quiet = self._wait_quiet(besides)
+        except BaseException as error:  # a second Ctrl-C: commit and leave
+            interrupted, is_quiet = error, False
         if not is_quiet:
             log.warning("closing while listeners run, they will be repeated group=%s", self.group)
         running.loop.post(running.membership.stop)
@@ -275,6 +285,35 @@ class PushConsumer(Closing):
         for thread in self._threads if is_quiet else ():
             if thread is not threading.current_thread():
                 thread.join()
+        if interrupted is not None:
+            raise interrupted
+
+    def _wait_quiet(self, besides: int) -> bool:
+        silent_s = min(SILENT_S, self._close_timeout_s)
+        if self._backlog.wait_quiet(silent_s, besides):
+            return True
+        log.warning(WAITING, self._backlog.unfinished - besides, self._close_timeout_s, self.group)
+        return self._backlog.wait_quiet(self._close_timeout_s - silent_s, besides)
+
+    def _warn_of_silence(self) -> None:
+        """Say why nothing will come, if that can be known now; it may be meant so."""
+        for topic, each in self._subscriptions.items():
+            tags = parse_tags(each.expression).tags or ()
+            for pattern in [tag for tag in tags if "*" in tag]:
+                log.warning(
+                    "tags match whole, there are no patterns: only the tag %r itself comes"
+                    " group=%s topic=%s",
+                    pattern,
+                    self.group,
+                    topic,
+                )
+        try:
+            for topic in self._subscriptions:
+                self._connection.call(rpcs.GET_ROUTE, RouteRequest(topic), CALL_S_MAX)
+        except TopicUnknown as error:
+            log.warning("nothing comes before the topic exists group=%s: %s", self.group, error)
+        except RmqliteError as error:
+            log.debug("the topics are not known group=%s: %s", self.group, error)
 
     def _commit_last(self) -> None:
         commit = OffsetsCommit(self.group, self._backlog.uncommitted())
@@ -284,11 +323,10 @@ class PushConsumer(Closing):
         except RmqliteError as error:
             log.warning("the last commit failed group=%s: %s", self.group, error)
 
-    def _check_not_started(self) -> None:
+    def _check_not_started(self, rule: str = "do it before start()") -> None:
         if self._running is not None or self._closed:
-            state = "closed" if self._closed else "started"
-            rule = "do it before start()"
-            raise Refused(f"this consumer was {state}: {rule}", field="consumer", rule=rule)
+            state = "closed: make a new one" if self._closed else "started already"
+            raise Refused(f"this consumer was {state}; {rule}", field="consumer", rule=rule)
         if self._was_forked:
             rule = "start another one in this process"
             raise Refused(

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from rmqlite.client.call_future import CallFuture
-from rmqlite.client.channel import Started, retry_pause_s
+from rmqlite.client.channel import Attempts, Started
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable
 from rmqlite.message import Message
@@ -75,8 +75,7 @@ class _Call:
     """Messages that travel together, through all attempts."""
 
     entries: list[_Entry]
-    deadline_s: float
-    attempt: int = 0
+    attempts: Attempts
     due_s: float = 0.0
 
 
@@ -195,7 +194,7 @@ class Batcher:
         if self._gathering:
             linger_s = self._gathering_since_s + self._limits.linger_s - now_s
             if linger_s <= 0 or self._is_full() or self._flushing or self._closing:
-                return _Call(self._take(), now_s + self._limits.timeout_s), None
+                return _Call(self._take(), self._attempts(now_s)), None
             waits_s.append(linger_s)
         return None, min(waits_s, default=None)
 
@@ -212,6 +211,9 @@ class Batcher:
         # The messages left behind keep _gathering_since_s: they wait no longer than linger_s.
         return taken
 
+    def _attempts(self, now_s: float) -> Attempts:
+        return Attempts(self._limits.retries, now_s + self._limits.timeout_s)
+
     def _is_full(self) -> bool:
         return (
             len(self._gathering) >= self._limits.messages_max
@@ -220,12 +222,11 @@ class Batcher:
 
     def _start(self, call: _Call) -> None:
         messages = tuple([entry.message for entry in call.entries])
-        timeout_s = max(0.001, call.deadline_s - elapsed_s())
         with self._changed:
             self._calls_in_flight += 1
         on_done = partial(self._answered, call)
         try:
-            self._start_call(messages, timeout_s, call.attempt > 0, on_done)
+            self._start_call(messages, call.attempts.left_s(), call.attempts.failed > 0, on_done)
         except RmqliteError as error:
             on_done(error)
 
@@ -237,15 +238,14 @@ class Batcher:
 
     def _finish(self, call: _Call, outcome: Outcome) -> None:
         now_s = elapsed_s()
-        pause_s = retry_pause_s(call.attempt)
         if isinstance(outcome, Refused) and len(call.entries) > 1:
             half = len(call.entries) // 2
             for entries in (call.entries[half:], call.entries[:half]):
-                self._waiting.appendleft(_Call(entries, now_s + self._limits.timeout_s))
+                self._waiting.appendleft(_Call(entries, self._attempts(now_s)))
             return
-        in_time = now_s + pause_s < call.deadline_s
-        if isinstance(outcome, Unavailable) and call.attempt < self._limits.retries and in_time:
-            call.attempt += 1
+        error = outcome if isinstance(outcome, Unavailable) else None
+        pause_s = call.attempts.pause_s_after(error) if error else None
+        if pause_s is not None:
             call.due_s = now_s + pause_s
             self._waiting.append(call)
             return

@@ -14,7 +14,7 @@ from typing import Final
 from rmqlite.client.channel import Connection
 from rmqlite.clock import elapsed_s
 from rmqlite.declared_types.checks import check_type
-from rmqlite.errors import DelayUnknown
+from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import Message
 from rmqlite.requests.topics import RouteRequest
@@ -41,6 +41,9 @@ class LevelLookup:
         """
         if message.__class__ is not Message:
             # Here, because every message comes by: another value would fail far from its cause.
+            if isinstance(message, str | bytes):
+                what = type(message).__name__
+                raise InvalidValue("message", what, "a Message(topic, body): send(Message(...))")
             check_type("message", message, Message)
         if message.delay is None:
             return message

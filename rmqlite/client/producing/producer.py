@@ -34,9 +34,10 @@ from rmqlite.wire import rpcs
 class Producer(Closing):
     """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
 
-    send_timeout_ms: for all attempts of one call together.  retries: attempts after the
-    first, made when the broker cannot be reached or answers that it may work later; a message
-    whose answer was lost is then stored twice, under the same message id.
+    send_timeout_ms: for all attempts of one call together; the default outlasts a restart of the
+    broker.  retries: attempts after the first, made when an answer is lost or says that it may
+    work later; a message whose answer was lost is then stored twice, under the same message id.
+    Attempts that reach no broker do not count; with retries=0 there is one attempt.
 
     linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
     limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
@@ -51,7 +52,7 @@ class Producer(Closing):
         endpoint: str,
         group: str,
         *,
-        send_timeout_ms: float = 3_000,
+        send_timeout_ms: float = 10_000,
         retries: int = 2,
         linger_ms: float = 5,
         batch_messages_max: int = 256,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from rmqlite.requests.groups import (
     HeartbeatRequest,
     LeaveRequest,
     MemberInfo,
+    MemberKind,
     OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
@@ -51,7 +53,7 @@ def _commit_rights(commit: OffsetsCommit) -> list[Need]:
     ]
 
 
-def _member_rights(request: HeartbeatRequest) -> list[Need]:
+def _member_rights(request: HeartbeatRequest, *_: MemberKind) -> list[Need]:
     return [
         group_right(Right.SUB, request.group),
         *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
@@ -77,6 +79,8 @@ class GroupCalls(Part):
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
         self._progress = parts.broker.progress
+        self._parked: Counter[tuple[str, str]] = Counter()
+        """Heartbeats that wait, by group and client id."""
 
     @view
     async def all(self) -> tuple[GroupInfo, ...]:
@@ -124,7 +128,7 @@ class GroupCalls(Part):
         await self._saved()
         if with_offsets:
             self._broker.offsets.forget_group(group)
-            self._broker.leases.table.forget_group(group)
+            await self._durable()
 
     @of_group(Right.VIEW)
     async def settings_of(self, group: str) -> tuple[GroupInfo, GroupExtras]:
@@ -163,10 +167,20 @@ class GroupCalls(Part):
     ) -> dict[Queue, int]:
         """The offsets at which a group goes on with the messages of a time.
 
-        The caller sends them to the members, which commit them.
+        The caller sends them to the members that pull, which commit them.  Those of a group that
+        receives single messages have no offsets: for them they are committed here.
         """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
-        return await done_in_turns(steps)
+        offsets = await done_in_turns(steps)
+        if self._broker.membership.receives(group):
+            for part in OffsetsCommit(group, offsets).parts():
+                self._broker.commit_offsets(part, is_reset=True)
+            await self._durable()
+        return offsets
+
+    def receives(self, group: str) -> bool:
+        """Does a group receive messages one by one, so that its members keep no offsets?"""
+        return self._broker.membership.receives(group)
 
     @view
     async def preview_reset(self, request: OffsetReset) -> tuple[QueueReset, ...]:
@@ -187,7 +201,8 @@ class GroupCalls(Part):
             if topic in ("", queue.topic) and self._broker.topics.get(queue.topic)
         }
         for part in OffsetsCommit(group, offsets).parts():
-            self._broker.commit_offsets(part)
+            self._broker.commit_offsets(part, is_reset=True)
+        await self._durable()
 
     @of_group(Right.VIEW)
     async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:
@@ -207,11 +222,16 @@ class GroupCalls(Part):
     @needs(_commit_rights)
     async def commit(self, commit: OffsetsCommit) -> None:
         """Store all of these offsets, or none."""
+        end = self._broker.store.end
         self._broker.commit_offsets(commit)
-        await self._saved()
+        moved_to = self._broker.store.end
+        # Leases that go back say so in the log.
+        await self._commit.durable(moved_to if moved_to > end else 0)
 
     @needs(_member_rights)
-    async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+    async def heartbeat(
+        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+    ) -> Assignment:
         """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
 
         Cancel the call when the caller's connection ends: then the member leaves at once.
@@ -220,7 +240,7 @@ class GroupCalls(Part):
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
         account = account_of_caller()
-        assignment = self._broker.heartbeat(request, account)
+        assignment = self._broker.heartbeat(request, account, kind)
         # While it waits, of its subscriptions only the table's are in memory.
         request = self._broker.membership.kept(request)
         try:
@@ -231,13 +251,22 @@ class GroupCalls(Part):
             raise
         if assignment.epoch != request.known_epoch:
             return assignment
+        key = request.group, request.client_id
+        if self._parked[key]:
+            self.second_connection(*key)
+        self._parked[key] += 1
         try:
             await self._heartbeats.wait(request.group, request.wait_ms / 1000, account)
         except asyncio.CancelledError:
             # The connection is gone: other members get its queues now, not at the expiry.
-            self._broker.membership.leave(request.group, request.client_id)
+            if self._parked[key] == 1:
+                self._broker.membership.leave(request.group, request.client_id)
             raise
-        return self._broker.heartbeat(request, account)
+        finally:
+            self._parked[key] -= 1
+            if not self._parked[key]:
+                del self._parked[key]
+        return self._broker.heartbeat(request, account, kind)
 
     @admin
     async def change_mode(self, change: RequestModeChange) -> None:
@@ -278,6 +307,10 @@ class GroupCalls(Part):
     async def members(self, group: str) -> tuple[MemberInfo, ...]:
         """The members of a group now; none if no such group exists."""
         return self._broker.membership.members(group)
+
+    def second_connection(self, group: str, client_id: str) -> None:
+        """A living member's id is used on a second connection; an operator is to know."""
+        self._broker.membership.second_connection(group, client_id)
 
     def listen(self, changed: Callable[[str], None]) -> None:
         """Call changed(group) after each change of a group's members or of their queues.

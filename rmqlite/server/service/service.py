@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from rmqlite.broker.counts import Histogram
 from rmqlite.broker.settings import Settings
@@ -24,6 +25,9 @@ from rmqlite.server.service.messages import LogCalls, MessageCalls, TransactionC
 from rmqlite.server.service.part import Part, ServiceParts
 from rmqlite.server.service.schedule import ScheduleCalls
 from rmqlite.server.service.topics import TopicCalls
+
+DOUBLED_SHOWN: Final = 10
+"""How many client ids of two processes the status names."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,13 @@ class Service(Part):
             for each in servers
             if each.reason
         ]
-        warnings = (*self.ports.away, *self.open_ports, *of_files, *away, *status.warnings)
+        doubled = self._broker.membership.doubled()
+        twice = [
+            f"two processes of group {group!r} have the client id {client_id!r}: each needs its own"
+            for group, client_id in doubled[:DOUBLED_SHOWN]
+        ]
+        of_ports = (*self.ports.away, *self.open_ports)
+        warnings = (*of_ports, *of_files, *away, *twice, *status.warnings)
         others = self.registered()
         return replace(status, warnings=warnings, name_servers=servers, registered=others)
 

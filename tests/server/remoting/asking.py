@@ -10,6 +10,7 @@ from rmqlite.wire.remoting.requests.clients import (
     HEART_BEAT,
     ConsumerData,
     Heartbeat,
+    MessageModel,
     ProducerData,
     Subscription,
 )
@@ -51,6 +52,7 @@ def heartbeat(
     producers: Iterable[str] = (),
     topic: str = TOPIC,
     expression: str = "*",
+    model: MessageModel = MessageModel.CLUSTERING,
 ) -> Heartbeat:
     return Heartbeat(
         client_id,
@@ -58,7 +60,9 @@ def heartbeat(
         tuple(
             [
                 ConsumerData(
-                    group_name=name, subscription_data_set=(Subscription(topic, expression),)
+                    group_name=name,
+                    message_model=model,
+                    subscription_data_set=(Subscription(topic, expression),),
                 )
                 for name in groups
             ]

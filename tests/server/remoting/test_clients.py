@@ -17,6 +17,7 @@ from rmqlite.wire.remoting.requests.clients import (
     HEART_BEAT,
     UNREGISTER_CLIENT,
     ConsumerIds,
+    MessageModel,
     UnregisterClient,
 )
 from rmqlite.wire.remoting.requests.groups import OfGroup
@@ -24,6 +25,7 @@ from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
+from tests.support.messages import plain
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 
@@ -96,6 +98,22 @@ def test_the_same_heartbeat_again_tells_nobody(under_test: BrokerUnderTest) -> N
             assert not client.asked
 
     served_protocol(under_test, scenario)
+
+
+def test_members_that_broadcast_are_known_as_such(under_test: BrokerUnderTest) -> None:
+    """They commit nothing here, so their group has no LAG; the last heartbeat counts."""
+    under_test.send(plain("a"))
+    found = []
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with protocol.client() as client:
+            for model in (MessageModel.BROADCASTING, MessageModel.CLUSTERING):
+                assert (await beat(client, "one", model=model)).code == 0
+                status = await protocol.server.service.groups.status(GROUP)
+                found.append((status.is_broadcasting, sum([each.lag for each in status.progress])))
+
+    served_protocol(under_test, scenario)
+    assert found == [(True, 0), (False, 1)]
 
 
 def test_a_connection_that_ends_takes_its_members_with_it(under_test: BrokerUnderTest) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.pulling import STEP_MESSAGES
-from rmqlite.broker.tables.membership import LOCK_MS
+from rmqlite.broker.tables.queue_locks import LOCK_MS
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic, retry_topic

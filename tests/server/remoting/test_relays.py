@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.broker.tables.membership import DOUBLED_MS
+from rmqlite.requests.groups import OffsetsCommit, RequestMode, RequestModeChange
 from rmqlite.requests.topics import Queue
 from rmqlite.server.protocols.remoting.requests import relays
 from rmqlite.wire.remoting.frame import encode
@@ -28,11 +29,12 @@ from rmqlite.wire.remoting.requests.clients import (
     RunningInfoQuery,
     Subscription,
 )
+from rmqlite.wire.remoting.requests.pop import POP_MESSAGE, PopMessage
 from rmqlite.wire.remoting.requests.queues import MessageQueue
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
-from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
+from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
 
 ODD = b'{"mqTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"x":1}},"unknown":[1,{}]}'
 """A client's answer with parts that no dataclass here has."""
@@ -171,6 +173,39 @@ def test_all_members_are_told_where_to_go_on(under_test: BrokerUnderTest, langua
     served_protocol(under_test, scenario)
 
 
+@pytest.mark.parametrize(("timestamp", "left"), [(-1, []), (0, [b"a", b"b", b"c"])])
+def test_the_broker_resets_members_that_pop(
+    under_test: BrokerUnderTest, timestamp: int, left: list[bytes]
+) -> None:
+    """They ignore request 220, but for a pause; whoever pulls in such a group gets it."""
+    create_topic(under_test, TOPIC, 1)
+    under_test.send(plain("a"), plain("b"), plain("c"))
+    mode = RequestModeChange(GROUP, TOPIC, RequestMode.POP)
+    under_test.broker.request_modes.change(mode)
+    pop = PopMessage(GROUP, TOPIC, -1, 1, 60_000, 0, exp_type="TAG", exp="*")
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        async with (
+            protocol.client() as pops,
+            protocol.client() as pulls,
+            protocol.client() as tool,
+        ):
+            await join(pops, "pops")
+            await join(pulls, "pulls")
+            assert records_of((await pops.ask(POP_MESSAGE, pop)).body)
+            await join(pops, "pops")
+            reset = ResetOffset(TOPIC, GROUP, timestamp, True)
+            assert (await tool.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
+            assert (await pulls.told(220)).is_one_way
+            found = []
+            while answer := records_of((await pops.ask(POP_MESSAGE, pop)).body):
+                found += [each.body for each in answer]
+            assert found == left
+            assert not pops.take_asked(220)
+
+    served_protocol(under_test, scenario)
+
+
 def test_a_group_that_is_offline_is_answered_with_206(under_test: BrokerUnderTest) -> None:
     """Then mqadmin commits the offsets itself; an unknown topic is none of that."""
     under_test.send(plain("a"))
@@ -207,5 +242,23 @@ def test_members_say_how_far_they_are(under_test: BrokerUnderTest) -> None:
             one.write(encode((await one.told(221)).answer(0, {}, body)))
             await tool.answer(command.opaque)
             assert not two.take_asked(221)
+
+    served_protocol(under_test, scenario)
+
+
+def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -> None:
+    """Containers with one address and process id: each heartbeat takes the member over."""
+    under_test.send(plain("a"))
+
+    async def scenario(protocol: ProtocolUnderTest) -> None:
+        service = protocol.server.service
+        async with protocol.client() as one, protocol.client() as two:
+            for count, client in enumerate((one, one, two, two, one, two), 1):
+                await join(client, "172.17.0.2@1")
+                shown = (await service.status()).warnings
+                assert len(shown) == (count >= 5)
+            assert "group 'shop' have the client id '172.17.0.2@1'" in shown[0]
+            under_test.clock.forward(DOUBLED_MS + 1)
+            assert not (await service.status()).warnings
 
     served_protocol(under_test, scenario)

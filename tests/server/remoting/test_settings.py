@@ -103,7 +103,14 @@ def test_an_unknown_setting_is_refused_by_its_name(under_test: BrokerUnderTest, 
     assert answer.code == 1
     assert "newInSix=7: expected left out: this broker has no such setting" in answer.remark
     assert under_test.broker.groups.version == version
-    nothing = {"newInSix": None, "list": [], "map": {}, "flag": False, "number": 0, "text": ""}
+    nothing: dict[str, Any] = {
+        "newInSix": None,
+        "list": [],
+        "map": {},
+        "flag": False,
+        "number": 0,
+        "text": "",
+    }
     assert answer_to(under_test, code, **SETTINGS[code], **nothing).code == 0
 
 
@@ -189,6 +196,7 @@ def test_only_the_retries_that_a_group_has_must_fit(under_test: BrokerUnderTest)
 def test_a_policy_of_no_kind_is_refused(
     under_test: BrokerUnderTest, policy: dict[str, Any]
 ) -> None:
+    """Another type, or lengths that are none."""
     assert "groupRetryPolicy" in changed(under_test, groupRetryPolicy=policy).remark
 
 
@@ -236,6 +244,8 @@ def test_one_group_and_one_topic_can_be_asked_for(under_test: BrokerUnderTest) -
 def test_an_attribute_of_a_topic_is_in_force_or_refused(
     under_test: BrokerUnderTest, attributes: str, refused: str
 ) -> None:
+    """A -name goes back to the usual value, which is what holds here."""
+
     async def scenario(test: ProtocolUnderTest) -> None:
         asked = TopicChange("fresh", 4, 4, 6, attributes=attributes)
         async with test.client() as client:

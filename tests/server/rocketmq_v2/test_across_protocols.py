@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
 from rmqlite.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    OffsetReset,
+    OffsetsCommit,
+    Subscription,
+)
 from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
@@ -19,12 +28,14 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.requests.topics import Queue, TopicInfo
 from rmqlite.server.protocols.grpc.calls import everybody
 from rmqlite.server.protocols.grpc.in_flight import InFlight
 from rmqlite.server.protocols.native.conversion import Conversion
 from rmqlite.server.protocols.native.table import handlers_of, methods_of
 from rmqlite.wire import rpcs as native_rpcs
+from rmqlite.wire.remoting.requests.clients import INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset
+from rmqlite.wire.remoting.requests.groups import CLONE_GROUP_OFFSET, OffsetsCopy
 from rmqlite.wire.remoting.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
@@ -33,6 +44,7 @@ from rmqlite.wire.remoting.requests.messages import (
     PullMessage,
     SendBack,
 )
+from rmqlite.wire.remoting.requests.queues import UPDATE_CONSUMER_OFFSET, OffsetCommit
 from rmqlite.wire.remoting.requests.sends import (
     RECALL_MESSAGE,
     SEND_MESSAGE_V2,
@@ -43,8 +55,9 @@ from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import definition, service
 from tests.support.brokers import BrokerUnderTest
-from tests.support.calls import ask
+from tests.support.calls import ask, turns_until
 from tests.support.clock import START_MS
+from tests.support.messages import plain
 from tests.support.redrives import run
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol
 from tests.support.rocketmq_v2_client import (
@@ -54,6 +67,7 @@ from tests.support.rocketmq_v2_client import (
     V2,
     change,
     code_of,
+    consumer_settings,
     delayed,
     half,
     message,
@@ -105,6 +119,62 @@ def of_one_queue(under_test: BrokerUnderTest) -> None:
 async def pulled(client: LoopClient, topic: str = TOPIC) -> list[Any]:
     asked = PullMessage("readers", topic, 0, 0, 32, 4, 0, 0, 0, "*")
     return records_of((await client.ask(PULL_MESSAGE, asked)).body)
+
+
+Write = Callable[[V2, LoopClient, int], Awaitable[Any]]
+
+
+async def by_15(_: V2, tool: LoopClient, offset: int) -> None:
+    assert (await tool.ask(UPDATE_CONSUMER_OFFSET, OffsetCommit(GROUP, TOPIC, 0, offset))).code == 0
+
+
+async def by_314(_: V2, tool: LoopClient, offset: int) -> None:
+    await tool.ask(UPDATE_CONSUMER_OFFSET, OffsetCommit("other", TOPIC, 0, offset))
+    assert (await tool.ask(CLONE_GROUP_OFFSET, OffsetsCopy("other", GROUP, TOPIC))).code == 0
+
+
+async def by_222(_: V2, tool: LoopClient, offset: int) -> None:
+    """To the latest or the earliest, as mqadmin's resetOffsetByTime."""
+    reset = ResetOffset(TOPIC, GROUP, -1 if offset else 0, True)
+    assert (await tool.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
+
+
+async def by_update(v2: V2, _: LoopClient, offset: int) -> None:
+    queue = definition.MessageQueue(topic=named(TOPIC), id=0)
+    asked = service.UpdateOffsetRequest(group=named(GROUP), message_queue=queue, offset=offset)
+    assert await v2.code(rpcs.UPDATE_OFFSET, asked) is Code.OK
+
+
+async def by_commit(v2: V2, _: LoopClient, offset: int) -> None:
+    commit = OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset})
+    await Native(v2).ask(native_rpcs.COMMIT_OFFSETS, commit)
+
+
+async def by_reset(v2: V2, _: LoopClient, offset: int) -> None:
+    reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset, force=True)
+    await Native(v2).ask(native_rpcs.RESET_OFFSETS, reset)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(6, ""), (0, "abcdef")])
+@pytest.mark.parametrize("write", [by_15, by_314, by_222, by_update, by_commit, by_reset])
+def test_an_acknowledgement_undoes_no_offset_of_others(
+    under_test: BrokerUnderTest, write: Write, offset: int, left: str
+) -> None:
+    """A client has a message in hand while somebody moves its group, on whichever protocol."""
+
+    async def scenario(v2: V2, client: LoopClient) -> None:
+        of_one_queue(under_test)
+        await v2.sent(*[message(each) for each in "abcdef"])
+        talk = v2.telemetry()
+        talk.settings(consumer_settings(GROUP))
+        await talk.next()
+        await v2.acked(*await v2.received(batch_size=3))
+        (held,) = await v2.received(batch_size=1)
+        await write(v2, client, offset)
+        assert await v2.acked(held) == [Code.OK]
+        assert "".join([each.body.decode() for each in await v2.received()]) == left
+
+    with_remoting(under_test, scenario)
 
 
 def test_a_message_of_this_protocol_is_pulled_by_the_others(under_test: BrokerUnderTest) -> None:
@@ -357,5 +427,42 @@ def test_the_context_of_a_trace_stays_with_its_message(
         assert run(under_test, started.job_id).sent == 1
         again = await traced.seen(retry_topic(GROUP), as_group=True)
         assert (again.body, again.topic.name) == (b"a", TOPIC)
+
+    with_remoting(under_test, scenario)
+
+
+def test_two_processes_of_one_client_id_are_shown(under_test: BrokerUnderTest) -> None:
+    """On each protocol.  One connection more is a client that came back; with two it is not one."""
+    under_test.send(plain("x", topic=TOPIC))
+
+    def is_parked(v2: V2, count: int) -> bool:
+        return v2.server.service.parked == count
+
+    async def shown(v2: V2) -> list[str]:
+        status = await v2.server.service.status()
+        return [each for each in status.warnings if "have the client id" in each]
+
+    async def scenario(v2: V2, _: LoopClient) -> None:
+        groups = v2.server.service.groups
+        # rmqlite.v1: two heartbeats wait.
+        beat = HeartbeatRequest("own", "one", (Subscription(TOPIC),))
+        epoch = (await groups.heartbeat(beat)).epoch
+        waits = replace(beat, known_epoch=epoch, wait_ms=30_000)
+        calls = []
+        for count in (1, 2, 3):
+            calls.append(asyncio.create_task(groups.heartbeat(waits)))
+            await turns_until(partial(is_parked, v2, count))
+            assert len(await shown(v2)) == (count == 3)
+        for number, call in enumerate(calls, 1):
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            # The member leaves with its last connection.
+            assert under_test.broker.membership.is_member("own", "one") is (number < 3)
+        # RocketMQ 5: one Telemetry call takes the other's place.
+        for count in (1, 2, 3):
+            talk = v2.telemetry()
+            talk.settings(consumer_settings(GROUP))
+            await talk.next()
+            assert len(await shown(v2)) == 1 + (count == 3)
 
     with_remoting(under_test, scenario)

@@ -78,8 +78,10 @@ def test_a_call_that_breaks_leaves_nothing_with_its_client(
         context = Breaking(written, request, sent=v2.sent_with)
         with pytest.raises(asyncio.CancelledError):
             await talk(v2.handlers, RECEIVE_MESSAGE.path, context)
-        found = await v2.received(auto_renew=True, invisible_s=None)
-        assert [each.system_properties.delivery_attempt for each in found] == [1, 1]
+        # One by one: one of them may be the reason.
+        for _ in range(2):
+            (found,) = await v2.received(auto_renew=True, invisible_s=None)
+            assert found.system_properties.delivery_attempt == 1
 
     served_v2(under_test, scenario)
 
@@ -194,7 +196,7 @@ def test_a_poll_ends_before_the_deadline_of_its_call(
     """An answer that comes too late is lost, and its messages are invisible for nothing."""
     waits = []
 
-    async def noted(request: Any) -> Any:
+    async def noted(request: Any, *_: Any) -> Any:
         waits.append(request.wait_ms)
         raise KeyError("enough")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.access.accounts import PERMS
-from rmqlite.broker.leases.lease_table import RECEIVED_MS, RENEWED_MS
+from rmqlite.broker.leases.lease_table import RENEWED_MS
+from rmqlite.broker.leases.leased_queue import RECEIVED_MS
 from rmqlite.limits import SUBSCRIPTIONS_MAX
 from rmqlite.requests.groups import GroupChange
 from rmqlite.server.protocols.rocketmq_v2 import clients as registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.message import Message
-from rmqlite.requests.groups import GroupChange, OffsetsCommit
+from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.retry_policy import RetryPolicy
@@ -14,6 +14,7 @@ from rmqlite.server.web.site import ROWS
 from rmqlite.views.troubles import JOINING_MS
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import TOPIC, plain
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
@@ -293,6 +294,25 @@ def test_a_message_is_found_by_its_key_and_leads_to_its_history(
         none = await browser.get("/message?topic=orders&key=order-9")
         assert "No message of that topic has that key" in none.text
         assert (await browser.get("/message?topic=orders")).status == 400
+
+    browse(under_test, scenario)
+
+
+def test_a_group_that_hangs_says_so_above_its_settings(under_test: BrokerUnderTest) -> None:
+    """Which message waits, and with whom; the plan of its retries comes last."""
+    under_test.send(plain("a"))
+    under_test.broker.heartbeat(HeartbeatRequest(GROUP, "client-1", (Subscription(TOPIC),)))
+    under_test.clock.forward(400_000)
+    under_test.broker.heartbeat(HeartbeatRequest(GROUP, "client-1", (Subscription(TOPIC),)))
+
+    async def scenario(browser: Browser) -> None:
+        text = (await browser.get(f"/group?name={GROUP}")).text
+        assert f"{TOPIC}/0: nothing finished for 6m 40s, at queue offset 0, with client-1" in text
+        heads = [text.index(f" {each} ") for each in ("Members Client", "Progress", "Settings")]
+        assert heads == sorted(heads)
+        assert heads[-1] < text.index("Retries by the policy")
+        overview = (await browser.get("/")).text
+        assert f"{GROUP} has 1 member and has finished nothing for 6m 40s" in overview
 
     browse(under_test, scenario)
 

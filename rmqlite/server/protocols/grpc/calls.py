@@ -88,33 +88,36 @@ def one_answer(
     """
 
     async def call(_: object, context: Context) -> bytes:
-        answering: Answering | None = Answering(in_flight.unread, context.peer())
+        answering, is_held = Answering(in_flight.unread, context.peer()), False
         ANSWERING.set(answering)
         with _Refusing(path, context, refuse) as refusing:
-            charge = enter(path, context)
-            await answering.turn()
-            room = await in_flight.room()
             try:
-                data = await room.receive(read_one(context))
-                if data is None:
-                    # A request that gRPC refuses reads as None, too; gRPC then cancels this task.
-                    await asyncio.sleep(CANCEL_S_MAX)
-                    raise InvalidValue("request", "nothing", "one message")
-                if charge is not None:
-                    charge(len(data))
-                if may_park:
+                charge = enter(path, context)
+                await answering.turn()
+                room = await in_flight.room()
+                try:
+                    data = await room.receive(read_one(context))
+                    if data is None:
+                        # What gRPC refuses reads as None, too; gRPC then cancels this task.
+                        await asyncio.sleep(CANCEL_S_MAX)
+                        raise InvalidValue("request", "nothing", "one message")
+                    if charge is not None:
+                        charge(len(data))
+                    if may_park:
+                        room.give_back()
+                    coming, data = answer(data, context), None
+                    answered = await coming
+                finally:
                     room.give_back()
-                coming, data = answer(data, context), None
-                answered = await coming
                 if len(answered) > SHORT_BYTES_MAX:
                     answering.hold(len(answered))
                     # gRPC calls it when the client has taken the answer, or is gone.
-                    context.add_done_callback(answering.release)
-                    answering = None
+                    ended: Any = answering.release
+                    context.add_done_callback(ended)
+                    is_held = True
                 return answered
             finally:
-                room.give_back()
-                if answering is not None:
+                if not is_held:
                     answering.release()
         return b"".join(refusing.answers)
 

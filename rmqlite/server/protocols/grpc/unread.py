@@ -3,15 +3,14 @@
 gRPC keeps an answer until the client's window has room for it, however long that takes.  So a long
 answer is made only when its client has taken most of the former ones, and one at a time for each
 connection; that also gives connections their turns.  Answers of all connections together stay
-below maxBytesInFlight.  A connection that takes nothing is closed after a time, and earlier if others
-wait because of it: gRPC has no way to end a call whose answer waits.
+below maxBytesInFlight.  A connection that takes nothing is closed after a time, and earlier if
+others wait because of it: gRPC has no way to end a call whose answer waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -168,8 +167,8 @@ class Unread:
         """While calls come in, let them, until they have had their share of the time.
 
         gRPC hands over one call after the other, in the order in which they came, and needs several
-        turns of the loop for each: so who has begun a thousand would keep out all others for as long
-        as it takes to answer them.
+        turns of the loop for each: so who has begun a thousand would keep out all others for as
+        long as it takes to answer them.
         """
         if elapsed_s() >= self._even_at_s:
             return
@@ -253,7 +252,7 @@ class Answering:
         """May the answer have so many bytes more at once?"""
         return self._unread.has_room(self._own(), size)
 
-    def release(self, _: object = None) -> None:
+    def release(self, _: Any = None) -> None:
         """The answer is taken, or the connection is lost."""
         if self._connection is not None:
             self.hold(0)
@@ -314,12 +313,17 @@ def end_connections(peers: Collection[str]) -> None:
     """Shut down this process's connections to these peers of gRPC, "ipv4:10.0.0.7:4711"."""
     wanted = {_address(peer) for peer in peers}
     for each in tuple(_DESCRIPTORS.iterdir()):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as end:
-            if end.family in (socket.AF_INET, socket.AF_INET6):
-                name: Any = end.getpeername()
-                host = name[0].removeprefix("::ffff:").partition("%")[0]
-                if host_text(host, name[1]) in wanted:
-                    end.shutdown(socket.SHUT_RDWR)
+        with (
+            suppress(OSError),
+            # A copy; an address of IPv4 has room in this family, too.
+            socket.fromfd(int(each.name), socket.AF_INET6, socket.SOCK_STREAM) as end,
+        ):
+            name: Any = end.getpeername()
+            if not isinstance(name, tuple) or not isinstance(name[0], str):
+                continue
+            host = name[0].removeprefix("::ffff:").partition("%")[0]
+            if host_text(host, name[1]) in wanted:
+                end.shutdown(socket.SHUT_RDWR)
 
 
 def _address(peer: str) -> str:

@@ -16,7 +16,7 @@ from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.config import BrokerConfig
 from rmqlite.levels import parse_levels
 from rmqlite.names import TRACE_TOPIC
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.protocols.grpc.calls import Context, Read
 from rmqlite.server.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
@@ -101,6 +101,9 @@ class Telemetry:
         with self._one_more(asker, stream):
             client = self._clients.get(asker.key)
             if client is not None:
+                before = client.stream
+                if before is not None and before.is_open and client.group:
+                    self._service.groups.second_connection(client.group, asker.client_id)
                 client.talk_on(stream)
             try:
                 await _first_of(self._listen(read, asker, stream), stream.write_to(context))
@@ -184,7 +187,7 @@ class Telemetry:
         ]
         await self._pause(subscriptions)
         self._clients.check_room(asker.key)
-        await self._join(group, asker, tuple(subscriptions))
+        await self._join(group, asker, kind, tuple(subscriptions))
         await self._pause(subscriptions)
         self._clients.describe(
             self._clients.seen(asker.key), kind=kind, group=group, subscriptions=subscriptions
@@ -214,7 +217,7 @@ class Telemetry:
             group = rules.group_of(request.group)
             subscriptions = client.subscriptions if client and client.group == group else ()
             self._clients.check_room(asker.key)
-            await self._join(group, asker, subscriptions)
+            await self._join(group, asker, kind, subscriptions)
         if kind != definition.PRODUCER or client is not None:
             # Behind the right: a producer that has shown none yet is not remembered.
             self._clients.seen(asker.key)
@@ -235,10 +238,12 @@ class Telemetry:
         return service.NotifyClientTerminationResponse(status=OK)
 
     async def _join(
-        self, group: str, asker: Asker, subscriptions: tuple[Subscription, ...]
+        self, group: str, asker: Asker, kind: int, subscriptions: tuple[Subscription, ...]
     ) -> None:
         request = HeartbeatRequest(group, asker.client_id, subscriptions)
-        await self._service.groups.heartbeat(request)
+        pulls = kind == definition.PULL_CONSUMER
+        member_kind = MemberKind.SHARES if pulls else MemberKind.LEASES
+        await self._service.groups.heartbeat(request, member_kind)
 
     @contextmanager
     def _one_more(self, asker: Asker, stream: Stream) -> Iterator[None]:

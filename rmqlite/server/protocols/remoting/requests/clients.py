@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.server.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.server.protocols.remoting.connection import Connection
 from rmqlite.server.protocols.remoting.large_bodies import read_large
@@ -58,6 +58,8 @@ class Consumer:
     data: ConsumerData
     language: str
     version: int
+    pops: bool = False
+    """Has it popped messages?  A member of a group that pops may pull all the same."""
 
 
 @dataclass(slots=True)
@@ -138,6 +140,12 @@ class Clients:
         registered = self._consumers_of.get(connection, ())
         mine = (client_id for name, client_id in registered if name == group)
         return next(mine, connection.address)
+
+    def popped(self, group: str, client_id: str) -> None:
+        """A member has asked for popped messages."""
+        member = self.consumers(group).get(client_id)
+        if member is not None:
+            member.pops = True
 
     # ---- requests
 
@@ -252,10 +260,13 @@ class Clients:
             return error
         # First, so that it is notified of its own arrival, as RocketMQ does it.
         language, version = _language(call.command), call.command.version
-        self._add_consumer(Consumer(connection, client_id, data, language, version))
+        pops = before is not None and before.pops
+        if before is not None and before.connection is not connection and before.connection.is_open:
+            self._service.groups.second_connection(group, client_id)
+        self._add_consumer(Consumer(connection, client_id, data, language, version, pops))
         refused = None
         try:
-            await self._service.groups.heartbeat(request)
+            await self._service.groups.heartbeat(request, MemberKind.SHARES)
         except RmqliteError as error:
             refused = error
             self._forget(connection, group, client_id)

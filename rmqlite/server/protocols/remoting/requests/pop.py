@@ -149,10 +149,12 @@ class Pops:
         """Lease messages; records as they lie in the log."""
         asked, connection = call.asked(), call.connection
         wanted = filter_of(asked.topic, asked.exp or "*", asked.exp_type)
+        client_id = self._clients.client_id(connection, asked.consumer_group)
+        self._clients.popped(asked.consumer_group, client_id)
         request = ReceiveRequest(
             asked.consumer_group,
             asked.topic,
-            self._clients.client_id(connection, asked.consumer_group),
+            client_id,
             wanted.expression,
             wanted.sql,
             min(max(asked.max_msg_nums, 1), RECEIVE_MESSAGES_MAX),

@@ -172,16 +172,21 @@ class Relays:
 
     @answers(codes.INVOKE_BROKER_TO_RESET_OFFSET)
     async def reset_offsets(self, call: Call[ResetOffset]) -> Command:
-        """Let all members go on at the messages of a time; they commit it themselves."""
+        """Let all members go on at the messages of a time.
+
+        Those that pull are notified, and commit it themselves; a POP consumer would only pause.
+        """
         asked = call.asked()
-        members = tuple(self._clients.consumers(asked.group).values())
+        known = tuple(self._clients.consumers(asked.group).values())
+        receives = self._service.groups.receives(asked.group)
+        members = [each for each in known if not each.pops]
         offsets = await self._service.groups.reset(
             asked.group,
             asked.topic,
             None if asked.timestamp == NOW else asked.timestamp,
             may_advance=asked.is_force,
         )
-        if not members:
+        if not known and not receives:
             remark = f"Consumer not online, so can not reset offset, Group: {asked.group}"
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         table = write_body(OffsetTable(dict(self._offsets(offsets.items()))))
@@ -192,7 +197,7 @@ class Relays:
         for member in members:
             member.connection.notify(codes.RESET_CONSUMER_CLIENT_OFFSET, reset, body)
         log.info(
-            "members were told to reset their offsets group=%s topic=%s timestamp=%d members=%d",
+            "offsets reset group=%s topic=%s timestamp=%d notified=%d",
             asked.group,
             asked.topic,
             asked.timestamp,
