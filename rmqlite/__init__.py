@@ -28,4 +28,4 @@ README.md beside this file follows a message through these rooms.
 Importing this package imports nothing else.
 """
 
-__version__ = "0.11.0"
+__version__ = "0.12.0"

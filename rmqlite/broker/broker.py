@@ -23,9 +23,9 @@ from rmqlite.broker.jobs.bulk import Bulk
 from rmqlite.broker.jobs.bulk_rows import Sender
 from rmqlite.broker.leases.leases import Leases
 from rmqlite.broker.operating.deleting import Deleting
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.broker.operating.resetting import Resetting
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.redrive import Redrive
@@ -94,7 +94,6 @@ class Broker:
         self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
-        parts.membership.is_popped = self.request_modes.is_popped
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(

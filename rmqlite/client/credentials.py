@@ -25,6 +25,8 @@ FILE_BYTES_MAX: Final = 4_096
 PEM_BYTES_MAX: Final = 1 << 20
 _KEYS: Final = ("accessKey", "secretKey")
 
+ENVIRONMENT: Final[Mapping[str, str]] = os.environ
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:

@@ -7,7 +7,6 @@ cannot help.  Everything else may be over in a moment, as a restart is.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import ssl
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rmqlite.client.credentials import ENVIRONMENT
 from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.wire.status import error_from_status
@@ -90,7 +90,7 @@ class Endpoint:
     proxy: str = ""
 
     @classmethod
-    def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Endpoint:
+    def parse(cls, text: str, environment: Mapping[str, str] = ENVIRONMENT) -> Endpoint:
         """With the proxy that the environment names for rmqlite.  Raises InvalidValue."""
         check_type("endpoint", text, str)
         is_tls = text.startswith(TLS)

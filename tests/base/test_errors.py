@@ -22,7 +22,14 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
-SAMPLES = {"str": "a\ttext", "int": 7, "float": 0.5, "bool": True, "object": 7}
+SAMPLES = {
+    "str": "a\ttext",
+    "int": 7,
+    "float": 0.5,
+    "bool": True,
+    "object": 7,
+    "Iterable[str]": ("a", "b"),
+}
 CLASSES = sorted(by_code().values(), key=lambda cls: cls.code)
 
 
@@ -91,7 +98,8 @@ def test_an_error_leaves_a_process_whole(cls: type[RmqliteError], way: str) -> N
     }
     keyword = {each.name for each in arguments if each.kind == each.KEYWORD_ONLY}
     positional = [value for name, value in named.items() if name not in keyword]
-    error = cls(*positional, **{name: named[name] for name in keyword & named.keys()})
+    made: Any = cls  # each class has arguments of its own
+    error = made(*positional, **{name: named[name] for name in keyword & named.keys()})
     error.add_note("of the caller")
     for each in (error, restore(cls.code, "a sentence", field="f", value="v", rule="r")):
         back = WAYS[way](each)

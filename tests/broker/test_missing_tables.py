@@ -42,6 +42,7 @@ def both(name: str) -> tuple[str, str]:
 
 
 def test_a_whole_store_has_nothing_to_say(broker: BrokerUnderTest) -> None:
+    """A warning at each start would soon be read by nobody."""
     assert told(broker) == []
 
 

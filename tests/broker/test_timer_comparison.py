@@ -45,7 +45,7 @@ def execute(path: Path, statement: str) -> None:
 def timers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TimersUnderTest:
     """With a table of several pages that takes several steps, and completed rows in it."""
     monkeypatch.setattr(comparison, "ROWS_A_STEP", 100)
-    monkeypatch.setattr(comparison, "RUNS_A_STEP", 3)
+    monkeypatch.setattr(comparison, "CHUNK_OFFSETS", 128)
     made = TimersUnderTest(tmp_path)
     made.add(*((at * 7) % 1_000 + 10 for at in range(1_000)))
     made.complete(*range(300, 310))

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.broker import counts
 from rmqlite.broker.figures import SAMPLE_S
-from rmqlite.broker.progress import Progress
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.requests.figures import QueueTimes, Rate, TakenQueue
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.requests.topics import Queue

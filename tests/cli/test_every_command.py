@@ -52,6 +52,7 @@ ARGUMENTS = {
     "retry cancel": "workers A",
     "dlq show": "workers",
     "dlq peek": "A",
+    "dlq reasons": "workers",
     "dlq redrive": "workers --yes",
     "dlq import": f"{__file__} --yes",
     "dlq purge": "workers --yes",

@@ -158,6 +158,7 @@ def test_pages_are_followed_until_there_are_enough(run: Run, broker: FakeBroker)
         ("C1", 1),
         ("C2", 1),
         ("C3", 1),
+        ("C4", 1_000),
     ]
     result = run("schedule", "list", "--max", "2", "--cursor", "C4")
     assert (len(result.stdout.splitlines()), result.stderr) == (3, "")

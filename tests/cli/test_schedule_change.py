@@ -249,11 +249,11 @@ def test_a_filter_is_followed_to_the_end(run: Run, broker: FakeBroker) -> None:
     changes(broker, 5_000, 0, 17)
     result = run(
         *("schedule", "reschedule", "--to", "2h", "--level", "5", "--level", "1", "--yes"),
-        *("--topic", "orders", "--key", "k", "--from", "5", "--until", "+1h"),
+        *("--topic", "orders", "--key", "k", "--from", "1700000000005", "--until", "+1h"),
     )
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "5,017 messages rescheduled to level 18 (2h)\n"
-    wanted = PendingFilter((1, 5), "orders", 5, NOW_MS + 3_600_000, "k")
+    wanted = PendingFilter((1, 5), "orders", 1_700_000_000_005, NOW_MS + 3_600_000, "k")
     expected = [ChangeByFilter(RESCHEDULE, wanted, 18, cursor=each) for each in ("", "C1", "C2")]
     assert asked_to_change(broker) == expected
 

@@ -487,7 +487,7 @@ def test_a_start_that_can_never_work_is_refused(broker: FakeBroker, make: Make) 
 def test_what_must_be_said_before_the_start_is_refused_after_it(make: Make) -> None:
     """A group's members must agree, so nothing changes while one runs; nor after its end."""
     consumer = make()
-    with pytest.raises(Refused, match=r"was started: do it before start\(\)"):
+    with pytest.raises(Refused, match=r"was started already; do it before start\(\)"):
         consumer.subscribe("more")
     with pytest.raises(Refused, match="was started"):
         consumer.start()

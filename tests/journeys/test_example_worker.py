@@ -220,3 +220,18 @@ def test_the_tests_install_what_the_example_asks_for() -> None:
     lines = (EXAMPLES / "worker" / "requirements.txt").read_text("utf-8").splitlines()
     wanted = {line for line in lines if line and not line.startswith("#")}
     assert wanted <= {*extras["dev"], *extras["web"]}
+
+
+def test_a_kubernetes_service_of_the_name_is_no_setting() -> None:
+    """In a namespace with a Service named reminders, the kubelet sets these in every pod."""
+    program = "from worker.settings import Settings; print(Settings.from_environment({links}))"
+    links = {
+        "REMINDERS_SERVICE_HOST": "10.0.0.7",
+        "REMINDERS_SERVICE_PORT_HTTP": "80",
+        "REMINDERS_PORT": "tcp://10.0.0.7:80",
+        "REMINDERS_PORT_80_TCP_ADDR": "10.0.0.7",
+    }
+    for given, code in ((links, 0), (links | {"REMINDERS_PORTS": "80"}, 1)):
+        command = [sys.executable, "-c", program.format(links=given)]
+        done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, check=False)
+        assert done.returncode == code, done.stderr

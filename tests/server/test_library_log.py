@@ -13,11 +13,11 @@ from rmqlite.server.gate.repeats import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.server.library_log import LOGGERS, in_short_lines
 from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.wire import rpcs
-from tests.server.rocketmq_v2.test_port import with_port
-from tests.server.test_unread import BODY, LONG
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
+from tests.support.grpc_ports import with_port
 from tests.support.http2 import Http2
+from tests.support.long_answers import BODY, LONG
 from tests.support.rocketmq_v2_client import TOPIC
 
 

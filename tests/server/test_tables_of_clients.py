@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from rmqlite.access.accounts import PERMS, Account
-from rmqlite.broker.tables.membership import QueueLocks
+from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.shares import AccountShares
 from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig

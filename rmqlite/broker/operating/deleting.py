@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import queue_ranges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.steps import Steps

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from rmqlite.broker.operating.progress import Progress
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.progress import Progress
 from rmqlite.broker.pulling import queue_range
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue

@@ -44,17 +44,17 @@ def missing_tables(
 
 
 def _topics(store: MessageStore, table: topics.TopicTable) -> Iterator[str]:
-    queues: dict[str, int] = {}
+    last: dict[str, int] = {}
     for topic, queue_id in store.queue_keys():
         queue = store.queue(topic, queue_id)
         # A deleted topic has a queue without entries; a retry topic comes with its group.
         has_messages = queue is not None and queue.min_offset < queue.max_offset
         if has_messages and not (table.get(topic) or is_system(topic) or is_retry(topic)):
-            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-    if queues:
+            last[topic] = max(last.get(topic, 0), queue_id)
+    if last:
         is_there = store.load_table(topics.TABLE, TopicsTable) is not None
         how = "lacks topics of the log" if is_there else "is missing"
-        named = [f"{topic} ({count})" for topic, count in sorted(queues.items())]
+        named = [f"{topic} ({highest + 1})" for topic, highest in sorted(last.items())]
         yield (
             f"config/{topics.TABLE} {how}, so that nobody can read their messages: restore it,"
             f" or create them again, each with the queues that have messages: {_list(named)}"

@@ -33,6 +33,7 @@ class RequestModes:
         self._store = store
         self._topics = topics
         self._membership = membership
+        membership.is_popped = self.is_popped
         self._groups: dict[str, dict[str, RequestModeChange]] = {}
         self._count = 0
         table = store.load_table(TABLE, RequestModesTable) or RequestModesTable()

@@ -1,33 +1,38 @@
-"""Compares the table of the timers with their queue, which is the truth, row by row.
+"""Compares the table of the timers with their queue, which is the truth.
 
 SQLite has no checksums: a flipped bit makes another due time, and a row that is not there is not
-missed.  So the rows are read once in due order, and each one's queue entry must say the same; the
-queue offsets that were seen are noted, and at the end none may be missing that still waits.  A
-comparison takes the offsets that had rows when it began.  It is done in steps: a timer that waits
+missed.  So all rows are read once, in due order.  It is noted which queue offsets were seen, and a
+sum over the rows of each chunk of the queue; then the queue is read in its order, chunk by chunk:
+what was seen there must have the same sum, and what waits must have been seen.
+
+A comparison takes the offsets that had rows when it began.  It is done in steps: a timer that waits
 all the time has its row all the time, whatever is written meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import compress
 from typing import Final
 
-from rmqlite.records.queue_entry import ENTRY, runs_of
+from rmqlite.records.queue_entry import runs_of
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.timers.index import (
-    OFFSET_BITS,
     OFFSETS,
     IndexDamaged,
     Indexed,
     Mark,
     TimerIndex,
+    key_of,
 )
+from rmqlite.table_shapes import CHUNK_OFFSETS
 
 ROWS_A_STEP: Final = 512
-"""A step takes 2 to 3 ms if they lie anywhere in the queue."""
-RUNS_A_STEP: Final = 4_096
+"""Steps of so many rows, and of a chunk, take 2 to 3 ms."""
+_SEEN: Final = bytes.maketrans(b"\x00\x01", b"\x01\x00")
+"""Translates the flags of offsets that were not seen."""
 
 
 class RowComparison:
@@ -44,61 +49,69 @@ class RowComparison:
         self._queue = queue
         self._completed = completed
         self._indexed = indexed
+        self._first = max(completed.below, queue.min_offset)
         self._seen = CompletedOffsets([(0, completed.below)])
+        self._sums = Counter[int]()
+        """By number of a chunk: the sum of the squares of its rows' keys."""
         self._read_to: int | None = -1
         """The key of the last row that was read; None: all were."""
-        self._looked_to = 0
+        self._chunk = 0
         self.is_done = False
 
     def step(self, passed: int = 0) -> Sequence[int]:
-        """Compare some rows; returns the keys of those whose timers are completed.
+        """Compare some more; returns the keys of rows whose timers are completed.
 
         passed: rows with keys below it need not be read.  Raises IndexDamaged, which says what
         differs, and StoreUnavailable.
         """
         if self._read_to is None:
-            self._look_for_missing()
+            self._compare_chunk()
             return ()
         begin = max(self._read_to, passed - 1)
         keys = self._index.slice(begin, ROWS_A_STEP, self._indexed)
-        gone = self._compare(keys)
         self._read_to = keys[-1] if len(keys) == ROWS_A_STEP else None
+        return self._note(keys)
+
+    def _note(self, keys: Sequence[int]) -> list[int]:
+        is_open, sums, first = self._completed.is_open, self._sums, self._queue.min_offset
+        gone, offsets = [], []
+        for key in keys:
+            queue_offset = key & OFFSETS
+            if not is_open(queue_offset):
+                gone.append(key)
+            elif queue_offset >= first:
+                sums[queue_offset // CHUNK_OFFSETS] += key * key
+                offsets.append(queue_offset)
+        for start, end in runs_of(sorted(offsets)):
+            self._seen.add(start, end)
         return gone
 
-    def _compare(self, keys: Sequence[int]) -> list[int]:
-        is_open, first = self._completed.is_open, self._queue.min_offset
-        # In the order of the queue: neighbours are read at once.
-        open_ones = [key for key in keys if is_open(key & OFFSETS) and key & OFFSETS >= first]
-        open_ones.sort(key=OFFSETS.__and__)
-        offsets = [key & OFFSETS for key in open_ones]
-        due_ms = [key >> OFFSET_BITS for key in open_ones]
-        entries = ENTRY.iter_unpack(self._queue.entries_at(offsets))
-        found = [due_ms for _, _, due_ms in entries]
-        if found != due_ms:
-            for queue_offset, row, entry in zip_longest(offsets, due_ms, found):
-                if row != entry:
-                    text = f"the row of queue offset {queue_offset} says {row}, its entry {entry}"
-                    raise IndexDamaged(text)
-        for start, end in runs_of(offsets):
-            self._seen.add(start, end)
-        return [key for key in keys if not is_open(key & OFFSETS)]
-
-    def _look_for_missing(self) -> None:
-        """Raises IndexDamaged for an offset that waits and was not seen."""
-        below, begin, end = self._indexed
-        at = max(self._looked_to, self._queue.min_offset)
-        for _ in range(RUNS_A_STEP):
-            at = self._completed.next_open(at)
-            if below <= at < begin:
-                at = begin
-            elif at >= end:
-                self.is_done = True
-                break
-            elif (seen_to := self._seen.next_open(at)) == at:
-                raise IndexDamaged(f"the timer at queue offset {at} has no row")
-            else:
-                at = seen_to
-        self._looked_to = at
+    def _compare_chunk(self) -> None:
+        """Compare the next chunk that has rows or timers.  Raises IndexDamaged."""
+        waits = self._completed.next_open(max(self._chunk * CHUNK_OFFSETS, self._first))
+        if waits < self._indexed.end:
+            number = min(waits // CHUNK_OFFSETS, *self._sums, self._indexed.end)
+        elif self._sums:
+            number = min(self._sums)
+        else:
+            self.is_done = True
+            return
+        start = max(number * CHUNK_OFFSETS, self._first)
+        end = min((number + 1) * CHUNK_OFFSETS, self._indexed.end)
+        unseen = self._seen.open_flags(start, end)
+        codes = self._queue.tags_codes(start, end - start)
+        self._chunk, total = number + 1, self._sums.pop(number, 0)
+        if start < self._queue.min_offset:
+            # Retention has removed entries meanwhile; the next comparison does without them.
+            return
+        seen = unseen.translate(_SEEN)
+        keys = map(key_of, compress(codes, seen), compress(range(start, end), seen))
+        if sum([key * key for key in keys]) != total:
+            raise IndexDamaged(f"rows of queue offsets {start} to {end - 1} differ from the queue")
+        missing = map(int.__and__, unseen, self._completed.open_flags(start, end))
+        for queue_offset in compress(range(start, end), missing):
+            if queue_offset in self._indexed:
+                raise IndexDamaged(f"the timer at queue offset {queue_offset} has no row")
 
 
 def check_mark(mark: Mark, queue: ConsumeQueue) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,17 @@ import grpc.aio
 import pytest
 
 from rmqlite.errors import InvalidValue
-from rmqlite.server.gate.tls import load_keys
 from rmqlite.server.protocols.grpc import server
 from rmqlite.server.protocols.grpc.server import GrpcServer
 from rmqlite.server.protocols.metrics.server import page_of_health
 from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID
-from rmqlite.server.protocols.server import Running
-from rmqlite.server.upkeep import ClockWatch
 from rmqlite.wire.rocketmq_v2 import rpcs
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import Rpc, service
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
+from tests.support.grpc_ports import PATIENCE_S, with_port
 from tests.support.http2 import Http2
 from tests.support.rocketmq_v2_client import (
     CLIENT,
@@ -36,9 +33,8 @@ from tests.support.rocketmq_v2_client import (
     named,
     receive,
 )
-from tests.support.services import Served, served
+from tests.support.services import Served
 
-PATIENCE_S = 60.0
 METADATA = ((CLIENT_ID, CLIENT),)
 LARGEST: Any = (("grpc.max_receive_message_length", -1),)
 
@@ -72,30 +68,6 @@ class Channel:
             response_deserializer=service.TelemetryCommand.FromString,
         )
         return call(metadata=METADATA)
-
-
-def with_port(
-    under_test: BrokerUnderTest,
-    scenario: Callable[[GrpcServer, Served], Awaitable[Any]],
-    **changes: Any,
-) -> None:
-    """Run a scenario against a gRPC port of its own."""
-    under_test.config = under_test.config.model_copy(update={"grpc_port": 0, **changes})
-
-    async def inside(server: Served, _: asyncio.Task[None]) -> None:
-        clock, store = under_test.clock, under_test.store
-        watch = ClockWatch(clock, clock.machine, store.clock_origin)
-        port = GrpcServer(server.config, load_keys(server.config))
-        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
-            await port.bind()
-            await port.open(running)
-            await scenario(port, server)
-            server.service.close()
-            await port.drain()
-            await port.close()
-
-    served(under_test, inside)
 
 
 def test_a_message_of_the_largest_size_goes_both_ways(tmp_path: Path) -> None:

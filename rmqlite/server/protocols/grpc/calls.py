@@ -112,7 +112,8 @@ def one_answer(
                 if len(answered) > SHORT_BYTES_MAX:
                     answering.hold(len(answered))
                     # gRPC calls it when the client has taken the answer, or is gone.
-                    context.add_done_callback(answering.release)
+                    ended: Any = answering.release
+                    context.add_done_callback(ended)
                     is_held = True
                 return answered
             finally:

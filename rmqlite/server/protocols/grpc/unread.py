@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -314,12 +313,17 @@ def end_connections(peers: Collection[str]) -> None:
     """Shut down this process's connections to these peers of gRPC, "ipv4:10.0.0.7:4711"."""
     wanted = {_address(peer) for peer in peers}
     for each in tuple(_DESCRIPTORS.iterdir()):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as end:
-            if end.family in (socket.AF_INET, socket.AF_INET6):
-                name: Any = end.getpeername()
-                host = name[0].removeprefix("::ffff:").partition("%")[0]
-                if host_text(host, name[1]) in wanted:
-                    end.shutdown(socket.SHUT_RDWR)
+        with (
+            suppress(OSError),
+            # A copy; an address of IPv4 has room in this family, too.
+            socket.fromfd(int(each.name), socket.AF_INET6, socket.SOCK_STREAM) as end,
+        ):
+            name: Any = end.getpeername()
+            if not isinstance(name, tuple) or not isinstance(name[0], str):
+                continue
+            host = name[0].removeprefix("::ffff:").partition("%")[0]
+            if host_text(host, name[1]) in wanted:
+                end.shutdown(socket.SHUT_RDWR)
 
 
 def _address(peer: str) -> str:

@@ -76,7 +76,7 @@ def methods_of(service: Service) -> Methods:
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
-        rpcs.PULL: _of(partial(_messages, partial(messages.pull, looking=making))),
+        rpcs.PULL: _of(partial(_messages, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
         rpcs.QUERY_MESSAGES: _of(partial(_found, messages)),
         rpcs.GET_MESSAGE: _of(messages.at),
@@ -216,11 +216,9 @@ def _spans(messages: bytes) -> bytes:
         raise InvalidValue("batches", f"{error.field}: {error.value}", error.rule) from error
 
 
-async def _messages(
-    pull: Callable[[PullRequest], Awaitable[Pulled]], request: PullRequest
-) -> PullResult:
+async def _messages(pull: Callable[..., Awaitable[Pulled]], request: PullRequest) -> PullResult:
     """A pull's answer: records, or, for clients that want them, messages as text."""
-    pulled = await pull(request)
+    pulled = await pull(request, making)
     if not request.as_records:
         async with working():
             return await done_in_turns(decoded(pulled))
