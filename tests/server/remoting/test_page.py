@@ -29,19 +29,16 @@ def codes_in(cell: str) -> list[int]:
 
 def test_the_page_lists_every_request() -> None:
     """Whoever misses one sees why it is refused."""
-    listed = {
-        code: state_of
-        for state_of, cell, *_ in PAGE.table_after("## Every request")
-        for code in codes_in(cell)
-    }
+    rows = PAGE.table_after("## Every request")
+    listed = {code: state_of for state_of, cell, *_ in rows for code in codes_in(cell)}
     states = {code: state(row.asked) for code, row in ANSWERED.items()}
     states |= {code: f"code 3: {row.reason}" for code, row in REFUSED.items()}
     assert listed == states
-    counts = [len(codes_in(cell)) for _, cell, *_ in PAGE.table_after("## Every request")]
-    assert sum(counts) == len(states), "each code once"
+    assert sum(len(codes_in(cell)) for _, cell, *_ in rows) == len(states), "each code once"
 
 
 def test_the_page_names_each_request_by_its_own_name() -> None:
+    """Whoever searches for a name finds it; all that are refused have theirs."""
     names = {**NAMES, **{code: row.name for code, row in REFUSED.items()}}
     cells = " ".join(cell for _, cell, *_ in PAGE.table_after("## Every request"))
     named = {int(code): name for code, name in re.findall(r"(\d+) ([A-Z]\w+)", cells)}
