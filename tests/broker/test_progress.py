@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmqlite.broker.tables.membership import MemberKind
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import (
     GroupStatus,
@@ -30,10 +31,15 @@ def progress_in(broker: BrokerUnderTest, queue: Queue = QUEUE) -> QueueProgress:
 
 
 def join(
-    broker: BrokerUnderTest, client_id: str = "a", topic: str = TOPIC, *, broadcasts: bool = False
+    broker: BrokerUnderTest,
+    client_id: str = "a",
+    topic: str = TOPIC,
+    kind: MemberKind = MemberKind.POLLS,
+    *,
+    broadcasts: bool = False,
 ) -> None:
     request = HeartbeatRequest(GROUP, client_id, (Subscription(topic),), is_broadcasting=broadcasts)
-    broker.broker.heartbeat(request)
+    broker.broker.heartbeat(request, kind=kind)
 
 
 def commit(broker: BrokerUnderTest, offset: int, queue: Queue = QUEUE) -> None:
@@ -105,7 +111,7 @@ def test_a_leased_message_names_its_client(under_test: BrokerUnderTest) -> None:
     create_topic(under_test, TOPIC, 1)
     under_test.send(*[plain(text) for text in "abc"])
     first_ms = under_test.clock.now_ms()
-    join(under_test)
+    join(under_test, "lessee", kind=MemberKind.LEASES)
     receive(under_test)
     (second,) = receive(under_test)
     under_test.clock.forward(MINUTE_MS)
