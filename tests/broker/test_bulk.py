@@ -18,6 +18,7 @@ from rmqlite.errors import (
     StoreUnavailable,
 )
 from rmqlite.levels import parse_levels
+from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_TOPIC, Message
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.bulk import BulkMatch, BulkRequest, Refusal
@@ -107,7 +108,7 @@ def test_a_level_a_length_and_an_instant_are_met(under_test: BrokerUnderTest) ->
         ("properties", "a\x01b\x02UNIQ_KEY\x01x", "does not reserve"),
         ("properties", "a", "none empty"),
         ("properties", "a\x011\x02a\x012", "each key once"),
-        ("properties", "a\x01" + "x" * 33_000, "at most 30000 bytes"),
+        ("properties", "a\x01" + "x" * 33_000, f"at most {SENT_PROPERTIES_BYTES_MAX} bytes"),
         ("bodies", bytes((1 << 19) + 1), "maxMessageSize"),
         ("bodies", b"", "at least 1 byte"),
     ],
