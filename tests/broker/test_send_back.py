@@ -421,7 +421,7 @@ def test_a_message_full_of_properties_is_not_lost(
     assert (found.properties["short"], found.message_id) == ("s", "full")
     assert found.properties.get("p") == (value if room >= 40 else None)
     assert found.properties[DLQ_ORIGIN_TOPIC if answer.is_dead else RETRY_TOPIC] == TOPIC
-    assert answer.is_dead == (level < 0 or room < 400)
+    assert answer.is_dead == (level < 0 or room < 200)
 
 
 def test_a_dead_letter_that_fails_again_belongs_to_its_own_group(

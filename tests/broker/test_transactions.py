@@ -14,6 +14,7 @@ from rmqlite.errors import (
     RmqliteError,
     StoreUnavailable,
 )
+from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import Message
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
 from rmqlite.records.record import read_head
@@ -182,9 +183,11 @@ def test_a_half_message_without_an_id_gets_one(under_test: BrokerUnderTest) -> N
 
 def test_a_half_message_has_room_for_what_checks_add(under_test: BrokerUnderTest) -> None:
     """RocketMQ's records have room for 32,767 bytes of properties."""
-    send_half(under_test, "a", filler="x" * 29_800)
-    with pytest.raises(MessageTooLarge, match="at most 30000 bytes"):
-        send_half(under_test, "b", filler="x" * 30_000)
+    send_half(under_test, "a", filler="x" * (SENT_PROPERTIES_BYTES_MAX - 200))
+    under_test.clock.forward(TIMEOUT_MS)
+    assert [each.body for each in checked(under_test)] == [b"a"]
+    with pytest.raises(MessageTooLarge, match=f"at most {SENT_PROPERTIES_BYTES_MAX} bytes"):
+        send_half(under_test, "b", filler="x" * SENT_PROPERTIES_BYTES_MAX)
 
 
 def test_transactions_can_be_refused(make: Make) -> None:
