@@ -1,4 +1,4 @@
-"""rmqlite message: find messages in a running broker, and show one.
+"""rmqlite message: find messages in a running broker, show one, and tell its history.
 
 A query names the topic that the message was sent to; the table shows every place where the message
 was, oldest first, two lines for each record.
@@ -14,6 +14,7 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
+from rmqlite.cli.history import history
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms, option
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
@@ -27,7 +28,8 @@ from rmqlite.views.messages import where_text
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
 
-app = typer.Typer(no_args_is_help=True, help="Find messages, and show one.")
+app = typer.Typer(no_args_is_help=True, help="Find messages, show one, and tell its history.")
+app.command("history")(history)
 
 _FOUND: Final = Document(
     "FoundRecord",
@@ -81,7 +83,7 @@ def query(
     count: Annotated[
         int, option("--max -n", "At most this many, the newest, up to 64.", min=1, max=64)
     ] = 32,
-    history: Annotated[
+    with_history: Annotated[
         bool,
         option(
             "--history/--no-history",
@@ -104,7 +106,7 @@ def query(
         begin_ms=moment_ms("--since", since) or 0,
         end_ms=moment_ms("--until", until),
         max_messages=count,
-        history=history,
+        history=with_history,
     )
     with connected(endpoint, SHORT_CALL_MS_MAX) as admin:
         found = admin.find_messages(asked)

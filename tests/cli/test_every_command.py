@@ -40,6 +40,7 @@ LOCAL = (
 ARGUMENTS = {
     "send": "orders x",
     "consume": "orders --peek",
+    "message history": "A",
     "message get": "0A00000100002A9F0000000000000000",
     "message query": "orders --key k",
     "schedule cancel": "A",
@@ -47,7 +48,6 @@ ARGUMENTS = {
     "schedule fire": "A",
     "schedule reschedule": "A --to 10",
     "retry list": "workers",
-    "retry show": "A",
     "retry now": "workers A",
     "retry cancel": "workers A",
     "dlq show": "workers",

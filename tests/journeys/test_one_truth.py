@@ -170,7 +170,7 @@ def test_a_waiting_message_of_a_4x_client_is_seen_and_changed(protocols: Protoco
     assert [each["message_id"] for each in protocols.tree("schedule list")["messages"]] == [
         ids["left"]
     ]
-    life = protocols.tree(f"retry show {ids['gone']}")
+    life = protocols.tree(f"message history {ids['gone']}")
     assert [hop["kind"] for hop in life["hops"]] == ["scheduled", "cancelled"]
     for kind in ("rescheduled", "delivered now to"):
         assert kind in protocols.page(f"/message?id={ids['moved']}")
@@ -217,7 +217,7 @@ def test_a_failed_message_of_a_4x_client_is_retried_buried_and_sent_again(
     redriven = [each for each in protocols.pulled(RETRY) if REDRIVEN_FROM in each.properties]
     assert [(each.body, each.sys_flag, each.flag) for each in redriven] == [(BODY, LZ4, FLAG)]
     assert "KeyError" not in redriven[0].properties.values()
-    hops = protocols.tree(f"retry show {message_id}")["hops"]
+    hops = protocols.tree(f"message history {message_id}")["hops"]
     assert [(hop["kind"], hop["reason"]) for hop in hops] == [
         ("sent", ""),
         ("failed", "KeyError"),
@@ -242,7 +242,7 @@ def test_a_retry_that_a_4x_client_asks_for_is_listed_and_cancelled(
     assert "no reason given" in protocols.shell(f"retry list {GROUP}")
     protocols.shell(f"retry cancel {GROUP} {message_id} --yes")
     assert protocols.tree(f"retry list {GROUP}")["letters"] == []
-    assert [hop["kind"] for hop in protocols.tree(f"retry show {message_id}")["hops"]] == [
+    assert [hop["kind"] for hop in protocols.tree(f"message history {message_id}")["hops"]] == [
         "sent",
         "failed",
         "cancelled",

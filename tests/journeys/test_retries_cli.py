@@ -52,7 +52,7 @@ class Shell:
 
     def events(self, message_id: str) -> list[tuple[str, int]]:
         """The kinds of a history's events, and how often it had failed by then."""
-        life = self.tree(f"retry show {message_id}")
+        life = self.tree(f"message history {message_id}")
         return [(each["kind"], each["attempt"]) for each in life["hops"]]
 
 
@@ -104,10 +104,10 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
         eventually(lambda: len(shell.attempts()) == 3, "all have failed")
     # Or they would be read, and fail, once more after the kill: at least once.
     eventually(lambda: is_committed(broker), "that they were read is on disk")
-    before = shell.tree("retry list billing"), shell.tree(f"retry show {ids['dies']}")
+    before = shell.tree("retry list billing"), shell.tree(f"message history {ids['dies']}")
     broker.kill()
     broker.start()
-    after = shell.tree("retry list billing"), shell.tree(f"retry show {ids['dies']}")
+    after = shell.tree("retry list billing"), shell.tree(f"message history {ids['dies']}")
     assert [each["letters"] for each in (before[0], after[0])] == [after[0]["letters"]] * 2
     assert [event["offset_message_id"] for event in before[1]["hops"]] == [
         event["offset_message_id"] for event in after[1]["hops"]
@@ -130,7 +130,7 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     whole = [("sent", 0), ("failed", 1), ("fired", 1), ("failed", 2), ("fired", 2), ("dead", 3)]
     assert shell.events(ids["dies"]) == whole
     assert shell.events(ids["dropped"]) == [("sent", 0), ("failed", 1), ("cancelled", 1)]
-    shown = " ".join(shell("retry show", ids["dies"]).stdout.split())
+    shown = " ".join(shell("message history", ids["dies"]).stdout.split())
     assert "dead in billing after 3 attempts: dies declined, time 3" in shown
     assert shown.count("declined, time") == 3
 
@@ -140,13 +140,13 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
         eventually(lambda: len(given) == 1, "it is read again")
     broker.kill()
     broker.start()
-    life = shell.tree(f"retry show {ids['dies']}")
+    life = shell.tree(f"message history {ids['dies']}")
     redriven = life["hops"][-1]
     assert (redriven["kind"], redriven["job_id"]) == ("redriven", job.job_id)
     assert redriven["message_id"] != ids["dies"]
     for name in (redriven["message_id"], redriven["offset_message_id"]):
         assert shell.events(name) == [*whole, ("redriven", 0)]
-    shown = " ".join(shell("retry show", ids["dies"]).stdout.split())
+    shown = " ".join(shell("message history", ids["dies"]).stdout.split())
     assert f"sent again by job {job.job_id} to group billing, as {redriven['message_id']}" in shown
 
 
@@ -167,7 +167,7 @@ def test_looking_appends_nothing_and_consumes_nothing(start_broker: StartBroker)
     with AdminClient(broker.endpoint) as admin:
         eventually(lambda: shell.tree("retry list billing")["due"] == 1, "its retry is due")
         before = admin.broker_status().log_max_offset, admin.group("billing").progress
-        shown = [shell("retry list billing").stdout, shell("retry show", message_id).stdout]
+        shown = [shell("retry list billing").stdout, shell("message history", message_id).stdout]
         shell("retry now billing", message_id, "--dry-run", exit_code=1)
         shell("retry cancel billing --all --dry-run", exit_code=1)
         assert (admin.broker_status().log_max_offset, admin.group("billing").progress) == before

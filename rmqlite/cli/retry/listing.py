@@ -1,4 +1,4 @@
-"""rmqlite retry list and show: the retries of a group, and the history of one message.
+"""rmqlite retry list: the retries of a group.
 
 A due retry is in the group's retry topic and waits for a consumer; any other waits in the
 schedule.  Both are listed, the due ones first.
@@ -6,22 +6,15 @@ schedule.  Both are listed, the due ones first.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
-from rich.console import Console
-from rich.text import Text
+from typing import Any, Final
 
 from rmqlite.cli.broker_view import BrokerView, connected
 from rmqlite.cli.filters import DeadLetterOptions, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
-    NOT_ALL,
     AsJson,
     Count,
     Cursor,
@@ -31,45 +24,18 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed, note_letters
-from rmqlite.cli.output.terminal import (
-    STYLES,
-    fitted,
-    note,
-    out,
-    print_json,
-    print_tall_table,
-    printable,
-)
-from rmqlite.errors import GroupUnknown
+from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.names import RETRY_PREFIX, retry_topic
-from rmqlite.requests.dead_letters import (
-    DeadLetter,
-    DeadLettersQuery,
-    EventKind,
-    History,
-    HistoryEvent,
-)
+from rmqlite.requests.dead_letters import DeadLetter, DeadLettersQuery
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max, origin_text
 from rmqlite.views.groups import group_figures, readers_text
-from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
-from rmqlite.views.times import instant_text, span_text, time_text, until_text
-
-if TYPE_CHECKING:
-    from rmqlite.client import AdminClient
+from rmqlite.views.times import instant_text, until_text
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
-
-_TIME_WIDTH: Final = 12
-_SINCE_WIDTH: Final = 8
-_INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
-_RECORD_INDENT: Final = " " * (_TIME_WIDTH + 2)
-_TEXT_WIDTH_MIN: Final = 36
-"""An offset message id has 32 characters, and is never wrapped."""
-_TEXT_WIDTH_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +71,6 @@ _RETRIES: Final = Document(
     Outlook,
     letters=many(_RETRY),
     cursor=str,
-)
-_EVENT: Final = Document("Event", "One record of a message's history.", HistoryEvent, kind=str)
-_HISTORY: Final = Document(
-    "History",
-    "The history of a message, oldest event first; is_cut: older ones may be left out.",
-    message_id=str,
-    now_ms=int,
-    hops=many(_EVENT),
-    is_cut=bool,
 )
 
 
@@ -238,97 +195,3 @@ def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
         attempts_max=attempts_max(letter, outlook.attempts_max),
         is_due=letter.due_ms <= outlook.now_ms,
     )
-
-
-@prints(lambda: _HISTORY)
-def show(
-    message_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="The message id, or the offset message id of any of its records."
-        ),
-    ],
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
-) -> None:
-    """Show the history of a message, event by event, and what happens to it next.
-
-    Exit code 1 if there is no such message.
-    """
-    with connected(endpoint) as admin:
-        history = admin.dead_letters.history(message_id)
-        around = _surroundings(admin, history) if history.events else Surroundings(0)
-    if as_json:
-        events = [_event_tree(each) for each in history.events]
-        about = {"message_id": history.message_id, "now_ms": around.now_ms}
-        print_json(_HISTORY.tree(**about, hops=events, is_cut=history.is_cut))
-    elif history.events:
-        _print(history, around)
-    if not history.events:
-        note(f"no message with the id {message_id}")
-        raise typer.Exit(NOT_ALL)
-
-
-def _surroundings(admin: AdminClient, history: History) -> Surroundings:
-    """The broker's clock, and the status of the groups in the history."""
-    groups = {}
-    for name in {each.group for each in history.events if each.group}:
-        with suppress(GroupUnknown):
-            groups[name] = admin.group(name)
-    return Surroundings(admin.broker_status().now_ms, groups)
-
-
-def _event_tree(event: HistoryEvent) -> dict[str, Any]:
-    return _EVENT.tree(event, kind=EventKind(event.kind).name.lower())
-
-
-def _print(history: History, around: Surroundings) -> None:
-    """The head, a paragraph for each event, and what comes next."""
-    console, columns = out(), shutil.get_terminal_size().columns
-    head = f"{history.message_id}  {heading(history)}"
-    console.print(Text(printable(head), style="bold"))
-    if history.is_cut:
-        console.print(Text("older events are left out", style="dim"))
-    day = ""
-    for each in shown(history):
-        text = time_text(each.event.at_ms)
-        if text[:10] != day:
-            day = text[:10]
-            console.print(Text(day, style="bold"))
-        since = "" if each.since_ms is None else f"+{span_text(each.since_ms)}"
-        times = f"{text[11:]:>{_TIME_WIDTH}}  {since:>{_SINCE_WIDTH}}  "
-        _print_event(console, columns, times, each)
-    console.print()
-    for line in outcome(history, around):
-        for part in _wrapped(line, columns):
-            console.print(Text(part, style="bold"))
-
-
-def _print_event(console: Console, columns: int, times: str, event: ShownEvent) -> None:
-    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
-    for sentence in event.sentences:
-        for line in _wrapped(sentence, width):
-            console.print(Text(times) + Text(line, style=STYLES[event.tone]))
-            times = _INDENT
-    for record in _record(event.event, columns - len(_RECORD_INDENT)):
-        console.print(Text(_RECORD_INDENT + record, style="dim"))
-
-
-def _record(event: HistoryEvent, width: int) -> Iterator[str]:
-    """The place of the event's record, on one line if there is room."""
-    place = printable(place_text(event))
-    if len(place) + 2 + len(event.offset_message_id) <= width:
-        yield f"{place}  {event.offset_message_id}"
-        return
-    yield place
-    yield event.offset_message_id
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Escaped lines of at most `width` columns, continued lines indented."""
-    first, *more = [
-        line.plain.rstrip()
-        for part in text.split("\n")
-        for line in Text(printable(part)).wrap(out(), width - 2)
-    ]
-    return [first, *[f"  {each}" for each in more]]

@@ -1,4 +1,4 @@
-"""rmqlite retry show: a message's life, told hop by hop, and what comes next."""
+"""rmqlite message history: a message's life, told hop by hop, and what comes next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECOND, MINUTE = 1_000, 60_000
 def told(run: Run, broker: FakeBroker, record: Record) -> list[str]:
     """The lines of a life, without the head and the day."""
     has_life(broker, record)
-    result = run("retry", "show", ID)
+    result = run("message", "history", ID)
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout.splitlines()[2:]
 
@@ -41,7 +41,7 @@ def test_a_life_is_told_from_the_first_hop_to_what_comes_next(run: Run, broker: 
     record(EventKind.DELIVERED, 10_003, "orders", readers=("billing",))
     record.failed(1, 10 * SECOND, "card declined", is_pending=True)
     has_life(broker, record)
-    result = run("retry", "show", ID)
+    result = run("message", "history", ID)
     assert (result.exit_code, result.stderr) == (0, "")
     start, delivered, failed, due = [
         local_text(NOW_MS + ms)[11:] for ms in (0, 10_003, 10_008, 20_008)
@@ -153,7 +153,7 @@ def test_nobody_there_to_read_it_is_said(run: Run, broker: FakeBroker) -> None:
     has_life(broker, record)
     status = broker.answers["DescribeGroup"]("billing")
     broker.answers["DescribeGroup"] = lambda _: replace(status, members=())
-    shown = run("retry", "show", ID).stdout.splitlines()
+    shown = run("message", "history", ID).stdout.splitlines()
     assert shown[-1] == "It is not consumed yet by billing. billing has no member now."
 
 
@@ -165,7 +165,7 @@ def test_a_group_that_is_gone_does_not_hide_the_life(run: Run, broker: FakeBroke
         raise GroupUnknown(group)
 
     broker.answers |= {"DescribeGroup": refuse}
-    assert "It waits for attempt 2 in billing: " in run("retry", "show", ID).stdout
+    assert "It waits for attempt 2 in billing: " in run("message", "history", ID).stdout
 
 
 def test_the_senders_limit_is_what_the_next_attempt_is_counted_to(
@@ -173,7 +173,7 @@ def test_the_senders_limit_is_what_the_next_attempt_is_counted_to(
 ) -> None:
     """It goes before the group's."""
     has_life(broker, Record().failed(1, MINUTE, is_pending=True, max_reconsume_times=4))
-    assert "It waits for attempt 2 of 5 in billing: " in run("retry", "show", ID).stdout
+    assert "It waits for attempt 2 of 5 in billing: " in run("message", "history", ID).stdout
 
 
 def test_another_day_has_its_date(run: Run, broker: FakeBroker) -> None:
@@ -191,13 +191,13 @@ def test_a_life_that_is_cut_says_so(run: Run, broker: FakeBroker) -> None:
     has_life(broker, Record()(EventKind.SENT, 0, "orders"))
     plain = broker.answers["GetLife"](None)
     broker.answers["GetLife"] = lambda _: replace(plain, is_cut=True)
-    assert run("retry", "show", ID).stdout.splitlines()[1] == "older events are left out"
+    assert run("message", "history", ID).stdout.splitlines()[1] == "older events are left out"
 
 
 def test_a_life_as_json(run: Run, broker: FakeBroker) -> None:
     """Every field of every hop; kinds by name."""
     has_life(broker, Record().failed(1, MINUTE, "no", is_pending=True))
-    tree = json.loads(run("retry", "show", ID, "--json").stdout)
+    tree = json.loads(run("message", "history", ID, "--json").stdout)
     assert (tree["message_id"], tree["is_cut"]) == (ID, False)
     assert tree["now_ms"] == NOW_MS + 5 + SECOND
     (hop,) = tree["hops"]
@@ -212,15 +212,15 @@ def test_a_message_that_is_not_there_is_exit_code_1(
 ) -> None:
     """Whether the broker answers with nothing or refuses."""
     broker.answers["GetLife"] = lambda query: History(query.message_id, ())
-    result = run("retry", "show", "NOBODY", *options)
+    result = run("message", "history", "NOBODY", *options)
     assert (result.exit_code, result.stderr) == (1, "no message with the id NOBODY\n")
 
     def refuse(_: object) -> None:
         raise MessageNotFound(7)
 
     broker.answers["GetLife"] = refuse
-    assert run("retry", "show", "NOBODY", *options).exit_code == 1
-    assert run("retry", "show", " ").exit_code == 2
+    assert run("message", "history", "NOBODY", *options).exit_code == 1
+    assert run("message", "history", " ").exit_code == 2
 
 
 def test_nothing_of_a_life_drives_the_terminal(run: Run, broker: FakeBroker) -> None:
@@ -235,9 +235,9 @@ def test_nothing_of_a_life_drives_the_terminal(run: Run, broker: FakeBroker) -> 
     record(EventKind.REDRIVEN, 5, HOSTILE, job_id=HOSTILE)
     has_life(broker, record)
     for options in ((), ("--json",)):
-        result = run("retry", "show", ID, *options)
+        result = run("message", "history", ID, *options)
         assert "owned" in result.stdout
         assert result.stdout.replace("\n", "").isprintable()
-    lines = run("retry", "show", ID).stdout.splitlines()
+    lines = run("message", "history", ID).stdout.splitlines()
     reason = next(n for n, line in enumerate(lines) if "Traceback:" in line)
     assert all(line.startswith(" " * 24) for line in lines[reason + 1 : reason + 3])
