@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rmqlite.broker.tables.membership import MemberKind
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import (
     GroupStatus,
     HeartbeatRequest,
+    MemberKind,
     OffsetsCommit,
     QueueProgress,
     Subscription,
