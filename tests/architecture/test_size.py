@@ -27,16 +27,16 @@ class Size(NamedTuple):
 
 SIZES: Final = {
     BASE: Size(
-        7_044, 41
-    ),  # topics and groups are deleted, offsets reset; traces, notes; Spark's times
-    "records": Size(1_505, 12),  # the plain form of each function in C
-    "store": Size(12_878, 70),  # the table of POP's modes is checked; backups
-    "broker": Size(15_294, 85),  # leases, also those that are lost; POP's modes
-    "wire": Size(6_220, 40),  # the gRPC clients of RocketMQ 5, and its POP; notes of changes
-    "views": Size(1_644, 13),  # what commands, top and page computed each for itself
-    "server": Size(15_238, 99),  # lag and members as metrics; notes; lost answers
-    "client": Size(5_596, 41),  # asyncio, over the same clients; spans of OpenTelemetry
-    "cli": Size(12_011, 78),  # --note; store backup; schemas; redrives, slo, costs
+        7_214, 41
+    ),  # topics and groups are deleted, offsets reset; instants in seconds, errors that pickle
+    "records": Size(1_620, 13),  # the plain form of each function in C; what a record leaves out
+    "store": Size(13_185, 72),  # backups; the timer index is compared with its queue
+    "broker": Size(16_197, 90),  # leases; progress of groups, claims, resets that leases follow
+    "wire": Size(6_332, 40),  # the gRPC clients of RocketMQ 5, and its POP; settings are checked
+    "views": Size(1_820, 13),  # what commands, top and page show; groups that hang
+    "server": Size(16_577, 103),  # answers that nobody takes, ends without an error, short logs
+    "client": Size(5_838, 41),  # asyncio; sends outlast a restart, mistakes get a sentence
+    "cli": Size(12_215, 79),  # schemas; redrives, slo, costs; reasons; signals clean up
     "arrow": Size(2_259, 13),  # columns of redriven messages
     "spark": Size(4_966, 35),  # short runs, SQL; the same questions as functions and plots
     "compiled": Size(63, 1),
