@@ -35,8 +35,11 @@ def test_a_job_reads_one_source(command: str) -> None:
         (["lateness", "--since", "soon"], "--since must be a time such as"),
         (["lateness", "--plot", "x.html"], "--plot must be a file's name"),
         (["slo", "--within", "1 second"], "--within must be whole"),
-        (["forecast", "--until", "2"], "give --from with --until"),
-        (["forecast", "--from", "2", "--until", "2"], "--until must be later than --from"),
+        (["forecast", "--until", "1700000000000"], "give --from with --until"),
+        (
+            ["forecast", "--from", "1700000000000", "--until", "1700000000000"],
+            "--until must be later than --from",
+        ),
         (["forecast", "--bucket", "1 minute"], "--bucket must be a whole"),
         (["forecast", "--hours", "9999", "--bucket", "1s"], "--bucket must be at"),
     ],

@@ -224,11 +224,17 @@ def test_a_filter_takes_the_groups_retries(run: Run, broker: FakeBroker) -> None
     changes(broker, 5_000, 17)
     result = run(
         *("retry", "now", "billing", "--topic", "orders", "--tag", "paid", "--reason", "card"),
-        *("--due-from", "5", "--due-until", "+1h", "--yes"),
+        *("--due-from", "1700000000000", "--due-until", "+1h", "--yes"),
     )
     assert (result.exit_code, result.stdout) == (0, "5,017 messages retried\n")
     wanted = PendingFilter(
-        (), RETRY, 5, NOW_MS + 3_600_000, origin_topic="orders", tag="paid", reason="card"
+        (),
+        RETRY,
+        1_700_000_000_000,
+        NOW_MS + 3_600_000,
+        origin_topic="orders",
+        tag="paid",
+        reason="card",
     )
     assert asked_to_change(broker) == [ChangeByFilter(FIRE, wanted, cursor=c) for c in ("", "C1")]
 

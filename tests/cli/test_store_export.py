@@ -203,7 +203,10 @@ def test_scheduled_records_say_when_and_whether(store: StoreUnderTest) -> None:
     [
         (["--since", "yesterday"], "--since must be a time such as"),
         (["--until", "9" * 16], "--until must be a time such as"),
-        (["--since", "9", "--until", "8"], "--until must be later than --since '9'"),
+        (
+            ["--since", "1700000000000", "--until", "1700000000000"],
+            "--until must be later than --since '1700000000000'",
+        ),
         (["--queue", "-1"], "--queue must be 0 or more"),
         (["--from-offset", "-1"], "--from-offset must be 0 or more"),
         (
