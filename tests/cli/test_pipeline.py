@@ -17,6 +17,9 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["pipeline", *words], env={"COLUMNS": "80"})
 
 
+AT = "1700000000000"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_job_reads_one_source(command: str) -> None:
     """Neither is nothing to read; both would be a question of which."""
@@ -35,7 +38,7 @@ def test_a_job_reads_one_source(command: str) -> None:
         (["lateness", "--since", "soon"], "--since must be a time such as"),
         (["lateness", "--plot", "x.html"], "--plot must be a file's name"),
         (["slo", "--within", "1 second"], "--within must be whole"),
-        (["forecast", "--until", "1700000000000"], "give --from with --until"),
+        (["forecast", "--until", AT], "give --from with --until"),
         (
             ["forecast", "--from", "1700000000000", "--until", "1700000000000"],
             "--until must be later than --from",

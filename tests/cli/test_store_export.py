@@ -162,6 +162,9 @@ def test_what_cannot_be_inflated_stays_as_it_is(tmp_path: Path) -> None:
 # ---- which messages
 
 
+AT = "1700000000000"
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
