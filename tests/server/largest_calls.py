@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rmqlite import limits
 from rmqlite.broker.tables.membership import PAUSE_MS
+from rmqlite.declared_types.deliver_times import INSTANT_MS_MIN
 from rmqlite.message import Message, offset_message_id
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.requests.dead_letters import (
@@ -259,7 +260,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.SEND_BACK: lambda at: SendBackRequest(at.name, 0, 0, "é" * 30_000),
     rpcs.QUERY_OFFSETS: lambda at: OffsetsQuery(READERS, tuple(at.queues())),
     rpcs.COMMIT_OFFSETS: lambda at: OffsetsCommit(at.name, at.queues()),
-    rpcs.SEARCH_OFFSET: lambda _: TimeQuery(Queue(TOPIC, 0), 1),
+    rpcs.SEARCH_OFFSET: lambda _: TimeQuery(Queue(TOPIC, 0), INSTANT_MS_MIN),
     rpcs.GET_QUEUE_RANGES: lambda _: WIDE,
     rpcs.HEARTBEAT: Largest.heartbeat,
     rpcs.LEAVE: lambda at: LeaveRequest(GROUP, f"member-{at._number:05}"),
@@ -302,8 +303,8 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.PREVIEW_TOPIC_DELETION: lambda _: WIDE,
     rpcs.DELETE_TOPIC: lambda at: at.name,
     rpcs.DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
-    rpcs.PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, 1),
-    rpcs.RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, at._number),
+    rpcs.PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, INSTANT_MS_MIN),
+    rpcs.RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, INSTANT_MS_MIN + at._number),
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
     rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
     rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),

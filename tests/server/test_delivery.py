@@ -108,6 +108,7 @@ def test_a_level_rests_longer_after_every_failed_append_and_then_goes_on(
     assert said == [
         "delivery failed, it is tried again error=cannot write to commitlog: "
         "No space left on device",
+        "deliveries were late level=1 messages=1 latest_ms=31000",
         "delivery continues failed_attempts=6",
     ]
 

@@ -203,6 +203,7 @@ def test_a_full_disk_lets_all_rest_and_is_logged_once(
     assert [later - at for at, later in pairwise(tried)] == [1_000, 2_000, 4_000]
     assert [each.getMessage().split(" error=")[0] for each in caplog.records] == [
         "delivery failed, it is tried again",
+        "deliveries were late level=1 messages=2 latest_ms=15000",
         "delivery continues failed_attempts=4",
     ]
     assert broker.broker.schedule.delivered == LEVELS + 1

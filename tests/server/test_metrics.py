@@ -102,10 +102,10 @@ def test_messages_are_counted_on_their_way(broker: BrokerUnderTest) -> None:
 
     broker.clock.forward(5_007)
     assert broker.deliver() == 3
-    first = broker.messages("orders")[0]
+    first, second, *_ = broker.messages("orders")
     broker.broker.send_back(SendBackRequest("shop", first.physical_offset))
-    for _ in range(2):
-        broker.broker.send_back(SendBackRequest("shop", first.physical_offset, delay_level=-1))
+    for message in (first, second):
+        broker.broker.send_back(SendBackRequest("shop", message.physical_offset, delay_level=-1))
     found = scrape(broker)
     assert found.value("rmqlite_messages_delivered_total") == 3
     assert found.value("rmqlite_messages_undeliverable_total") == 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import encode_properties
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
@@ -109,7 +110,13 @@ def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
 
 
 @pytest.mark.parametrize(
-    "odd", ["DELAY\x01ten", "TIMER_DELAY_MS\x01soon", "TIMER_OUT_MS\x015", "a\x01" + "x" * 30_000]
+    "odd",
+    [
+        "DELAY\x01ten",
+        "TIMER_DELAY_MS\x01soon",
+        "TIMER_OUT_MS\x015",
+        "a\x01" + "x" * SENT_PROPERTIES_BYTES_MAX,
+    ],
 )
 def test_a_reply_that_must_not_be_stored_is_not_passed_on(
     under_test: BrokerUnderTest, odd: str
@@ -124,7 +131,9 @@ def test_a_reply_that_must_not_be_stored_is_not_passed_on(
             replier.send(command)
             answer = await replier.answer(command.opaque)
             assert answer.code == 13
-            assert (odd.partition("\x01")[0] if odd[0] != "a" else "30000") in (answer.remark or "")
+            assert (
+                odd.partition("\x01")[0] if odd[0] != "a" else str(SENT_PROPERTIES_BYTES_MAX)
+            ) in (answer.remark or "")
             assert asker.take_asked(326) is None
             assert bodies(under_test, REPLIES) == []
 
