@@ -174,6 +174,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.queue_ranges", ("orders",)),
     ("groups.all", ()),
     ("groups.settings", ()),
+    ("groups.settings_of", (GROUP,)),
     ("groups.version", ()),
     ("groups.readers", ("orders",)),
     ("groups.taken", (GROUP,)),
