@@ -146,6 +146,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.all", ()),
     ("topics.probed", ("broker-a",)),
     ("topics.settings", ()),
+    ("topics.settings_of", ("orders",)),
     ("topics.extras", ("orders",)),
     ("topics.version", ()),
     ("topics.entries", (Queue("orders", 0), 0, 1)),
