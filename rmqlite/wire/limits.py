@@ -98,6 +98,7 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "PreviewTopicDeletionRequest.topic": _TOPIC,
     "DeleteTopicRequest.topic": _TOPIC,
     "DescribeGroupRequest.group": _GROUP,
+    "ListReasonsRequest.group": _GROUP,
     "DeleteGroupRequest.group": _GROUP,
     "ResetOffsetsRequest.group": _GROUP,
     "ResetOffsetsRequest.topic": _TOPIC,
