@@ -9,13 +9,16 @@ opens them before the first request, and closes them after the last one when it 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final, Self
 
-from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Query, Request, Response
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -161,7 +164,15 @@ def create_app() -> FastAPI:
     app = FastAPI(title="Reminders", lifespan=clients)
     app.include_router(router)
     app.add_exception_handler(RmqliteError, _failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
     return app
+
+
+def _invalid(_: Request, error: Exception) -> Response:
+    """The answer repeats the input, which may be half an emoji: that is no UTF-8, so escape it."""
+    assert isinstance(error, RequestValidationError)
+    content = json.dumps({"detail": jsonable_encoder(error.errors())})
+    return Response(content, 422, media_type="application/json")
 
 
 def _failed(_: Request, error: Exception) -> JSONResponse:

@@ -129,6 +129,10 @@ def test_an_error_says_what_to_do(broker: BrokerProcess, app: httpx.Client) -> N
     ):
         answer = app.post("/reminders", json=reminder | wrong)
         assert (answer.status_code, named in answer.text) == (422, True), answer.text
+    half_an_emoji = b'{"to": "ada", "text": "\\ud83e"}'
+    as_json = {"content-type": "application/json"}
+    answer = app.post("/reminders", content=half_an_emoji, headers=as_json)
+    assert (answer.status_code, "text" in answer.text) == (422, True), answer.text
     assert "must be given" in app.patch("/reminders/x", json={}).text
     assert app.patch("/reminders/x", json={"deliver_after": "1s"}).status_code == 404
 
