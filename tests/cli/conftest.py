@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from typer import testing
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
@@ -17,7 +18,7 @@ from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 
 Run = Callable[..., Result]
 # Each run of a command would make all commands anew, which takes longer than most of them.
-testing._get_command = functools.cache(testing._get_command)
+vars(testing)["_get_command"] = functools.cache(get_command)
 
 
 @pytest.fixture
