@@ -217,7 +217,6 @@ class _Server:
             }
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.run() for files in self._watched}
-            loops["watch"] = Watch(self._protocols).run()
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
             for sentence in service.open_ports:
@@ -226,6 +225,7 @@ class _Server:
                 await protocol.open(
                     Running(service, tasks, broker, self._commit, watch, self._grpc.port)
                 )
+            looking = tasks.create_task(Watch(self._protocols).run(), name="watch")
             registering.begin(tasks)
             # Objects that exist now live as long as the broker; reference counts free those of
             # a call at its end: a search for cycles would nearly always find none.
@@ -233,6 +233,8 @@ class _Server:
             gc.set_threshold(*GC_THRESHOLDS)
             on_ready(self._endpoints())
             await stop.wait()
+            # From now on ports are closed one after the other, and tasks end.
+            looking.cancel()
             tasks.drain()
             # Clients go to the cluster's other brokers while the calls here end.
             await registering.close()
