@@ -14,11 +14,11 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
-from rmqlite.cli.history import history
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms, option
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
+from rmqlite.cli.retry.history import history
 from rmqlite.compression import readable_message
 from rmqlite.records.wait_queues import wait_queue_of
 from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
