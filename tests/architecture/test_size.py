@@ -34,7 +34,7 @@ SIZES: Final = {
     "broker": Size(16_199, 90),  # leases; progress of groups, claims, resets that leases follow
     "wire": Size(6_333, 40),  # the gRPC clients of RocketMQ 5, and its POP; settings are checked
     "views": Size(1_820, 13),  # what commands, top and page show; groups that hang
-    "server": Size(16_577, 103),  # answers that nobody takes, ends without an error, short logs
+    "server": Size(16_579, 103),  # answers that nobody takes, ends without an error, short logs
     "client": Size(5_838, 41),  # asyncio; sends outlast a restart, mistakes get a sentence
     "cli": Size(12_215, 79),  # schemas; redrives, slo, costs; reasons; signals clean up
     "arrow": Size(2_259, 13),  # columns of redriven messages
