@@ -74,8 +74,8 @@ class Watch:
     async def run(self) -> None:
         """Look again and again.  Raises EndedSilently."""
         while True:
-            await asyncio.sleep(LOOK_S)
             self.look(threading.enumerate())
+            await asyncio.sleep(LOOK_S)
 
     def look(self, running: Iterable[threading.Thread]) -> None:
         """Raises EndedSilently if a thread is gone, or a port is closed."""

@@ -75,6 +75,8 @@ async def connected(port: HttpPort) -> AsyncIterator[Client]:
     finally:
         writer.transport.abort()
         await asyncio.wait([exchange])
+        if not exchange.cancelled():
+            exchange.result()
 
 
 def run(scenario: Callable[[HttpPort], Awaitable[None]]) -> int:

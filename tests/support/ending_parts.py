@@ -15,18 +15,21 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.server import serve
+from rmqlite.server.silent_ends import Watch
 from tests.support.broker_processes import free_port
 from tests.support.files import QuickFiles
 
 BEGUN_S: Final = 0.3
 """After so long every loop has had its first turn."""
+LOOKS: Final = 2
+"""After so many the watch has seen the threads that began before."""
 
 
 @dataclass
@@ -66,6 +69,13 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
             super().__init__(*args)
             made.append(self)
 
+    class Watching(Watch):
+        looks = 0
+
+        def look(self, running: Iterable[threading.Thread]) -> None:
+            super().look(running)
+            Watching.looks += 1
+
     def ready(_: serve.Endpoints) -> None:
         server, loop = made[0], asyncio.get_running_loop()
         own = asyncio.current_task()
@@ -76,6 +86,9 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
         loop.run_in_executor(None, int)
 
         def go() -> None:
+            if Watching.looks < LOOKS:
+                loop.call_later(BEGUN_S, go)
+                return
             ended.tasks = sorted(
                 [each.get_name() for each in asyncio.all_tasks() if each is not own]
             )
@@ -94,13 +107,13 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
     sizes |= {"mapped_file_size_consume_queue": 4_000, "max_hash_slots": 100}
     config = BrokerConfig(store_path=folder, max_index_entries=500, **ports, **sizes)
-    lines, before = _Lines(), serve._Server
+    lines, before = _Lines(), (serve._Server, serve.Watch)
     logging.getLogger().addHandler(lines)
-    serve._Server = Server  # type: ignore[assignment, misc]
+    serve._Server, serve.Watch = Server, Watching  # type: ignore[assignment, misc]
     try:
         ended.code = serve.serve(config, ready)
     finally:
-        serve._Server = before  # type: ignore[misc]
+        serve._Server, serve.Watch = before  # type: ignore[misc]
         logging.getLogger().removeHandler(lines)
     ended.log = lines.lines
     return ended

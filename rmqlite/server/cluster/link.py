@@ -96,7 +96,8 @@ class Link(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection; what waits to be sent is dropped."""
-        self._transport.abort()
+        if not self.ended.is_set():
+            self._transport.abort()
 
 
 class Connecting:

@@ -94,6 +94,7 @@ class HttpPort:
         self._exchanges.add(task)
         # Now: with TLS it is unknown once the connection is lost.
         peer = writer.get_extra_info("peername")
+        is_closed = False
         try:
             if len(self._exchanges) > CONNECTIONS_MAX:
                 return
@@ -102,6 +103,7 @@ class HttpPort:
                 writer.write(_encoded(page))
                 writer.close()
                 await writer.wait_closed()
+                is_closed = True
         except (
             TimeoutError,
             OSError,
@@ -113,7 +115,9 @@ class HttpPort:
             error.with_traceback(None)
         finally:
             self._exchanges.discard(task)
-            writer.transport.abort()
+            # asyncio's transport cannot be told so once it has sent what it held and closed.
+            if not is_closed:
+                writer.transport.abort()
 
     def _exchanging(self) -> asyncio.StreamReaderProtocol:
         reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX)
