@@ -165,7 +165,7 @@ def _consume(
 
     begin = ConsumeFrom.FIRST_OFFSET if start is Start.FIRST else ConsumeFrom.LAST_OFFSET
     consumer = PushConsumer(endpoint, group, session, consume_threads=1, consume_from=begin)
-    consumer.subscribe(wanted.topic, wanted.expression, sql=wanted.sql)
+    consumer.subscribe(wanted.topic, wanted.expression, sql=wanted.sql or None)
     # The listener itself must stop the next message: close() would come too late.
     session.take_no_more = consumer.stop_listening
     with _interrupted_once():
@@ -272,7 +272,7 @@ class _Peeked:
                 at,
                 max_messages=min(PULL_MESSAGES, end - at),
                 expression=self._wanted.expression,
-                sql=self._wanted.sql,
+                sql=self._wanted.sql or None,
                 inflate=False,
             )
             for message in pulled.messages:

@@ -248,14 +248,14 @@ class GroupDeletion:
 class OffsetReset:
     """Let a group go on from another place.
 
-    topic: empty means all topics that the group reads or has read, without its retry topic.
+    topic: None means all topics that the group reads or has read, without its retry topic.
     timestamp_ms: the first message stored at that time or later, 0 the earliest; None: behind the
     last one.  queue_id and queue_offset, instead: one place in one queue of the topic.  force:
     although the group has members, whose next commits may undo it.
     """
 
     group: str
-    topic: str = ""
+    topic: str | None = None
     timestamp_ms: int | None = None
     queue_id: int | None = None
     queue_offset: int | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.clock import utc_ms
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
@@ -158,11 +159,10 @@ def _number(name: str, text: str) -> int:
 
 def _moment(name: str, text: str) -> int:
     """Milliseconds since 1970, from them or from a time in words."""
-    if text.isdigit():
-        return _number(name, text)
-    moment_ms = utc_ms(text)
+    moment_ms = _number(name, text) if text.isdigit() else utc_ms(text)
     if moment_ms is None:
         raise InvalidValue(name, text, _MOMENT_RULE)
+    check_not_long_ago(name, moment_ms)
     return _number(name, str(moment_ms))
 
 

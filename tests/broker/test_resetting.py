@@ -133,6 +133,7 @@ def test_a_member_that_comes_while_a_reset_counts_stops_it(read: BrokerUnderTest
     [
         (OffsetReset("nobody"), GroupUnknown),
         (OffsetReset(GROUP, "nothing"), TopicUnknown),
+        (OffsetReset(GROUP, "", 0), TopicUnknown),
         (OffsetReset(GROUP, TOPIC, 1_700_000_000), InvalidValue),
         (OffsetReset(GROUP, TOPIC, -1), InvalidValue),
         (OffsetReset(GROUP, TOPIC, queue_id=2, queue_offset=0), QueueUnknown),

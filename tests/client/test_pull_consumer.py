@@ -15,7 +15,7 @@ from rmqlite.client.consuming.tag_expression import parse_tags
 from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, Refused, TopicUnknown
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker
 
 QUEUE = Queue("orders", 0)
 
@@ -83,6 +83,14 @@ def test_one_queue_can_be_committed_alone_and_anywhere(
         consumer.commit(queue_offset=1)
 
 
+def test_an_empty_expression_of_sql_is_refused(consumer: PullConsumer) -> None:
+    """It would read every message; None reads every message."""
+    assert bodies(consumer.pull("orders", 0, sql=None))
+    for pull in (consumer.pull, consumer.pull_async):
+        with pytest.raises(InvalidValue, match="sql"):
+            pull("orders", 0, 0, sql="")
+
+
 def test_seeking_moves_the_position(consumer: PullConsumer) -> None:
     """By offset, by time, to either end."""
     consumer.seek(QUEUE, 3)
@@ -91,7 +99,7 @@ def test_seeking_moves_the_position(consumer: PullConsumer) -> None:
     assert bodies(consumer.pull("orders", 0, max_messages=1)) == "0"
     assert consumer.seek_to_end(QUEUE) == 5
     assert consumer.pull("orders", 0).status is PullStatus.NO_NEW_MESSAGE
-    assert consumer.seek_to_time(QUEUE, 2_500) == 2
+    assert consumer.seek_to_time(QUEUE, STORED_MS + 2_500) == 2
     assert bodies(consumer.pull("orders", 0, max_messages=1)) == "2"
 
 

@@ -41,7 +41,7 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.support.fake_broker import WAIT_S, FakeBroker, raises
+from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker, raises
 
 NEVER_MS = 3_600_000
 QUEUE = Queue("orders", 0)
@@ -157,7 +157,11 @@ def test_a_consumer_goes_on_at_the_committed_offset(
 
 @pytest.mark.parametrize(
     ("consume_from", "names"),
-    [(ConsumeFrom.FIRST_OFFSET, "abcd"), (ConsumeFrom.LAST_OFFSET, "d"), (2_000, "bcd")],
+    [
+        (ConsumeFrom.FIRST_OFFSET, "abcd"),
+        (ConsumeFrom.LAST_OFFSET, "d"),
+        (STORED_MS + 2_000, "bcd"),
+    ],
 )
 def test_a_new_group_starts_where_it_is_told(
     broker: FakeBroker, seen: Seen, make: Make, consume_from: Any, names: str
@@ -523,6 +527,10 @@ def test_bad_options_are_refused_by_name(broker: FakeBroker) -> None:
     """Before anything is asked."""
     with pytest.raises(InvalidValue, match="consume_threads"):
         PushConsumer(broker.endpoint, "g", consume_threads=0)
+    with pytest.raises(InvalidValue, match=r"consume_from.*looks like seconds"):
+        PushConsumer(broker.endpoint, "g", consume_from=1_763_632_800)
+    with pytest.raises(InvalidValue, match="sql"):
+        PushConsumer(broker.endpoint, "g").subscribe("orders", sql=" ")
     with pytest.raises(InvalidName):
         PushConsumer(broker.endpoint, "a b")
 

@@ -10,6 +10,7 @@ from rmqlite.arrow.options import EARLIEST, LATEST
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.options import option_names, parse_offsets, parse_options, to_spark, written
 
+AT_MS = 1_763_632_800_123
 FULL = {
     "path": "/store",
     "columns": "topic,body",
@@ -93,9 +94,13 @@ def test_topics_patterns_and_queues_are_all_to_fit() -> None:
         ({"endingOffsets": '{"a": {"0": 1.5}}'}, "earliest, latest, or JSON"),
         ({"queueIds": "1,x"}, "a whole number"),
         ({"startingTimestamp": "today"}, "milliseconds since 1970, or a time such as"),
-        ({"endingTimestamp": "1969-12-31 23:59"}, "a whole number, 0 or more"),
-        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp or more"),
-        ({"startingTimestamp": "9", "startingOffsets": "latest"}, "left out if startingOffsets"),
+        ({"endingTimestamp": "1969-12-31 23:59"}, "milliseconds since 1970, 1000000000000 to"),
+        ({"endingTimestamp": "1763700000"}, "looks like seconds"),
+        ({"startingTimestamp": f"{AT_MS}", "endingTimestamp": f"{AT_MS - 1}"}, "Timestamp or more"),
+        (
+            {"startingTimestamp": f"{AT_MS}", "startingOffsets": "latest"},
+            "left out if startingOffsets",
+        ),
         ({"startingPhysicalOffset": "9", "endingPhysicalOffset": "8"}, "or more, which is 9"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"sliceBytes": "2g"}, "1 byte to 1 GiB"),
@@ -116,7 +121,7 @@ def test_what_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
 def test_a_time_may_be_in_words(text: str) -> None:
     """In UTC, as all columns are, unless it names its zone."""
     parsed = parse_options({"path": "/store", "startingTimestamp": text})
-    assert parsed.starting_timestamp_ms == 1_763_632_800_123
+    assert parsed.starting_timestamp_ms == AT_MS
 
 
 @pytest.mark.parametrize("options", [{}, {"topic": "a"}, {"endpoint": "nowhere"}])

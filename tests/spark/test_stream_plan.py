@@ -36,7 +36,7 @@ class FakeRanges:
         return dict(self.found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
-        return {queue: self.found[queue][0] + timestamp_ms for queue in queues}
+        return {queue: self.found[queue][0] + timestamp_ms % 1_000 for queue in queues}
 
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
         if self.failure:
@@ -68,7 +68,7 @@ def ranges_in(plan: StreamPlan, start: Offsets, end: Offsets) -> list[tuple[Any,
         ({"startingOffsets": '{"a": {"0": 7}}'}, {A0: 7, A1: 5}),
         ({"startingOffsets": '{"a": {"0": -1, "1": -2}}'}, {A0: 10, A1: 5}),
         ({"startingOffsets": '{"a": {"7": -1}}'}, {A0: 3, A1: 5}),
-        ({"startingTimestamp": "2"}, {A0: 5, A1: 7}),
+        ({"startingTimestamp": "1763632800002"}, {A0: 5, A1: 7}),
     ],
 )
 def test_a_stream_begins_where_it_is_told(options: dict[str, str], begin: Offsets) -> None:
@@ -261,7 +261,7 @@ def test_a_first_batch_from_a_moving_beginning_is_not_run_again_in_silence() -> 
     "options",
     [
         {"startingOffsets": '{"a": {"0": 2}}'},
-        {"startingTimestamp": "2"},
+        {"startingTimestamp": "1763632800002"},
         {"startingOffsets": "earliest"},
     ],
 )
@@ -288,7 +288,7 @@ def test_a_moving_beginning_is_given_up_if_loss_is_allowed(
     ("options", "said"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets"),
-        ({"endingTimestamp": "5"}, "endingTimestamp"),
+        ({"endingTimestamp": "1763632800005"}, "endingTimestamp"),
         ({"startingPhysicalOffset": "5"}, "startingPhysicalOffset"),
         ({"endingPhysicalOffset": "5"}, "endingPhysicalOffset"),
         ({"path": "/store", "group": "shop"}, "left out without endpoint"),

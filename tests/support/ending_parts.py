@@ -107,13 +107,15 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
     sizes |= {"mapped_file_size_consume_queue": 4_000, "max_hash_slots": 100}
     config = BrokerConfig(store_path=folder, max_index_entries=500, **ports, **sizes)
-    lines, before = _Lines(), (serve._Server, serve.Watch)
+    lines = _Lines()
+    module: Any = serve
+    before = module._Server, module.Watch
     logging.getLogger().addHandler(lines)
-    serve._Server, serve.Watch = Server, Watching  # type: ignore[assignment, misc]
+    module._Server, module.Watch = Server, Watching
     try:
         ended.code = serve.serve(config, ready)
     finally:
-        serve._Server, serve.Watch = before  # type: ignore[misc]
+        module._Server, module.Watch = before
         logging.getLogger().removeHandler(lines)
     ended.log = lines.lines
     return ended

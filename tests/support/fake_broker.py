@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -57,6 +57,9 @@ from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
 from tests.support.eventually import WAIT_S as WAIT_S
+
+STORED_MS: Final = 1_763_632_800_000
+"""The n-th message is stored n seconds later."""
 
 
 class FakeBroker:
@@ -123,7 +126,7 @@ class FakeBroker:
                 sys_flag=0,
                 born_timestamp_ms=1,
                 born_host="127.0.0.1:1",
-                store_timestamp_ms=self._next_offset,
+                store_timestamp_ms=STORED_MS + self._next_offset,
                 store_host="127.0.0.1:2",
                 reconsume_times=0,
                 prepared_transaction_offset=0,

@@ -68,7 +68,7 @@ class Resetting:
         log.info(
             "offsets reset group=%s topic=%s queues=%d again=%d skipped=%d",
             request.group,
-            request.topic,
+            request.topic or "",
             len(resets),
             sum([each.again for each in resets]),
             sum([each.skipped for each in resets]),
@@ -80,7 +80,7 @@ class Resetting:
             return self._one(request)
         check_not_long_ago("timestamp_ms", request.timestamp_ms)
         wanted: dict[Queue, int] = {}
-        for topic in [request.topic] if request.topic else self._topics(request.group):
+        for topic in [request.topic] if request.topic is not None else self._topics(request.group):
             read_queues = self._parts.topics.existing(topic).read_queues
             found = yield from self._progress.offsets_at(
                 request.group, topic, request.timestamp_ms, may_advance=True
@@ -94,11 +94,15 @@ class Resetting:
         for field, value in (("queue_id", request.queue_id), ("queue_offset", at)):
             if value is None:
                 raise InvalidValue(field, "", "given, because the other one is")
-        for field, given in (("topic", not request.topic), ("timestamp_ms", request.timestamp_ms)):
+        for field, given in (
+            ("topic", request.topic is None),
+            ("timestamp_ms", request.timestamp_ms),
+        ):
             if given:
                 raise InvalidValue(field, given, "the topic of the queue, without a time")
         assert request.queue_id is not None
         assert at is not None
+        assert request.topic is not None
         topic = self._parts.topics.existing(request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
         queue = Queue(request.topic, request.queue_id)

@@ -123,7 +123,9 @@ class AsyncPushConsumer(AsyncClosing):
         """The queues that this member reads now, including those of the retry topic."""
         return self._consumer.queues
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str = "") -> None:
+    def subscribe(
+        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None
+    ) -> None:
         """As PushConsumer.subscribe().  Before start()."""
         self._consumer.subscribe(topic, expression, sql=sql)
 

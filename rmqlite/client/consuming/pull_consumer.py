@@ -13,7 +13,7 @@ from typing import Final
 
 from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection
-from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
+from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.tracing import Tracing
 from rmqlite.clock import wall_ms
@@ -70,7 +70,7 @@ class PullConsumer(Closing):
         *,
         max_messages: int = 32,
         expression: str = EVERYTHING,
-        sql: str = "",
+        sql: str | None = None,
         wait_ms: int = 0,
         inflate: bool = True,
     ) -> PullResult:
@@ -82,7 +82,7 @@ class PullConsumer(Closing):
         leaves the position where it is.  expression: tags, "*" or "TagA || TagB".  sql: an
         SQL92 expression over properties; a message has to match both.  wait_ms: how long the
         broker waits for a first message.  Raises TopicUnknown, QueueUnknown, GroupUnknown,
-        ExpressionInvalid.
+        ExpressionInvalid, InvalidValue.
 
         Compressed bodies are inflated.  A message whose body cannot be inflated ends the result
         before it; the pull that begins with it raises the error (see inflated()).  The position is
@@ -99,7 +99,7 @@ class PullConsumer(Closing):
             expression,
             max_messages,
             wait_ms=wait_ms,
-            sql=sql,
+            sql=given_sql(sql),
             as_records=True,
         )
         began_at_ms = wall_ms()
@@ -124,7 +124,7 @@ class PullConsumer(Closing):
         *,
         max_messages: int = 32,
         expression: str = EVERYTHING,
-        sql: str = "",
+        sql: str | None = None,
         wait_ms: int = 0,
     ) -> Future[PullResult]:
         """pull() from a given queue offset without a thread that waits, and without retries.
@@ -150,7 +150,7 @@ class PullConsumer(Closing):
             expression,
             max_messages,
             wait_ms=wait_ms,
-            sql=sql,
+            sql=given_sql(sql),
             as_records=True,
         )
         timeout_s = self._timeout_s + wait_ms / 1000

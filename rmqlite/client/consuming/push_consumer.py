@@ -25,12 +25,13 @@ from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
 from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
-from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
+from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.declared_types.checks import check_public_arguments
+from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group, check_topic, retry_topic
@@ -110,6 +111,8 @@ class PushConsumer(Closing):
         ):
             if value < least:
                 raise InvalidValue(name, value, f"{least} or more")
+        if isinstance(consume_from, int):
+            check_not_long_ago("consume_from", consume_from)
         self.group: Final = group
         self._given_client_id = client_id
         self._spans = tracing.spans(endpoint, group) if tracing else None
@@ -143,18 +146,20 @@ class PushConsumer(Closing):
         self._threads: list[threading.Thread] = []
         self._lifecycle = threading.Lock()
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str = "") -> None:
+    def subscribe(
+        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None
+    ) -> None:
         """Consume a topic: all of it, or the tags of "TagA || TagB".  Before start().
 
         sql: only messages whose properties match this SQL92 expression, such as
         "amount > 100 AND region IN ('eu', 'uk')"; with tags and sql a message has to match both.
         start() raises ExpressionInvalid for one that does not parse.  All members of a group must
         subscribe to the same.  The group's retry topic is subscribed automatically, and is not
-        filtered.  Raises InvalidName, Refused.
+        filtered.  Raises InvalidName, InvalidValue, Refused.
         """
         check_topic(topic)
         self._check_not_started()
-        self._subscriptions[topic] = Subscription(topic, expression, sql)
+        self._subscriptions[topic] = Subscription(topic, expression, given_sql(sql))
 
     def listen(self, listener: Listener) -> Listener:
         """Call this for every message; also a decorator.  Before start().

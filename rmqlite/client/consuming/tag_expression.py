@@ -1,4 +1,4 @@
-"""Which tags a subscription takes: "*" or "TagA || TagB", as RocketMQ writes it.
+"""What a subscription takes: "*" or "TagA || TagB", as RocketMQ writes it, and SQL92.
 
 The broker compares hashes of tags, and two tags can share one; so the consumer compares
 the tags themselves once more.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 
 EVERYTHING: Final = "*"
@@ -30,3 +31,13 @@ def parse_tags(expression: str) -> TagExpression:
         return TagExpression(None)
     tags = (tag.strip() for tag in expression.split("||"))
     return TagExpression(frozenset(tag for tag in tags if tag))
+
+
+def given_sql(sql: str | None) -> str:
+    """What a request says for it: "" for none.  Raises InvalidValue for an empty expression.
+
+    It would take every message, and comes from a condition that was never filled in.
+    """
+    if sql is not None and not sql.strip():
+        raise InvalidValue("sql", sql, "an SQL92 expression; None for none")
+    return sql or ""

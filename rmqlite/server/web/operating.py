@@ -93,7 +93,7 @@ async def reset_preview(visit: Visit) -> Response:
     status = await visit.service.groups.status(request.group)
     # A length of time counts from this page on.
     to = visit.args.text("to") if request.timestamp_ms in _ENDS.values() else request.timestamp_ms
-    fields: Fields = {"name": request.group, "topic": request.topic, "to": str(to)}
+    fields: Fields = {"name": request.group, "topic": request.topic or "", "to": str(to)}
     moved = [each for each in resets if each.before != each.after]
     shown, _ = visit.part_of(moved)
     more = [f"The first {len(shown)} of {len(moved):,} queues:"] if len(shown) < len(moved) else []
@@ -120,7 +120,7 @@ def _reset(fields: Args, now_ms: int) -> tuple[OffsetReset, str]:
     """The request of a form, and its place in words."""
     to = fields.required("to")
     at_ms = _ENDS[to] if to in _ENDS else fields.moment_ms("to", now_ms)
-    topic = fields.text("topic")
+    topic = fields.text("topic") or None
     place = _PLACES.get(to, f"from the first message since {local_text(at_ms or 0)} on")
     request = OffsetReset(fields.required("name"), topic, at_ms, force=fields.is_on("force"))
     return request, f"{place}, in {topic}" if topic else place

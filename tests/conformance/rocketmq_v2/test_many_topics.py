@@ -15,7 +15,7 @@ from tests.support.grpc_clients import COMMANDS, GrpcClient
 TOPICS = 1_000
 ALWAYS = "node"
 """Its start is the most fragile: it waits for ever for what it has missed."""
-PRODUCED = 100
+PRODUCED = 20
 """By the client itself; more would take it long, because it asks for each route alone."""
 
 
