@@ -2,13 +2,15 @@
 
 The demo starts a broker on a temporary store, two consumers of one group and a producer, each a
 process of its own.  It watches them, and checks that every order ended exactly once.  The exit
-code is 0 if every order did.
+code is 0 if every order did.  --keep FOLDER keeps the store, to look at it.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -156,7 +158,47 @@ def dead_letters(endpoint: str) -> list[StoredMessage]:
     return sorted(found, key=lambda message: message.keys)
 
 
+def kept_folder() -> Path | None:
+    """What --keep names: a new folder, else the command ends.  None without it."""
+    parser = argparse.ArgumentParser(description="Three hundred orders through a real broker.")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the store, to look at it")
+    folder: Path | None = parser.parse_args().keep
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            parser.error(f"--keep {folder}: a folder that can be made, but {error.strerror}")
+    return folder
+
+
+@contextlib.contextmanager
+def folder_of(kept: Path | None) -> Iterator[Path]:
+    """Where the broker has its store."""
+    if kept is not None:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="rmqlite-demo-") as folder:
+        yield Path(folder)
+
+
+def how_to_look(kept: Path | None) -> str:
+    """The commands that show what the demo has left."""
+    if kept is None:
+        return "--keep FOLDER keeps the store, and says how to look at it."
+    rmqlite, conf, store = [
+        os.path.relpath(each)
+        for each in (Path(sys.executable).with_name("rmqlite"), CONF, kept / "store")
+    ]
+    return (
+        f"To look at what is left:\n"
+        f"  {rmqlite} broker --config {conf} --store {store} --grpc-port 8081 &\n"
+        f"  {rmqlite} dlq show {GROUP}\n"
+        f"  {rmqlite} top"
+    )
+
+
 def main() -> int:
+    kept = kept_folder()
     console = Console(highlight=False)
     ledger = Ledger(read_orders())
     console.print(
@@ -169,9 +211,9 @@ def main() -> int:
         soft_wrap=True,
     )
     with (
-        tempfile.TemporaryDirectory(prefix="rmqlite-demo-") as folder,
-        log_file(Path(folder)) as log,
-        broker(Path(folder), log) as endpoint,
+        folder_of(kept) as folder,
+        log_file(folder) as log,
+        broker(folder, log) as endpoint,
         AdminClient(endpoint) as admin,
     ):
         admin.create_topic(TOPIC)
@@ -193,6 +235,7 @@ def main() -> int:
         f"\n[bold green]every order is accounted for exactly once[/]:"
         f" {len(ledger.done)} done, {len(dead)} dead, {ledger.deliveries.total()} deliveries"
     )
+    console.print(f"\n{how_to_look(kept)}", soft_wrap=True)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,18 +10,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_demo_accounts_for_every_order() -> None:
-    """README's one command does what it says: its own check decides the exit code."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "orders.demo"],
+def demo(kept: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orders.demo", "--keep", kept],
         env={"PYTHONPATH": str(ROOT / "examples"), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=600,
     )
+
+
+def test_the_demo_accounts_for_every_order(tmp_path: Path) -> None:
+    """README's one command does what it says: its own check decides the exit code."""
+    kept = tmp_path / "kept"
+    ran = demo(kept)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "every order is accounted for exactly once" in ran.stdout
     assert "\x1b" not in ran.stdout
+    assert f"--store {os.path.relpath(kept / 'store')} " in ran.stdout
+    assert list((kept / "store" / "commitlog").iterdir())
+    # What is there stays as it is.
+    assert "File exists" in demo(kept).stderr
 
 
 def test_a_cluster_of_three_goes_on_without_one() -> None:

@@ -111,10 +111,10 @@ def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path
     result = run("retries", "--path", store.root, "--plot", tmp_path / "r.png")
     lines = [line.split() for line in result.stdout.splitlines()]
     assert result.exit_code == 0
-    assert ["workers", "orders", "1", "0", "1", "0", "0"] in lines
-    # REACHED is SUCCEEDED, FAILED and IN HAND; then DEAD, WAITING and the rate.
+    assert ["workers", "orders", "1", "0", "1", "0", "0", "0"] in lines
+    # REACHED is SUCCEEDED, FAILED and IN HAND; then DEAD, WAITING, CANCELLED and the rate.
     assert "The outcome of each retry: workers, messages of orders" in result.stdout
-    assert ["1", "1", "0", "0", "1", "0", "0", "-"] in lines
+    assert ["1", "1", "0", "0", "1", "0", "0", "0", "-"] in lines
     assert "no message was failed" in run("retries", "--path", empty(tmp_path)).stderr
 
 

@@ -77,11 +77,11 @@ def test_a_funnel_says_at_which_retry_messages_succeed(spark: SparkSession) -> N
         for row in collected(retries.funnel(told))
         if row["consumer_group"] == "workers"
     ]
-    # attempt, reached, succeeded, failed, dead, in hand, rate, waiting
+    # attempt, reached, succeeded, failed, dead, in hand, rate, waiting, cancelled
     assert rows == [
-        (1, 6, 2, 4, 0, 0, 2 / 6, 0),
-        (2, 3, 1, 2, 1, 0, 1 / 3, 1),
-        (3, 1, 1, 0, 0, 0, 1.0, 0),
+        (1, 6, 2, 4, 0, 0, 2 / 6, 0, 0),
+        (2, 3, 1, 2, 1, 0, 1 / 3, 1, 0),
+        (3, 1, 1, 0, 0, 0, 1.0, 0, 0),
     ]
     assert collected(retries.summary(told)) == [
         {
@@ -91,6 +91,7 @@ def test_a_funnel_says_at_which_retry_messages_succeed(spark: SparkSession) -> N
             "succeeded": succeeded,
             "in_hand": 0,
             "waiting": waiting,
+            "cancelled": 0,
             "dead": 1,
             "to_success_p50_ms": p50,
             "to_success_p99_ms": p99,
@@ -105,6 +106,29 @@ def test_a_funnel_says_at_which_retry_messages_succeed(spark: SparkSession) -> N
         for n, count in ((1, 6), (2, 4), (3, 1))
     ]
     failures.unpersist()
+
+
+def test_a_cancelled_retry_waits_no_more(spark: SparkSession) -> None:
+    """Its cancellation points at it, also after it was rescheduled, and at no other."""
+    log = Failing()
+    log.fail("waits", 2, "wait")
+    log.fail("cancelled", 2, "wait")
+    log.ended(log.rows[-1], 9_000, "cancelled")
+    log.fail("moved", 1, "wait")
+    wait = log.rows[-1]
+    same = {name: wait[name] for name in ("origin_topic", "origin_message_id", "failure_reason")}
+    log.ended(log.ended(wait, 3_000, "rescheduled", queue_id=9, **same), 9_000, "cancelled")
+    log.ended(log.scheduled(0, 500), 100, "cancelled")
+    told = retries.messages(retries.failures(read(spark, log)))
+    assert {row["message_id"]: row["state"] for row in collected(told)} == {
+        "origin of waits": "waiting",
+        "origin of cancelled": "cancelled",
+        "origin of moved": "cancelled",
+    }
+    (group,) = collected(retries.summary(told))
+    assert (group["messages"], group["waiting"], group["cancelled"]) == (3, 1, 2)
+    funnel = collected(retries.funnel(told))
+    assert [(row["waiting"], row["cancelled"]) for row in funnel] == [(0, 1), (1, 1)]
 
 
 def test_reasons_are_counted_by_kind_and_once_a_failure(spark: SparkSession) -> None:

@@ -80,11 +80,14 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         (
             _cut(row["consumer_group"]),
             _cut(row["origin_topic"]),
-            *[row[name] for name in ("messages", "succeeded", "in_hand", "waiting", "dead")],
+            *[
+                row[name]
+                for name in ("messages", "succeeded", "in_hand", "waiting", "cancelled", "dead")
+            ],
         )
         for row in tables["groups"]
     ]
-    head = ("GROUP", "TOPIC", "FAILED", "SUCCEEDED", "IN HAND", "WAITING", "DEAD")
+    head = ("GROUP", "TOPIC", "FAILED", "SUCCEEDED", "IN HAND", "WAITING", "CANCELLED", "DEAD")
     print_table(head, groups, "Messages that failed at least once")
     took = [
         (
@@ -128,20 +131,30 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         )
         for row in tables["costs"]
     ]
-    head = ("GROUP", "TOPIC", "FAILED", "ATTEMPTS", "RECORDS", "OF THE LOG", "WAITED")
-    print_table(head, costs, "What failures cost")
+    names = ("GROUP", "TOPIC", "FAILED", "ATTEMPTS", "RECORDS", "OF THE LOG", "WAITED")
+    print_table(names, costs, "What failures cost")
 
 
 def _print_funnel(rows: list[dict[str, Any]]) -> None:
     """Print a table for each group and topic: REACHED is SUCCEEDED, FAILED and IN HAND."""
-    names = ("attempt", "reached", "succeeded", "failed", "in_hand", "dead", "waiting")
+    names = ("attempt", "reached", "succeeded", "failed", "in_hand", "dead", "waiting", "cancelled")
     of_topic: dict[tuple[str, str], list[tuple[object, ...]]] = {}
     for row in rows:
         rate = None if row["success_rate"] is None else 100 * row["success_rate"]
         of_topic.setdefault((row["consumer_group"], row["origin_topic"] or "-"), []).append(
             (*[row[name] for name in names], rate)
         )
-    head = ("RETRY", "REACHED", "SUCCEEDED", "FAILED", "IN HAND", "DEAD", "WAITING", "RATE %")
+    head = (
+        "RETRY",
+        "REACHED",
+        "SUCCEEDED",
+        "FAILED",
+        "IN HAND",
+        "DEAD",
+        "WAITING",
+        "CANCELLED",
+        "RATE %",
+    )
     for (group, topic), outcomes in of_topic.items():
         print_table(head, outcomes, f"The outcome of each retry: {group}, messages of {topic}")
 

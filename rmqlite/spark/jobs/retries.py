@@ -4,9 +4,9 @@ The log has a record for each failure (one that waits for %RETRY%group, or a dea
 one for each time that the message was given out again (in %RETRY%group).  It has no record of a
 success: a success only moves the group's offset.  So a message that was given out and did not
 fail again counts as succeeded, unless the group's committed offset shows that no consumer has
-read it yet: then it is in hand.  Messages that never failed do not appear here, and a cancelled
-retry counts as waiting.  A letter that was redriven stays dead; the message that the redrive sent
-is counted as another message if it fails.
+read it yet: then it is in hand.  Messages that never failed do not appear here.
+A letter that was redriven stays dead; the message that the redrive sent is counted as another
+message if it fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from rmqlite.message import REDRIVE_ID_PREFIX
 from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark.jobs.dead_letters import kind_of
-from rmqlite.spark.jobs.waits import is_scheduled
+from rmqlite.spark.jobs.waits import CANCELLED, is_scheduled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,6 +38,9 @@ COLUMNS: Final = (
     "origin_topic",
     "origin_message_id",
     "failure_reason",
+    "end_offset",
+    "completes",
+    "completion",
 )
 REASONS: Final = 5
 """How many kinds of reasons reasons() returns for each group."""
@@ -52,7 +55,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
 
     Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
     attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, record_bytes,
-    is_read.  committed: from committed(); without it every record counts as read.
+    is_read, is_cancelled.  committed: from committed(); without it every record counts as read.
     """
     topic = F.col("topic")
     waits = is_scheduled() & F.col("real_topic").startswith(RETRY_PREFIX)
@@ -63,8 +66,17 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     # redriven one whose attempts begin anew has not failed yet.
     is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
     group = F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "")
-    failed = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP)).withColumn(
-        "consumer_group", group
+    is_failure &= topic != DLQ_PREFIX + SCHEDULE_GROUP
+    is_cancellation = F.col("completion") == CANCELLED
+    of_wait = F.when(is_cancellation, F.col("completes")).otherwise(F.col("end_offset"))
+    cancelled = F.max(is_cancellation).over(Window.partitionBy("of_wait"))
+    failed = (
+        records.withColumn("is_failure", is_failure)
+        .where(F.col("is_failure") | is_cancellation)
+        .withColumn("of_wait", of_wait)
+        .withColumn("is_cancelled", F.coalesce(cancelled, F.lit(False)))
+        .where("is_failure")
+        .withColumn("consumer_group", group)
     )
     is_read: Column = F.lit(True)
     if committed is not None:
@@ -86,6 +98,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
         F.unix_millis("store_timestamp").alias("stored_ms"),
         F.col("store_size").alias("record_bytes"),
         is_read.alias("is_read"),
+        "is_cancelled",
     )
 
 
@@ -93,7 +106,7 @@ def messages(failures: DataFrame) -> DataFrame:
     """One row for each message that failed, with its last retry and its state.
 
     Columns: consumer_group, origin_topic, message_id, given_out (the last retry that was given
-    out, 0 for none), failed (how often), state (succeeded, in hand, waiting, dead),
+    out, 0 for none), failed (how often), state (succeeded, in hand, waiting, cancelled, dead),
     to_success_ms (if it succeeded: from its birth to the last time that it was given out).
     """
     kind, attempt = F.col("kind"), F.col("attempt")
@@ -104,12 +117,16 @@ def messages(failures: DataFrame) -> DataFrame:
         ),
         F.max(attempt).alias("failed"),
         F.count(F.when(kind == _DEAD, 1)).alias("letters"),
+        F.max(F.when(F.col("is_cancelled"), attempt)).alias("cancelled"),
         F.min("born_ms").alias("born_ms"),
         F.max(F.when(kind == _AGAIN, F.col("stored_ms"))).alias("again_ms"),
     )
     state = (
         F.when(F.col("letters") > 0, "dead")
-        .when(F.col("given_out") < F.col("failed"), "waiting")
+        .when(
+            F.col("given_out") < F.col("failed"),
+            F.when(F.col("cancelled") == F.col("failed"), "cancelled").otherwise("waiting"),
+        )
         .when(F.col("read") < F.col("given_out"), "in hand")
         .otherwise("succeeded")
     )
@@ -124,10 +141,12 @@ def funnel(messages: DataFrame) -> DataFrame:
 
     Columns: consumer_group, origin_topic, attempt, reached (messages that got this retry),
     succeeded (and did not fail since), failed (again after it), dead (of those), in_hand,
-    success_rate (succeeded / (succeeded + failed)), waiting (for this retry).
+    success_rate (succeeded / (succeeded + failed)), waiting (for this retry), cancelled.
     """
     attempt, state = F.col("attempt"), F.col("state")
-    last = F.greatest("given_out", F.when(state == "waiting", F.col("failed")), F.lit(1))
+    last = F.greatest(
+        "given_out", F.when(state.isin("waiting", "cancelled"), F.col("failed")), F.lit(1)
+    )
     is_last = attempt == F.col("given_out")
     counts = {
         "reached": attempt <= F.col("given_out"),
@@ -136,6 +155,7 @@ def funnel(messages: DataFrame) -> DataFrame:
         "dead": is_last & (state == "dead"),
         "in_hand": is_last & (state == "in hand"),
         "waiting": (state == "waiting") & (attempt == F.col("failed")),
+        "cancelled": (state == "cancelled") & (attempt == F.col("failed")),
     }
     table = (
         messages.withColumn("attempt", F.explode(F.sequence(F.lit(1), last)))
@@ -154,16 +174,17 @@ def funnel(messages: DataFrame) -> DataFrame:
         "in_hand",
         F.when(known > 0, F.col("succeeded") / known).alias("success_rate"),
         "waiting",
+        "cancelled",
     ).orderBy("consumer_group", "origin_topic", "attempt")
 
 
 def summary(messages: DataFrame) -> DataFrame:
     """The states of the failed messages, one row per group and origin topic.
 
-    Columns: consumer_group, origin_topic, messages, succeeded, in_hand, waiting, dead, and the
-    time to success: to_success_p50_ms, to_success_p99_ms.
+    Columns: consumer_group, origin_topic, messages, succeeded, in_hand, waiting, cancelled,
+    dead, and the time to success: to_success_p50_ms, to_success_p99_ms.
     """
-    states = ("succeeded", "in hand", "waiting", "dead")
+    states = ("succeeded", "in hand", "waiting", "cancelled", "dead")
     took = F.percentile("to_success_ms", [0.5, 0.99])
     return (
         messages.groupBy("consumer_group", "origin_topic")

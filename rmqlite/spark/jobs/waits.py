@@ -42,8 +42,9 @@ SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
 MORE_COLUMNS: Final = (*COLUMNS, "delay_level", *SAME)
 """The columns for ended()."""
 DELIVERED: Final = "delivered"
-COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", "cancelled", "undeliverable", "carried")
-MAY_BE_EARLY: Final = ("fired", "rescheduled", "cancelled", "carried")
+CANCELLED: Final = "cancelled"
+COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", CANCELLED, "undeliverable", "carried")
+MAY_BE_EARLY: Final = ("fired", "rescheduled", CANCELLED, "carried")
 TIMERS: Final = -1
 """The level of a timer, as in every answer of the broker."""
 _CODES: Final = 8
