@@ -23,9 +23,12 @@ ANY_MACHINE = "any machine"
 settings.register_profile(ANY_MACHINE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(ANY_MACHINE)
 
-# A shell lets what it runs in the background ignore Ctrl-C; our own processes would inherit that.
+# A shell lets what it runs in the background ignore Ctrl-C, and nohup the end of the terminal; our
+# own processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -38,6 +38,7 @@ OPTIONS_OF_OTHERS = {
     "--concurrency",
     "--every-client",
     "--growth",
+    "--keep",
     "--long",
     "--messages",
     "--only-rmqlite",
@@ -53,7 +54,7 @@ OPTIONS_OF_OTHERS = {
     "--together",
     "--turns",
 }
-"""Of tests/run.py and the benchmarks, and Celery's."""
+"""Of the demo, tests/run.py and the benchmarks, and Celery's."""
 CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",

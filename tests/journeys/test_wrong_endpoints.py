@@ -17,6 +17,7 @@ from rmqlite.client import Message, Producer, PushConsumer
 from rmqlite.errors import Refused, RmqliteError, Unavailable
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
+from tests.support.eventually import WAIT_S
 
 PORTS = ("grpcPort", "listenPort", "webPort", "metricsPort")
 
@@ -62,10 +63,14 @@ UNCLEAR = [
 """So it may be for the moment of a restart, too."""
 
 
-def error_of_a_send(endpoint: str, ca: str) -> RmqliteError:
+IN_VAIN_MS = 3_000
+"""A producer waits so long for a broker that may be about to start."""
+
+
+def error_of_a_send(endpoint: str, ca: str, timeout_ms: float = WAIT_S * 1000) -> RmqliteError:
     credentials = trusting(Path(ca)) if endpoint.startswith("tls") else None
     with (
-        Producer(endpoint, "g", credentials=credentials) as producer,
+        Producer(endpoint, "g", credentials=credentials, send_timeout_ms=timeout_ms) as producer,
         pytest.raises(RmqliteError) as error,
     ):
         producer.send(Message("orders", b"x", delay="1s"))
@@ -94,7 +99,7 @@ def test_nobody_there_is_unavailable_with_the_reason(
 ) -> None:
     """A send is tried as often as it says, but the reason is not lost in a timeout."""
     endpoint = f"{scheme}127.0.0.1:{places[port]}"
-    error = error_of_a_send(endpoint, places["ca"])
+    error = error_of_a_send(endpoint, places["ca"], IN_VAIN_MS)
     assert isinstance(error, Unavailable)
     assert str(error).startswith(f"no answer from the broker: {endpoint}: {sentence}")
 
@@ -105,7 +110,10 @@ def test_an_unknown_ca_and_an_unknown_host_are_named(places: dict[str, str]) -> 
         (f"tls://127.0.0.1:{places['tls grpcPort']}", r"a CA that is not trusted .*RMQLITE_TLS_CA"),
         ("no-such-host.invalid:8081", "there is no such host"),
     ):
-        with Producer(endpoint, "g") as producer, pytest.raises(Unavailable, match=sentence):
+        with (
+            Producer(endpoint, "g", send_timeout_ms=IN_VAIN_MS) as producer,
+            pytest.raises(Unavailable, match=sentence),
+        ):
             producer.send(Message("orders", b"x"))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.model.crash_run import Tally
 
-CI_POINTS = 10_000
+CI_POINTS = 4_000
 _TALLY = pytest.StashKey[Tally]()
 
 

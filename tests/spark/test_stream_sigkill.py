@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261121"))
-KILLS = 5
+KILLS = 4
 BROKER_KILLED_IN = (2, 3)
 """A run that reads from the broker, and one that reads its files."""
 SPAN_S = 1.5

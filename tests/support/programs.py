@@ -14,6 +14,8 @@ from rmqlite.clock import elapsed_s
 
 WAIT_S: Final = 120.0
 """For a machine that has much else to do: only a test that fails waits so long."""
+ENDS_S: Final = 3.0
+"""After so long without input it is killed: how clients end is no concern of the tests."""
 Event = dict[str, Any]
 
 
@@ -53,7 +55,7 @@ class Program:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(30)
+            self._process.wait(ENDS_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -73,6 +73,8 @@ def retries(
 
 
 def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
+    from rmqlite.spark.jobs.retries import STATES
+
     if not tables["groups"]:
         note("no message was failed")
         return
@@ -80,15 +82,12 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         (
             _cut(row["consumer_group"]),
             _cut(row["origin_topic"]),
-            *[
-                row[name]
-                for name in ("messages", "succeeded", "in_hand", "waiting", "cancelled", "dead")
-            ],
+            *[row[name] for name in ("messages", *STATES)],
         )
         for row in tables["groups"]
     ]
-    head = ("GROUP", "TOPIC", "FAILED", "SUCCEEDED", "IN HAND", "WAITING", "CANCELLED", "DEAD")
-    print_table(head, groups, "Messages that failed at least once")
+    states = ("GROUP", "TOPIC", "FAILED", *map(_title, STATES))
+    print_table(states, groups, "Messages that failed at least once")
     took = [
         (
             _cut(row["consumer_group"]),
@@ -103,11 +102,7 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         print_table(("GROUP", "TOPIC", "P50", "P99"), took, "Time from send to success")
     _print_funnel(tables["funnel"])
     reasons = [
-        (
-            _cut(row["consumer_group"]),
-            row["failures"],
-            _cut(row["failure_kind"], _REASON_CHARS_MAX),
-        )
+        (_cut(row["consumer_group"]), row["failures"], _cut(row["failure_kind"], _REASON_CHARS_MAX))
         for row in _with_rest_named(tables["reasons"])
     ]
     print_table(("GROUP", "FAILURES", "REASON"), reasons, "Reasons, the most frequent first")
@@ -131,30 +126,20 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         )
         for row in tables["costs"]
     ]
-    names = ("GROUP", "TOPIC", "FAILED", "ATTEMPTS", "RECORDS", "OF THE LOG", "WAITED")
-    print_table(names, costs, "What failures cost")
+    head = ("GROUP", "TOPIC", "FAILED", "ATTEMPTS", "RECORDS", "OF THE LOG", "WAITED")
+    print_table(head, costs, "What failures cost")
 
 
 def _print_funnel(rows: list[dict[str, Any]]) -> None:
     """Print a table for each group and topic: REACHED is SUCCEEDED, FAILED and IN HAND."""
-    names = ("attempt", "reached", "succeeded", "failed", "in_hand", "dead", "waiting", "cancelled")
+    names = ("reached", "succeeded", "failed", "in_hand", "dead", "waiting", "cancelled")
     of_topic: dict[tuple[str, str], list[tuple[object, ...]]] = {}
     for row in rows:
         rate = None if row["success_rate"] is None else 100 * row["success_rate"]
         of_topic.setdefault((row["consumer_group"], row["origin_topic"] or "-"), []).append(
-            (*[row[name] for name in names], rate)
+            (row["attempt"], *[row[name] for name in names], rate)
         )
-    head = (
-        "RETRY",
-        "REACHED",
-        "SUCCEEDED",
-        "FAILED",
-        "IN HAND",
-        "DEAD",
-        "WAITING",
-        "CANCELLED",
-        "RATE %",
-    )
+    head = ("RETRY", *map(_title, names), "RATE %")
     for (group, topic), outcomes in of_topic.items():
         print_table(head, outcomes, f"The outcome of each retry: {group}, messages of {topic}")
 
@@ -171,3 +156,7 @@ def _with_rest_named(reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _cut(text: str | None, width: int = _NAME_CHARS_MAX) -> str:
     """A text cut to the width of a cell."""
     return shortened(" ".join((text or "-").split()), width)
+
+
+def _title(column: str) -> str:
+    return column.replace("_", " ").upper()

@@ -42,6 +42,8 @@ COLUMNS: Final = (
     "completes",
     "completion",
 )
+STATES: Final = ("succeeded", "in_hand", "waiting", "cancelled", "dead")
+"""What has become of a message that failed; columns of summary()."""
 REASONS: Final = 5
 """How many kinds of reasons reasons() returns for each group."""
 _FAILED: Final = "failed"
@@ -184,15 +186,14 @@ def summary(messages: DataFrame) -> DataFrame:
     Columns: consumer_group, origin_topic, messages, succeeded, in_hand, waiting, cancelled,
     dead, and the time to success: to_success_p50_ms, to_success_p99_ms.
     """
-    states = ("succeeded", "in hand", "waiting", "cancelled", "dead")
     took = F.percentile("to_success_ms", [0.5, 0.99])
     return (
         messages.groupBy("consumer_group", "origin_topic")
         .agg(
             F.count("*").alias("messages"),
             *[
-                F.count(F.when(F.col("state") == state, 1)).alias(state.replace(" ", "_"))
-                for state in states
+                F.count(F.when(F.col("state") == name.replace("_", " "), 1)).alias(name)
+                for name in STATES
             ],
             took[0].alias("to_success_p50_ms"),
             took[1].alias("to_success_p99_ms"),

@@ -267,7 +267,7 @@ def test_any_bytes_are_accounts_or_config_invalid(conf: Path, data: bytes) -> No
 
 @pytest.mark.parametrize("loader", LOADERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("text", [BLOCK, FLOW], ids=["block", "flow"])
-@settings(FUZZ, max_examples=1_500)
+@settings(FUZZ, max_examples=400)
 @given(data=st.data())
 def test_a_slip_of_the_hand_never_shows_a_secret(
     conf: Path, text: str, loader: object, data: st.DataObject
