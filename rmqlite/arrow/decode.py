@@ -29,6 +29,8 @@ from rmqlite.arrow.waits import (
     is_waiting,
 )
 from rmqlite.message import (
+    CLAIMED_ORIGIN_MESSAGE_ID,
+    CLAIMED_ORIGIN_TOPIC,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -71,13 +73,16 @@ _TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "tags": (TAGS,),
     "unique_key": (UNIQ_KEY,),
     "real_topic": (REAL_TOPIC,),
-    "origin_topic": (RETRY_TOPIC, DLQ_ORIGIN_TOPIC),
-    "origin_message_id": (ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
+    "origin_topic": (CLAIMED_ORIGIN_TOPIC, RETRY_TOPIC, DLQ_ORIGIN_TOPIC),
+    "origin_message_id": (CLAIMED_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
     "failure_reason": (FAILURE_REASON,),
     "redriven_from": (REDRIVEN_FROM,),
     "redriven_by": (REDRIVEN_BY,),
 }
-"""Column -> properties: the first one that a record has gives the value."""
+"""Column -> properties: the first one that a record has gives the value.
+
+A claim comes first: beside it RETRY_TOPIC is the retry topic that the letter was sent to.
+"""
 _NUMBERS: Final = {
     "delay_level": DELAY,
     "real_queue_id": REAL_QID,

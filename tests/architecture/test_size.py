@@ -37,7 +37,7 @@ SIZES: Final = {
     "server": Size(16_584, 103),  # answers that nobody takes, ends without an error, short logs
     "client": Size(5_858, 41),  # asyncio; sends outlast a restart, mistakes get a sentence
     "cli": Size(12_221, 79),  # schemas; redrives, slo, costs; reasons; signals clean up
-    "arrow": Size(2_259, 13),  # columns of redriven messages
+    "arrow": Size(2_264, 13),  # columns of redriven messages
     "spark": Size(4_990, 35),  # short runs, SQL; the same questions as functions and plots
     "compiled": Size(63, 1),
     "C": Size(2_164, 13),

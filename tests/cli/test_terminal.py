@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +34,7 @@ from rmqlite.errors import (
 )
 from rmqlite.views.tables import cell_text
 from tests.cli.conftest import Run
+from tests.support.golden import unpack_golden
 
 
 @pytest.mark.parametrize(
@@ -143,3 +149,20 @@ def test_an_unknown_group_names_the_nearest() -> None:
     """Mostly it is misspelled: to create another one on demand would be wrong."""
     line = error_line(GroupUnknown("wrokers", ["billing", "workers"]))
     assert line == "error: no consumer group named 'wrokers'; did you mean workers?"
+
+
+def test_a_terminal_without_utf8_gets_escapes(tmp_path: Path) -> None:
+    """Also without the frames of a help; nothing of it is an error."""
+    folder = tmp_path / "käse"
+    folder.mkdir()
+    store = unpack_golden(folder) / "clean"
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    for arguments, found in (
+        (("--help",), b"Usage: "),
+        (("store", "show", store), b"k\\xe4se/"),
+    ):
+        command = [sys.executable, "-m", "rmqlite", *map(str, arguments)]
+        ran = subprocess.run(command, env=ascii_only, capture_output=True, check=True, timeout=600)
+        assert found in ran.stdout
+        assert ran.stdout.isascii()
+        assert ran.stderr == b""

@@ -63,8 +63,10 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
 def _failures(pairs: Mapping[str, str]) -> Row:
     """What only a retry or a dead letter tells."""
     return {
-        "origin_topic": pairs.get("RETRY_TOPIC", pairs.get("DLQ_ORIGIN_TOPIC")),
-        "origin_message_id": pairs.get("ORIGIN_MESSAGE_ID", pairs.get("DLQ_ORIGIN_MESSAGE_ID")),
+        "origin_topic": _first(pairs, "CLAIMED_ORIGIN_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC"),
+        "origin_message_id": _first(
+            pairs, "CLAIMED_ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"
+        ),
         "origin_queue_id": _number(pairs.get("ORIGIN_QUEUE_ID"), _INT_MAX),
         "origin_queue_offset": _number(pairs.get("ORIGIN_QUEUE_OFFSET")),
         "delivery_attempts": _number(pairs.get("DELIVERY_ATTEMPTS"), _INT_MAX),
@@ -94,6 +96,10 @@ def _fixed(message: StoredMessage, head: Head) -> Row:
         "end_offset": message.physical_offset + message.store_size,
         "prepared_transaction_offset": message.prepared_transaction_offset,
     }
+
+
+def _first(pairs: Mapping[str, str], *names: str) -> str | None:
+    return next((pairs[name] for name in names if name in pairs), None)
 
 
 def _number(text: str | None, most: int = (1 << 63) - 1) -> int | None:
