@@ -275,14 +275,14 @@ def reset_offset(
     *,
     group: GroupArgument,
     topic: Annotated[
-        str,
+        str | None,
         option(
             "--topic -t TOPIC",
             "Only in this topic; by default in all that the group reads or has read, "
             "without its retries.",
             completion.topics,
         ),
-    ] = "",
+    ] = None,
     to: Annotated[
         str,
         option(
@@ -304,7 +304,7 @@ def reset_offset(
 
     Refused while the group has live members.  Stop the consumers, reset, and start them again.
     """
-    wanted = _reset(OffsetReset(group, topic or None, None, queue_id, offset, force), to)
+    wanted = _reset(OffsetReset(group, topic, None, queue_id, offset, force), to)
     how.check_can_ask()
     with connected(how.endpoint, note=how.note) as admin:
         if not how.dry_run:

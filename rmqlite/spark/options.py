@@ -163,7 +163,7 @@ def _moment(name: str, text: str) -> int:
     if moment_ms is None:
         raise InvalidValue(name, text, _MOMENT_RULE)
     check_not_long_ago(name, moment_ms)
-    return _number(name, str(moment_ms))
+    return moment_ms
 
 
 def _count(name: str, text: str) -> int:

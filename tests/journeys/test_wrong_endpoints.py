@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,6 @@ from rmqlite.client import Message, Producer, PushConsumer
 from rmqlite.errors import Refused, RmqliteError, Unavailable
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
-from tests.support.eventually import WAIT_S
 
 PORTS = ("grpcPort", "listenPort", "webPort", "metricsPort")
 
@@ -67,10 +67,10 @@ IN_VAIN_MS = 3_000
 """A producer waits so long for a broker that may be about to start."""
 
 
-def error_of_a_send(endpoint: str, ca: str, timeout_ms: float = WAIT_S * 1000) -> RmqliteError:
+def error_of_a_send(endpoint: str, ca: str, **options: Any) -> RmqliteError:
     credentials = trusting(Path(ca)) if endpoint.startswith("tls") else None
     with (
-        Producer(endpoint, "g", credentials=credentials, send_timeout_ms=timeout_ms) as producer,
+        Producer(endpoint, "g", credentials=credentials, **options) as producer,
         pytest.raises(RmqliteError) as error,
     ):
         producer.send(Message("orders", b"x", delay="1s"))
@@ -99,7 +99,7 @@ def test_nobody_there_is_unavailable_with_the_reason(
 ) -> None:
     """A send is tried as often as it says, but the reason is not lost in a timeout."""
     endpoint = f"{scheme}127.0.0.1:{places[port]}"
-    error = error_of_a_send(endpoint, places["ca"], IN_VAIN_MS)
+    error = error_of_a_send(endpoint, places["ca"], send_timeout_ms=IN_VAIN_MS)
     assert isinstance(error, Unavailable)
     assert str(error).startswith(f"no answer from the broker: {endpoint}: {sentence}")
 

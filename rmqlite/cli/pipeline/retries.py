@@ -86,8 +86,8 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         )
         for row in tables["groups"]
     ]
-    states = ("GROUP", "TOPIC", "FAILED", *map(_title, STATES))
-    print_table(states, groups, "Messages that failed at least once")
+    columns = ("GROUP", "TOPIC", "FAILED", *map(_title, STATES))
+    print_table(columns, groups, "Messages that failed at least once")
     took = [
         (
             _cut(row["consumer_group"]),

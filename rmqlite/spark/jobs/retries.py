@@ -4,9 +4,8 @@ The log has a record for each failure (one that waits for %RETRY%group, or a dea
 one for each time that the message was given out again (in %RETRY%group).  It has no record of a
 success: a success only moves the group's offset.  So a message that was given out and did not
 fail again counts as succeeded, unless the group's committed offset shows that no consumer has
-read it yet: then it is in hand.  Messages that never failed do not appear here.
-A letter that was redriven stays dead; the message that the redrive sent is counted as another
-message if it fails.
+read it yet: then it is in hand.  Messages that never failed do not appear here.  A letter that was
+redriven stays dead; the message that the redrive sent is counted as another message if it fails.
 """
 
 from __future__ import annotations
@@ -123,12 +122,11 @@ def messages(failures: DataFrame) -> DataFrame:
         F.min("born_ms").alias("born_ms"),
         F.max(F.when(kind == _AGAIN, F.col("stored_ms"))).alias("again_ms"),
     )
+    is_open = F.col("given_out") < F.col("failed")
     state = (
         F.when(F.col("letters") > 0, "dead")
-        .when(
-            F.col("given_out") < F.col("failed"),
-            F.when(F.col("cancelled") == F.col("failed"), "cancelled").otherwise("waiting"),
-        )
+        .when(is_open & (F.col("cancelled") == F.col("failed")), "cancelled")
+        .when(is_open, "waiting")
         .when(F.col("read") < F.col("given_out"), "in hand")
         .otherwise("succeeded")
     )
