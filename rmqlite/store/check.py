@@ -32,7 +32,7 @@ from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import ReadOnlyFiles
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.log.checksums import Point
-from rmqlite.store.opening.file_sizes import Sizes, sizes_of
+from rmqlite.store.opening.file_sizes import Sizes, has_lengths, sizes_of
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
@@ -117,6 +117,9 @@ class StoreCheck:
         self._root = root
         self._trusted_end = trusted_end
         self.progress = progress
+        self._config = config
+        self._is_new = self.is_live and not sizes and not has_lengths(self.files, root)
+        """The broker has still to make its first files, perhaps of other lengths than these."""
         self.sizes = sizes or sizes_of(self.files, root, config)
         self.levels_given = levels or (config.levels if config else None)
         self.levels = LevelHistory.starting_with(self.levels_given or BrokerConfig().levels)
@@ -140,6 +143,18 @@ class StoreCheck:
 
     def run(self) -> Iterator[Finding]:
         """Every inconsistency; those of the log in its order."""
+        if not self._is_new:
+            yield from self._run()
+            return
+        found, guessed = list(self._run()), self.sizes
+        self.files.close()
+        self.files = FileLayer()
+        self.sizes = sizes_of(self.files, self._root, self._config)
+        if self.sizes != guessed:
+            found = list(self._run())
+        yield from found
+
+    def _run(self) -> Iterator[Finding]:
         # Read these tables first: all that they count is on disk, even while a broker goes on.
         config = self._root / "config"
         delay_offsets = load_sound(self.files, config / DELAY_OFFSET_TABLE) or {}

@@ -120,16 +120,22 @@ class StoreReader:
         self._sizes = sizes_of(self._files, root, self._config)
         self._state = self._find_state()
         try:
-            self._snapshot = Snapshot(
-                self._files,
-                root,
-                self._sizes,
-                self._config.levels,
-                is_crashed=self._state is StoreState.CRASHED,
-            )
+            self._snapshot = self._look()
         except BaseException:
             self._files.close()
             raise
+
+    def _look(self) -> Snapshot:
+        is_crashed = self._state is StoreState.CRASHED
+        levels = self._config.levels
+        try:
+            return Snapshot(self._files, self.root, self._sizes, levels, is_crashed=is_crashed)
+        except StoreDamaged:
+            # A broker may have made its first files meanwhile, of lengths that were set for it.
+            guessed, self._sizes = self._sizes, sizes_of(self._files, self.root, self._config)
+            if self._sizes == guessed:
+                raise
+            return Snapshot(self._files, self.root, self._sizes, levels, is_crashed=is_crashed)
 
     def __enter__(self) -> Self:
         return self

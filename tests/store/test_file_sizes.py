@@ -11,12 +11,14 @@ import pytest
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import ConfigInvalid, RepairRefused, StoreDamaged
-from rmqlite.store.check import check
+from rmqlite.store import reader
+from rmqlite.store.check import StoreCheck, check
+from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.disk.files import ReadOnlyFiles, SystemFiles
 from rmqlite.store.index.index_file import Shape
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.opening.file_sizes import Sizes, has_log, index_shape, sizes_of
-from rmqlite.store.reader import StoreReader
+from rmqlite.store.reader import MessageFilter, StoreReader
 from rmqlite.store.repair import plan_repair
 from tests.support.clock import FakeClock
 from tests.support.golden import unpack_golden
@@ -249,3 +251,40 @@ def test_a_copy_of_a_log_file_is_rubbish(closed: StoreUnderTest) -> None:
     shutil.copy(closed.log_files()[0], closed.root / "commitlog" / f"{start:020d}")
     (action,) = plan_repair(closed.root, config=closed.config).actions
     assert action.what == "moved-aside"
+
+
+# ---- a broker that makes its first files while somebody looks
+
+
+def test_a_check_learns_the_lengths_of_files_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker made its files of 1 MiB between two looks: the check said "instead of 1 GiB"."""
+    store = StoreUnderTest(tmp_path / "store")
+    monkeypatch.setattr(FileLayer, "is_locked", lambda _self, _path: True)
+    checking = StoreCheck(store.root)
+    store.send(*(f"message {number}" for number in range(100)))
+    store.persist()
+    assert list(checking.run()) == []
+    assert checking.messages == 100
+    assert checking.sizes == Sizes(LOG_FILE_BYTES, QUEUE_FILE_BYTES)
+    checking.close()
+    store.close()
+
+
+def test_a_reader_learns_the_lengths_of_files_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`store show` of a broker that had just begun said that its log file was damaged."""
+    store = StoreUnderTest(tmp_path / "store")
+
+    def sizes_then_files(*given: Any) -> Sizes:
+        sizes = sizes_of(*given)
+        if not has_log(store.files, store.root):
+            store.send("one", "two")
+        return sizes
+
+    monkeypatch.setattr(reader, "sizes_of", sizes_then_files)
+    with StoreReader(store.root) as opened:
+        assert [each.body for each in opened.messages(MessageFilter())] == [b"one", b"two"]
+    store.close()

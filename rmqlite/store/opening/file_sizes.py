@@ -84,6 +84,11 @@ def sizes_of(files: Files, root: Path, config: BrokerConfig | None = None) -> Si
     )
 
 
+def has_lengths(files: Files, root: Path) -> bool:
+    """Are lengths of both kinds to be read?  Otherwise a living writer may still choose others."""
+    return has_log(files, root) and _of_queues(files, root) is not None
+
+
 def index_shape(files: Files, root: Path, config: BrokerConfig) -> Shape:
     """Slots and entries of the files of the key index.
 
