@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator, Iterable, Sequence
-from contextvars import Context
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from rmqlite.server.protocols.server import ProtocolServer
 
 LOOK_S: Final = 0.5
 THREADS: Final = ("sync", "persist", "timers", "asyncio")
 """The beginnings of the names of threads that live as long as the broker, once they have begun."""
-T = TypeVar("T")
 
 
 class EndedSilently(Exception):
@@ -36,14 +34,9 @@ class Loops(asyncio.TaskGroup):
         """From now on tasks may end."""
         self._is_over = True
 
-    def create_task(
-        self,
-        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
-        *,
-        name: str | None = None,
-        context: Context | None = None,
-    ) -> asyncio.Task[T]:
-        task = super().create_task(coro, name=name, context=context)
+    def create_task(self, coro: Any, **more: Any) -> asyncio.Task[Any]:
+        """As in the base class, whose signature differs from one Python to the next."""
+        task = super().create_task(coro, **more)
         task.add_done_callback(self._ended)
         return task
 
