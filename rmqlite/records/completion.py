@@ -1,7 +1,8 @@
-"""Records that complete a scheduled record, and how they do it.
+"""What completes a scheduled record, and how: tables that everybody evaluates.
 
 Progress lives in the log: the wait of a scheduled record ends with a later record whose
-prepared transaction offset is the physical offset at which the scheduled one ends.
+prepared transaction offset is the physical offset at which the scheduled one ends.  ENDS says
+which wait queue it leaves, and WORDS how:
 
     topic                          property             meaning
     the real topic                                      the delivery
@@ -12,24 +13,81 @@ prepared transaction offset is the physical offset at which the scheduled one en
     rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
-DELAY has the level of the scheduled record; without it, TIMER_OUT_MS says that it was a timer.  On
-a rescheduled one, RESCHEDULED_FROM has the wait queue that it left (records/wait_queues.py).
+Records of RocketMQ 5 point to nothing; STEPS says what each means for a timer.  The store, its
+readers and the adoption of RocketMQ's timers evaluate the tables record by record, here; the
+Arrow decoder evaluates whole columns (arrow/waits.py), and Spark reads its columns.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from rmqlite.message import FIRED, RESCHEDULED_FROM, TIMER_OUT_MS
+from rmqlite.message import DELAY, FIRED, RESCHEDULED_FROM, TIMER_OUT_MS, UNIQ_KEY
 from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records import record
-from rmqlite.records.record import Head
-from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS
+from rmqlite.records.record import COMMITTED, PREPARED, ROLLBACK, TRANSACTION_TYPE, Head
+from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
+TIMER_NAMED: Final = "TIMER_DEL_UNIQKEY"
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+"""How the topics of check points begin, which RocketMQ's POP consumers leave as timers."""
+_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _FROM_TIMERS: Final = str(TIMERS).encode()
+_NO_TRANSACTION: Final = 0
+_ANY_TYPE: Final = (_NO_TRANSACTION, PREPARED, COMMITTED, ROLLBACK)
+T = TypeVar("T")
+
+
+class Rule(NamedTuple, Generic[T]):
+    """A row of a table: the meaning of a record for which all of this is true."""
+
+    meaning: T
+    topics: tuple[str, ...] = ()
+    """It lies in one of these; (): in any."""
+    has: str = ""
+    """A property that has a value."""
+    lacks: str = ""
+    """A property that has none."""
+    types: tuple[int, ...] = _ANY_TYPE
+    """What RocketMQ's transactions call it."""
+    ahead: tuple[str, ...] = ()
+    """Its destination begins with one of these."""
+
+    def fits(self, topic: str, properties: PropertyString, sys_flag: int = 0) -> bool:
+        """Is all of this true of a record?"""
+        return (
+            (not self.topics or topic in self.topics)
+            and (not self.has or properties.get(self.has) is not None)
+            and (not self.lacks or properties.get(self.lacks) is None)
+            and sys_flag & TRANSACTION_TYPE in self.types
+            and (not self.ahead or topic_ahead(properties).startswith(self.ahead))
+        )
+
+
+class Left(enum.Enum):
+    """How a record names the wait queue that its pointer means."""
+
+    NAMED = "RESCHEDULED_FROM has its id"
+    LEVEL = "DELAY has the level"
+    TIMERS = "that of the timers"
+    NOTHING = "the pointer means a half message"
+
+
+ENDS: Final = (
+    Rule(Left.NAMED, WAIT_TOPICS, has=RESCHEDULED_FROM),
+    # A message that RocketMQ commits points to its half message; a delay schedules it.
+    Rule(Left.TIMERS, (TIMER_TOPIC,), lacks=RESCHEDULED_FROM, types=(_NO_TRANSACTION,)),
+    # RocketMQ 5 commits a timer into the topic of half messages, and points to its half.
+    Rule(Left.NOTHING, (*WAIT_TOPICS, HALF_TOPIC)),
+    Rule(Left.NOTHING, types=(PREPARED, ROLLBACK)),
+    Rule(Left.LEVEL, has=DELAY),
+    Rule(Left.TIMERS, has=TIMER_OUT_MS),
+)
+"""The first row that fits, and names a queue, counts; NOTHING is the last."""
 
 
 class Completion(enum.Enum):
@@ -41,7 +99,7 @@ class Completion(enum.Enum):
     CANCELLED = "cancelled"
     UNDELIVERABLE = "undeliverable"
     CARRIED = "carried"
-    """Retention has written the timer anew, so that its log file may go."""
+    """Retention has written the timer anew, so that its log file may go; or RocketMQ has."""
 
     @property
     def may_be_early(self) -> bool:
@@ -49,37 +107,74 @@ class Completion(enum.Enum):
         return self not in (Completion.DELIVERED, Completion.UNDELIVERABLE)
 
 
+WORDS: Final = (
+    Rule(Completion.CARRIED, (TIMER_TOPIC,), lacks=RESCHEDULED_FROM),
+    Rule(Completion.RESCHEDULED, WAIT_TOPICS),
+    Rule(Completion.CANCELLED, (CANCELLED_TOPIC,)),
+    Rule(Completion.UNDELIVERABLE, (UNDELIVERABLE_TOPIC,)),
+    Rule(Completion.FIRED, has=FIRED),
+    Rule(Completion.DELIVERED),
+)
+"""The first row that fits counts, for a record that completes a scheduled one."""
+
+
+class Step(enum.Enum):
+    """What a record of RocketMQ 5 means for the timer that it names (timer reference section 4 to
+    6); each ends the oldest pending record of its timer, if there is one."""
+
+    RECALL = "recall"
+    """The timer is cancelled, with all its copies; this record ends itself."""
+    INTERNAL = "internal"
+    """No timer of a user; this record ends itself."""
+    COPY = "copy"
+    """The same timer, appended once more."""
+    TIMER = "timer"
+    """A timer, which waits; it ends none."""
+    COPY_DELIVERY = "delivery of a copy"
+    DELIVERY = "delivery"
+
+
+STEPS: Final = (
+    Rule(Step.RECALL, (TIMER_TOPIC,), has=TIMER_NAMED),
+    Rule(Step.INTERNAL, (TIMER_TOPIC,), ahead=(HALF_TOPIC, REVIVE_PREFIX)),
+    Rule(Step.COPY, (TIMER_TOPIC,), has=_ROLL_TIMES),
+    Rule(Step.TIMER, (TIMER_TOPIC,)),
+    Rule(Step.COPY_DELIVERY, has=_ROLL_TIMES),
+    Rule(Step.DELIVERY),
+)
+"""The first row that fits counts, for a record that has TIMER_OUT_MS; outside the topic of timers,
+for one without a pointer."""
+
+
 def completed_queue(head: Head, properties: PropertyString) -> int:
     """The wait queue of the scheduled record that this one completes; 0 if it completes none."""
-    if not head.completes or not is_completing(head.topic, head.sys_flag, properties):
-        return 0
-    return wait_queue_left(head.topic, properties)
+    return wait_queue_left(head.topic, properties, head.sys_flag) if head.completes else 0
 
 
 def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool:
     """Does the prepared transaction offset of such a record mean a scheduled record?"""
-    transaction = sys_flag & record.TRANSACTION_TYPE
-    if topic in WAIT_TOPICS:
-        # A message that RocketMQ commits points to its half message; a delay schedules it.
-        is_anew = properties.get(RESCHEDULED_FROM) is not None
-        return (is_anew or not transaction) and wait_queue_left(topic, properties) != 0
-    if not record.has_entry(sys_flag) or topic == HALF_TOPIC:
-        # RocketMQ 5 commits a timer into the topic of half messages, and points to its half.
-        return False
-    # A message that RocketMQ commits without a delay points to its half message, too.
-    return not transaction or wait_queue_left(topic, properties) != 0
+    if wait_queue_left(topic, properties, sys_flag):
+        return True
+    return not sys_flag & TRANSACTION_TYPE and topic not in (*WAIT_TOPICS, HALF_TOPIC)
 
 
-def wait_queue_left(topic: str, properties: PropertyString) -> int:
+def wait_queue_left(topic: str, properties: PropertyString, sys_flag: int = 0) -> int:
     """The wait queue of the scheduled record that a record completes; 0 if it names none."""
-    if topic in WAIT_TOPICS:
-        left = properties.get(RESCHEDULED_FROM)
-        if left == _FROM_TIMERS or (left is None and topic == TIMER_TOPIC):
-            return TIMERS
-        return properties.number(RESCHEDULED_FROM) or 0
-    return record.delay_level(properties) or (
-        TIMERS if properties.get(TIMER_OUT_MS) is not None else 0
-    )
+    for rule in ENDS:
+        if rule.fits(topic, properties, sys_flag):
+            if rule.meaning is Left.NOTHING:
+                break
+            if left := _named(rule.meaning, properties):
+                return left
+    return 0
+
+
+def _named(left: Left, properties: PropertyString) -> int:
+    if left is Left.LEVEL:
+        return record.delay_level(properties)
+    if left is Left.TIMERS or properties.get(RESCHEDULED_FROM) == _FROM_TIMERS:
+        return TIMERS
+    return properties.number(RESCHEDULED_FROM) or 0
 
 
 def waited_for(topic: str, properties: PropertyString) -> str:
@@ -97,13 +192,94 @@ def topic_ahead(properties: PropertyString) -> str:
 
 def completion_of(topic: str, properties: PropertyString) -> Completion:
     """How a record completes a scheduled one."""
-    if topic in WAIT_TOPICS:
-        is_carried = topic == TIMER_TOPIC and properties.get(RESCHEDULED_FROM) is None
-        return Completion.CARRIED if is_carried else Completion.RESCHEDULED
-    if topic == CANCELLED_TOPIC:
-        return Completion.CANCELLED
-    if topic == UNDELIVERABLE_TOPIC:
-        return Completion.UNDELIVERABLE
-    if properties.get(FIRED) is not None:
-        return Completion.FIRED
-    return Completion.DELIVERED
+    return next(rule.meaning for rule in WORDS if rule.fits(topic, properties))
+
+
+# ---- timers of RocketMQ 5
+
+
+def timer_step(head: Head, properties: PropertyString) -> Step | None:
+    """What a record means for a timer; None: nothing."""
+    if properties.get(TIMER_OUT_MS) is None:
+        return None
+    is_timer = wait_queue_of(head.topic, head.queue_id) == TIMERS
+    if not is_timer and (head.completes or head.topic in WAIT_TOPICS):
+        # Our own delivery, which points back; or a message that failed after it was delivered.
+        return None
+    return next(rule.meaning for rule in STEPS if rule.fits(head.topic, properties))
+
+
+def timer_of(head: Head, properties: PropertyString) -> str:
+    """What a timer, its copies, its recall and its delivered message have in common.
+
+    A program that is no RocketMQ client may send a message without UNIQ_KEY.
+    """
+    topic = topic_ahead(properties) if head.topic == TIMER_TOPIC else head.topic
+    named = properties.text(TIMER_NAMED) if head.topic == TIMER_TOPIC else ""
+    # Of two forms: topic+UNIQ_KEY from 5.3.2 to 5.3.3, UNIQ_KEY before and after.
+    key = named.removeprefix(f"{topic}+") or properties.text(UNIQ_KEY)
+    key = key or f"{head.born_timestamp_ms} {head.body_crc}"
+    return f"{topic} {properties.text(TIMER_OUT_MS)} {key}"
+
+
+class Over(enum.Enum):
+    """Why a record of a timer waits no more."""
+
+    DELIVERED = "delivered"
+    ROLLED = "rolled"
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    INTERNAL = "of RocketMQ itself"
+    COPY = "copies"
+    """After a kill RocketMQ may hold a timer twice: the other one has ended."""
+
+
+class TimerSteps:
+    """Sees the steps of timers in the order of the log, and ends what is not pending.
+
+    It has about 300 bytes of memory for each pending timer.
+    """
+
+    def __init__(self, end: Callable[[int, Over], bool]) -> None:
+        """end: is called with the place of a record that waits no more; False: it had ended."""
+        self._end = end
+        self._pending: dict[int, tuple[int, ...]] = {}
+        """Timer -> the places of its records that may be pending, oldest first: one, or more if
+        its producer has sent the message more than once."""
+        self._over: set[int] = set()
+        """Timers of which a copy may follow that is not pending."""
+
+    def add(self, timer: int, place: int) -> None:
+        """A record that waits."""
+        self._pending[timer] = (*self._pending.get(timer, ()), place)
+
+    def see(self, step: Step, timer: int, place: int) -> bool:
+        """The next record, at a place; False for a delivery that ends none."""
+        if step in (Step.DELIVERY, Step.COPY_DELIVERY):
+            is_ended = self._end_oldest(timer, Over.DELIVERED)
+            if is_ended and step is Step.COPY_DELIVERY and timer not in self._pending:
+                self._over.add(timer)
+            return is_ended
+        if step is Step.RECALL:
+            self._over.add(timer)
+            while self._end_oldest(timer, Over.CANCELLED):
+                pass
+            self._end(place, Over.CANCELLING)
+        elif step is Step.INTERNAL:
+            self._end(place, Over.INTERNAL)
+        elif timer in self._over:
+            self._end(place, Over.COPY)
+        else:
+            if step is Step.COPY:
+                self._end_oldest(timer, Over.ROLLED)
+            self.add(timer, place)
+        return True
+
+    def _end_oldest(self, timer: int, how: Over) -> bool:
+        """End the oldest pending record of a timer; False if there is none."""
+        while places := self._pending.pop(timer, ()):
+            if places[1:]:
+                self._pending[timer] = places[1:]
+            if self._end(places[0], how):
+                return True
+        return False

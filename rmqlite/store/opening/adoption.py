@@ -22,20 +22,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from rmqlite.message import TIMER_OUT_MS, UNIQ_KEY
-from rmqlite.names import HALF_TOPIC
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import topic_ahead
-from rmqlite.records.record import Head
+from rmqlite.message import TIMER_OUT_MS
+from rmqlite.names import TIMER_TOPIC
+from rmqlite.records.completion import Over, TimerSteps, timer_of, timer_step, topic_ahead
 from rmqlite.records.stored import Record
-from rmqlite.records.wait_queues import TIMERS, wait_queue_of
+from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.disk.files import SIGNATURE, Files
 from rmqlite.store.progress import ScheduleProgress
 
-_NAMED: Final = "TIMER_DEL_UNIQKEY"
-_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
-_REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
-"""How the topics of check points begin, which RocketMQ's POP consumers leave as timers."""
 NEEDLE: Final = TIMER_OUT_MS.encode()
 """Bytes of every record that says something about a timer."""
 
@@ -48,67 +42,32 @@ def is_foreign_store(files: Files, root: Path) -> bool:
 
 
 class TimerAdoption:
-    """Sees the records of a walk in the order of the log, and completes what is not pending.
-
-    It has about 300 bytes of memory for each pending timer, until the walk is over.
-    """
+    """Sees the records of a walk in the order of the log, and completes what is not pending."""
 
     def __init__(self, progress: ScheduleProgress) -> None:
         self._progress = progress
-        self._pending: dict[int, tuple[int, ...]] = {}
-        """Timer -> its queue offsets that may be pending, oldest first: one, or more if its
-        producer has sent the message more than once."""
-        self._over: set[int] = set()
-        """Timers of which a copy may follow that is not pending."""
+        self._steps = TimerSteps(self._end)
+        self._topic = ""
+        """The destination of the timer whose record is seen."""
         self._counts: Counter[str] = Counter()
 
     def load(self, pending: Iterable[tuple[int, Record | None]]) -> None:
         """Take over what is pending where the walk begins: queue offsets and records."""
         for queue_offset, found in pending:
             if found is not None:
-                timer = _timer(topic_ahead(found.properties), found.head, found.properties)
-                self._add(timer, queue_offset)
+                self._steps.add(hash(timer_of(found.head, found.properties)), queue_offset)
 
     def see(self, walked: Record) -> None:
         """A record that has its queue entry, and is counted as pending if it is a timer."""
         head = walked.head
-        if NEEDLE not in head.properties or walked.properties.get(TIMER_OUT_MS) is None:
+        if NEEDLE not in head.properties:
             return
-        is_copy = walked.properties.get(_ROLL_TIMES) is not None
-        if wait_queue_of(head.topic, head.queue_id) == TIMERS:
-            self._see_timer(walked, is_copy=is_copy)
-            return
-        if head.completes:
-            # Our own delivery, which points back.
-            return
-        timer = _timer(head.topic, head, walked.properties)
-        is_ended = self._end_oldest(timer, head.topic, "delivered")
-        if is_ended and is_copy and timer not in self._pending:
-            # After a kill RocketMQ may hold one timer twice, and roll the other one later.
-            self._over.add(timer)
-
-    def _see_timer(self, walked: Record, *, is_copy: bool) -> None:
-        head, properties = walked.head, walked.properties
-        topic = topic_ahead(properties)
-        named = properties.get(_NAMED)
-        if named is not None:
-            # Of two forms: topic+UNIQ_KEY from 5.3.2 to 5.3.3, UNIQ_KEY before and after.
-            named = named.removeprefix(f"{topic}+".encode())
-            timer = hash((topic, properties.get(TIMER_OUT_MS), named))
-            self._over.add(timer)
-            while self._end_oldest(timer, topic, "cancelled"):
-                pass
-            self._end(head.queue_offset, topic, "cancelling")
-            return
-        timer = _timer(topic, head, properties)
-        if topic == HALF_TOPIC or topic.startswith(_REVIVE_PREFIX):
-            self._end(head.queue_offset, topic, "of RocketMQ itself")
-        elif timer in self._over:
-            self._end(head.queue_offset, topic, "copies")
-        else:
-            if is_copy:
-                self._end_oldest(timer, topic, "rolled")
-            self._add(timer, head.queue_offset)
+        properties = walked.properties
+        step = timer_step(head, properties)
+        if step is not None:
+            is_timer = head.topic == TIMER_TOPIC
+            self._topic = topic_ahead(properties) if is_timer else head.topic
+            self._steps.see(step, hash(timer_of(head, properties)), head.queue_offset)
 
     def report(self) -> None:
         """Write to the log how many timers have been found, if RocketMQ has written any."""
@@ -117,30 +76,9 @@ class TimerAdoption:
             counts = " ".join([f"{kind}={count}" for kind, count in sorted(self._counts.items())])
             logger.info("timers of RocketMQ are taken over pending=%d %s", pending, counts)
 
-    def _add(self, timer: int, queue_offset: int) -> None:
-        self._pending[timer] = (*self._pending.get(timer, ()), queue_offset)
-
-    def _end_oldest(self, timer: int, topic: str, how: str) -> bool:
-        """Complete the oldest pending one of a timer; False if there is none."""
-        while queue_offsets := self._pending.pop(timer, ()):
-            if queue_offsets[1:]:
-                self._pending[timer] = queue_offsets[1:]
-            if self._end(queue_offsets[0], topic, how):
-                return True
-        return False
-
-    def _end(self, queue_offset: int, topic: str, how: str) -> bool:
+    def _end(self, queue_offset: int, how: Over) -> bool:
         """Complete a timer; False if it is completed already: our own records point back."""
-        is_ended = self._progress.complete_one(TIMERS, queue_offset, topic)
+        is_ended = self._progress.complete_one(TIMERS, queue_offset, self._topic)
         if is_ended:
-            self._counts[how] += 1
+            self._counts[how.value] += 1
         return is_ended
-
-
-def _timer(topic: str, head: Head, properties: PropertyString) -> int:
-    """What a timer, its copies and its delivered message have in common.
-
-    A program that is no RocketMQ client may send a message without UNIQ_KEY.
-    """
-    key = properties.get(UNIQ_KEY) or (head.born_timestamp_ms, head.body_crc)
-    return hash((topic, properties.get(TIMER_OUT_MS), key))
