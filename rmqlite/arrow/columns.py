@@ -57,6 +57,8 @@ COLUMNS: Final = (
     Column("completes", LONG, False),
     Column("completed_level", INT, False),
     Column("completion", TEXT, False),
+    Column("timer", TEXT, False),
+    Column("timer_step", TEXT, False),
     Column("origin_topic", TEXT, False),
     Column("origin_message_id", TEXT, False),
     Column("origin_queue_id", INT, False),

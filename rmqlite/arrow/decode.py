@@ -23,10 +23,13 @@ from rmqlite.arrow.waits import (
     TIMERS_QUEUE,
     Completing,
     Dues,
+    Facts,
     completing,
     completions,
     is_topic,
     is_waiting,
+    timer_steps,
+    timers,
 )
 from rmqlite.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
@@ -252,13 +255,23 @@ class _Batch:
         return self._sparse(np.minimum(wait_queues, _INT_MAX), rows, pa.int32())
 
     def completion(self) -> pa.Array:
-        return completions(self._count, self._completing, self.topics, self.pairs)
+        return completions(self._completing, self._facts)
+
+    def timer(self) -> pa.Array:
+        return timers(self._facts)
+
+    def timer_step(self) -> pa.Array:
+        return timer_steps(self._facts)
+
+    @cached_property
+    def _facts(self) -> Facts:
+        return Facts(self._records, self.topics, self.pairs)
 
     @cached_property
     def _completing(self) -> Completing:
         if not self._records.longs("prepared_transaction_offset").any():
             return Completing(np.empty(0, np.int64), np.empty(0, np.int64))
-        return completing(self._records, self.topics, self.pairs)
+        return completing(self._facts)
 
     def failure_kind(self) -> pa.Array:
         reasons = pc.fill_null(self.column("failure_reason"), "").dictionary_encode()
@@ -278,6 +291,8 @@ _MADE: Final[dict[str, Callable[[_Batch], pa.Array]]] = {
     "completes": _Batch.completes,
     "completed_level": _Batch.completed_level,
     "completion": _Batch.completion,
+    "timer": _Batch.timer,
+    "timer_step": _Batch.timer_step,
     "failure_kind": _Batch.failure_kind,
     "properties": _Batch.properties,
 }

@@ -1,15 +1,15 @@
 """The waits of records, many at once: which of them wait, until when, and which end a wait.
 
-The rules are those of rmqlite/records/wait_queues.py and rmqlite/records/completion.py, column
-by column; a test compares the two.
+Due times are those of rmqlite/records/wait_queues.py.  The tables of rmqlite/records/completion.py
+are evaluated column by column.  A test compares both with what is found record by record.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import reduce
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial, reduce
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,8 @@ from rmqlite.arrow.records import Flags, Longs, Records
 from rmqlite.levels import LEVELS_MAX, LevelHistory
 from rmqlite.message import (
     DELAY,
-    FIRED,
+    REAL_QID,
+    REAL_TOPIC,
     RESCHEDULED_FROM,
     RETRY_TOPIC,
     TIMER_DELAY_MS,
@@ -28,9 +29,10 @@ from rmqlite.message import (
     TIMER_DELIVER_MS,
     TIMER_EXACT,
     TIMER_OUT_MS,
+    UNIQ_KEY,
 )
-from rmqlite.names import CANCELLED_TOPIC
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.names import TIMER_TOPIC
+from rmqlite.records.completion import ENDS, STEPS, TIMER_NAMED, WORDS, Left, Rule
 from rmqlite.records.record import TRANSACTION_TYPE
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
 
@@ -101,43 +103,128 @@ class Completing(NamedTuple):
     wait_queues: Longs
 
 
-def completing(records: Records, topics: pa.Array, pairs: Pairs) -> Completing:
+class Facts:
+    """What the rules ask of some records."""
+
+    def __init__(self, records: Records, topics: pa.Array, pairs: Pairs) -> None:
+        self.records = records
+        self.topics = topics
+        self.pairs = pairs
+        self._flags: dict[str, Flags] = {}
+
+    def has(self, name: str) -> Flags:
+        """Which rows have a property with a value?"""
+        return self._once(name, lambda: _has(self.pairs, name))
+
+    def lies_in(self, topics: Iterable[str]) -> Flags:
+        found = (self._once(f"/{name}", partial(is_topic, self.topics, name)) for name in topics)
+        return reduce(np.logical_or, found)
+
+    @cached_property
+    def ahead(self) -> pa.Array:
+        """The topic of the destination in each row; "" without one."""
+        topics = self.pairs.texts(*self.pairs.last(REAL_TOPIC))
+        _, has_queue = _numbers(self.pairs, REAL_QID)
+        return pc.if_else(pa.array(has_queue), pc.fill_null(topics, ""), "")
+
+    def fit(self, rule: Rule[Any]) -> Flags:
+        """Which rows does a rule fit?"""
+        found = np.ones(len(self.records), bool)
+        if rule.topics:
+            found &= self.lies_in(rule.topics)
+        if rule.has:
+            found &= self.has(rule.has)
+        if rule.lacks:
+            found &= ~self.has(rule.lacks)
+        if rule.types:
+            found &= np.isin(self.records.ints("sys_flag") & TRANSACTION_TYPE, rule.types)
+        if rule.ahead:
+            begun = [pc.starts_with(self.ahead, begin) for begin in rule.ahead]
+            found &= reduce(pc.or_, begun).to_numpy(zero_copy_only=False)
+        return found
+
+    def words(self, rules: Sequence[Rule[Any]], wanted: Flags) -> pa.Array:
+        """The value of the first rule that fits, in the wanted rows; null in the others."""
+        codes = np.zeros(len(wanted), np.int8)
+        for code in reversed(range(len(rules))):
+            codes[self.fit(rules[code])] = code
+        return pa.array([rule.meaning.value for rule in rules]).take(pa.array(codes, mask=~wanted))
+
+    def _once(self, key: str, make: Callable[[], Flags]) -> Flags:
+        if key not in self._flags:
+            self._flags[key] = make()
+        return self._flags[key]
+
+
+def completing(facts: Facts) -> Completing:
     """Which of these records end a wait?"""
-    left = np.zeros(len(records), np.int64)
-    waits = is_waiting(topics)
-    # A level of Java's is an int.
-    delays, is_level = _numbers(pairs, DELAY, has_plus=True)
-    is_level &= ~waits & (delays > 0) & (delays <= _INT_MAX)
-    left[is_level] = delays[is_level]
-    left[~waits & ~is_level & _has(pairs, TIMER_OUT_MS)] = TIMERS
-    came_from, is_number = _numbers(pairs, RESCHEDULED_FROM)
-    left[waits & is_number] = came_from[waits & is_number]
-    found, rows = pairs.last(RESCHEDULED_FROM)
-    from_timers = rows[pairs.are(found, str(TIMERS).encode())]
-    left[from_timers[waits[from_timers]]] = TIMERS
-    # A message that RocketMQ commits points to its half message; only a carried timer, of those
-    # without RESCHEDULED_FROM, points to a scheduled record.
-    is_committed = records.ints("sys_flag") & TRANSACTION_TYPE != 0
-    is_carried = is_topic(topics, TIMERS_QUEUE[0]) & ~_has(pairs, RESCHEDULED_FROM)
-    left[is_carried & ~is_committed] = TIMERS
-    ending = np.flatnonzero((left != 0) & (records.longs("prepared_transaction_offset") != 0))
+    is_open = facts.records.longs("prepared_transaction_offset") != 0
+    left = np.zeros(len(is_open), np.int64)
+    for rule in ENDS:
+        rows = is_open & facts.fit(rule)
+        if rule.meaning is not Left.NOTHING:
+            queues = _named(rule.meaning, facts.pairs)
+            rows &= queues != 0
+            left[rows] = queues[rows]
+        is_open &= ~rows
+    ending = np.flatnonzero(left)
     return Completing(ending, left[ending])
 
 
-def completions(count: int, found: Completing, topics: pa.Array, pairs: Pairs) -> pa.Array:
-    """How each of the count records ends a wait; null for one that ends none."""
-    words = np.full(count, None, object)
-    words[found.rows] = "delivered"
-    is_new = _has(pairs, RESCHEDULED_FROM)
-    for rows, word in (
-        (_has(pairs, FIRED), "fired"),
-        (is_topic(topics, UNDELIVERABLE_TOPIC), "undeliverable"),
-        (is_topic(topics, CANCELLED_TOPIC), "cancelled"),
-        (is_waiting(topics), "rescheduled"),
-        (is_topic(topics, TIMERS_QUEUE[0]) & ~is_new, "carried"),
-    ):
-        words[found.rows[rows[found.rows]]] = word
-    return pa.array(words, pa.string())
+def _named(left: Left, pairs: Pairs) -> Longs:
+    """The wait queue that each row names; 0 if none."""
+    if left is Left.TIMERS:
+        return np.full(pairs.count, TIMERS)
+    name = DELAY if left is Left.LEVEL else RESCHEDULED_FROM
+    found, _ = _numbers(pairs, name, has_plus=left is Left.LEVEL)
+    if left is Left.LEVEL:
+        # A level of Java's is an int.
+        return np.where(found <= _INT_MAX, found, 0)
+    named, rows = pairs.last(name)
+    found[rows[pairs.are(named, str(TIMERS).encode())]] = TIMERS
+    return found
+
+
+def completions(found: Completing, facts: Facts) -> pa.Array:
+    """How each record ends a wait; null for one that ends none."""
+    wanted = np.zeros(len(facts.records), bool)
+    wanted[found.rows] = True
+    return facts.words(WORDS, wanted)
+
+
+def timer_steps(facts: Facts) -> pa.Array:
+    """What each record of RocketMQ 5 means for a timer; null: nothing."""
+    return facts.words(STEPS, _has_step(facts))
+
+
+def timers(facts: Facts) -> pa.Array:
+    """The text that the records of one timer have in common; null in a row without a step."""
+    pairs, found = facts.pairs, facts.records
+    has_step = _has_step(facts)
+    is_timer = facts.lies_in([TIMER_TOPIC])
+    topic = pc.if_else(pa.array(is_timer), facts.ahead, facts.topics)
+    key = pairs.texts(*pairs.last(UNIQ_KEY))
+    rows = np.flatnonzero(has_step & (~facts.has(UNIQ_KEY) | (is_timer & facts.has(TIMER_NAMED))))
+    if len(rows):
+        keys = key.to_pylist()
+        named = pairs.texts(*pairs.last(TIMER_NAMED))
+        born_ms, crc = found.longs("born_timestamp"), found.ints("body_crc")
+        for row in rows:
+            name = named[row].as_py() if is_timer[row] else None
+            own = (name or "").removeprefix(f"{topic[row]}+") or keys[row]
+            keys[row] = own or f"{born_ms[row]} {crc[row]}"
+        key = pa.array(keys, pa.string())
+    out = pairs.texts(*pairs.last(TIMER_OUT_MS))
+    joined = pc.binary_join_element_wise(topic, out, key, " ")
+    return pc.if_else(pa.array(has_step), joined, None)
+
+
+def _has_step(facts: Facts) -> Flags:
+    points = facts.records.longs("prepared_transaction_offset") != 0
+    is_timer = facts.lies_in([TIMER_TOPIC]) & (facts.records.ints("queue_id") == TIMERS_QUEUE[1])
+    others = ~(points | is_waiting(facts.topics))
+    found: Flags = facts.has(TIMER_OUT_MS) & (is_timer | others)
+    return found
 
 
 def is_waiting(topics: pa.Array) -> Flags:

@@ -28,7 +28,7 @@ from rmqlite.message import DELAY, FIRED, RESCHEDULED_FROM, TIMER_OUT_MS, UNIQ_K
 from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC, SCHEDULE_GROUP, TIMER_TOPIC, dlq_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.records import record
-from rmqlite.records.record import COMMITTED, PREPARED, ROLLBACK, TRANSACTION_TYPE, Head
+from rmqlite.records.record import PREPARED, ROLLBACK, TRANSACTION_TYPE, Head
 from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
@@ -38,7 +38,6 @@ REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _FROM_TIMERS: Final = str(TIMERS).encode()
 _NO_TRANSACTION: Final = 0
-_ANY_TYPE: Final = (_NO_TRANSACTION, PREPARED, COMMITTED, ROLLBACK)
 T = TypeVar("T")
 
 
@@ -52,8 +51,8 @@ class Rule(NamedTuple, Generic[T]):
     """A property that has a value."""
     lacks: str = ""
     """A property that has none."""
-    types: tuple[int, ...] = _ANY_TYPE
-    """What RocketMQ's transactions call it."""
+    types: tuple[int, ...] = ()
+    """Its transaction type is one of these; (): any."""
     ahead: tuple[str, ...] = ()
     """Its destination begins with one of these."""
 
@@ -63,7 +62,7 @@ class Rule(NamedTuple, Generic[T]):
             (not self.topics or topic in self.topics)
             and (not self.has or properties.get(self.has) is not None)
             and (not self.lacks or properties.get(self.lacks) is None)
-            and sys_flag & TRANSACTION_TYPE in self.types
+            and (not self.types or sys_flag & TRANSACTION_TYPE in self.types)
             and (not self.ahead or topic_ahead(properties).startswith(self.ahead))
         )
 

@@ -18,7 +18,7 @@ from rmqlite.arrow.partitions import QueueSlices
 from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import pack_host
-from rmqlite.names import CANCELLED_TOPIC
+from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC
 from rmqlite.records import record
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.encoding import encode
@@ -105,6 +105,11 @@ TIMER_PAIRS = {
     "RETRY_TOPIC": ["orders"],
     "DELAY": ["3", "0"],
     "FIRED": ["1"],
+    "REAL_TOPIC": ["orders", HALF_TOPIC, "rmq_sys_REVIVE_LOG_c"],
+    "REAL_QID": ["0", "x"],
+    "UNIQ_KEY": ["A1"],
+    "TIMER_DEL_UNIQKEY": ["A1", "orders+A1"],
+    "TIMER_ROLL_TIMES": ["2"],
 }
 timer_strings = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values) for name, values in TIMER_PAIRS.items()}
@@ -113,7 +118,9 @@ timer_records = st.builds(
     lambda topic, queue_id, properties, sys_flag, completes: new_record(
         "x", topic, queue_id, sys_flag=sys_flag, properties=properties, completes=completes
     ),
-    st.sampled_from([*WAIT_TOPICS, *WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "orders"]),
+    st.sampled_from(
+        [*WAIT_TOPICS, *WAIT_TOPICS, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, HALF_TOPIC, "orders"]
+    ),
     st.sampled_from([0, 0, 0, 1]),
     timer_strings,
     st.sampled_from([0, 0, 8]),

@@ -16,7 +16,7 @@ from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.records import record
-from rmqlite.records.completion import completed_queue, completion_of
+from rmqlite.records.completion import completed_queue, completion_of, timer_of, timer_step
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.records.record import Head
 from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
@@ -32,7 +32,8 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     """Every column of a record; timestamps are milliseconds, a body is bytes."""
     message = record.to_message(head, data)
     pairs = message.properties
-    level = completed_queue(head, PropertyString(head.properties))
+    own = PropertyString(head.properties)
+    level, step = completed_queue(head, own), timer_step(head, own)
     is_waiting = head.topic in (*WAIT_TOPICS, CANCELLED_TOPIC)
     waiting_for = pairs.get("REAL_TOPIC", "") if is_waiting else head.topic
     is_failed = waiting_for.startswith(("%RETRY%", "%DLQ%"))
@@ -53,9 +54,9 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         else None,
         "completes": head.completes if level else None,
         "completed_level": min(level, _INT_MAX) if level else None,
-        "completion": completion_of(head.topic, PropertyString(head.properties)).value
-        if level
-        else None,
+        "completion": completion_of(head.topic, own).value if level else None,
+        "timer": timer_of(head, own) if step else None,
+        "timer_step": step.value if step else None,
         "properties": decode_properties(head.properties),
     }
 

@@ -50,7 +50,7 @@ def forecast(
     # (begin, end]: a message that is due now is overdue, so the first bucket begins behind now.
     first_ms = now_ms + 1 if from_ms is None else from_ms
     state = (
-        F.when(due_ms <= now_ms, "overdue")
+        F.when(F.col("is_unsettled") | (due_ms <= now_ms), "overdue")
         .when(due_ms < first_ms, "sooner")
         .when(due_ms < first_ms + span_ms, "due")
         .otherwise("later")

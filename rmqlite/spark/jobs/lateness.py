@@ -54,7 +54,7 @@ def lateness_counts(
         is_wanted &= completed_ms >= since_ms
     if until_ms is not None:
         is_wanted &= completed_ms < until_ms
-    is_overdue = F.col("completion").isNull() & (deliver_ms <= now_ms)
+    is_overdue = F.col("completion").isNull() & (deliver_ms <= now_ms) | F.col("is_unsettled")
     return (
         waits.where(is_wanted | is_overdue)
         .groupBy(

@@ -17,8 +17,8 @@ before it have had their turn.  Slack is for a level that rests for some seconds
 files could not be read, and for a delivery that was just being written.  Fired messages do not
 count for the horizon.
 
-A second pass finds RocketMQ's own deliveries (see waits.py); it runs only if a due message has
-not ended.
+A second pass finds what RocketMQ's own records ended (see waits.py); it runs only if a due message
+has not ended, or RocketMQ has copied or cancelled a timer.
 """
 
 from __future__ import annotations
@@ -132,6 +132,7 @@ def reconcile(
             (F.col("end_offset") <= begin_offset).alias("is_expired"),
             deliver_s.alias("deliver_s"),
             is_ahead.cast("boolean").alias("is_ahead"),
+            "is_unsettled",
         )
         .agg(
             *_counts(),
@@ -140,7 +141,8 @@ def reconcile(
         )
     )
     due_ms = F.col("deliver_s") * _SECOND_MS
-    is_pending = F.coalesce("is_ahead", due_ms > F.col("now_ms"))
+    # Overdue, so that the second pass finds out.
+    is_pending = ~F.col("is_unsettled") & F.coalesce("is_ahead", due_ms > F.col("now_ms"))
     state = _state(is_pending, due_ms, slack_ms)
     return _summed(_with_limits(seconds, now_ms).withColumn("state", state))
 

@@ -74,7 +74,8 @@ def service_levels(
     deliver_ms, is_open = F.col("deliver_ms"), F.col("completion").isNull()
     late_ms = F.col("completed_ms") - deliver_ms
     is_delivered = F.col("completion").eqNullSafe(w.DELIVERED)
-    is_undecided = is_open & (deliver_ms + target.within_ms >= now_ms)
+    is_unsettled = F.col("is_unsettled")
+    is_undecided = is_open & (deliver_ms + target.within_ms >= now_ms) | is_unsettled
     is_in_time = is_delivered & (late_ms <= target.within_ms)
     counts = {
         "due": ~is_undecided,
@@ -92,6 +93,7 @@ def service_levels(
         wanted &= deliver_ms >= due.since_ms
     if due.until_ms is not None:
         wanted &= deliver_ms < due.until_ms
+    wanted |= is_unsettled
     columns = [F.count(F.when(is_so, 1)).alias(name) for name, is_so in counts.items()]
     shares = {"in_time_share": F.col("in_time"), "complete_share": F.col("in_time") + F.col("late")}
     is_met = (F.col("in_time_share") >= target.in_time) & (

@@ -5,9 +5,10 @@ have the same key, and waits() finds the pairs in one pass.  A rescheduled recor
 and begins another: it has two keys.  Only numbers are aggregated: text would make Spark sort
 instead of hash.
 
-RocketMQ's own deliveries do not point back.  ended() also finds these, by message id,
-destination and reconsume times.  It costs a second pass, which paired() saves if pointers alone
-have ended every message that is due.
+RocketMQ's own records do not point back.  ended() also finds its deliveries from levels, by
+message id, destination and reconsume times, and follows its timers step by step (timers.py).  It
+costs a second pass, which paired() saves if pointers alone have ended every message that is due,
+and RocketMQ has no timer copied or cancelled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rmqlite.names import TIMER_TOPIC, WAIT_TOPICS
+from rmqlite.records import wait_queues
+from rmqlite.records.completion import Completion, Step
+from rmqlite.spark.jobs.timers import followed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,19 +40,23 @@ COLUMNS: Final = (
     "completes",
     "completed_level",
     "completion",
+    "timer_step",
 )
 SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
 """The columns that a scheduled record and its delivery by RocketMQ have in common."""
-MORE_COLUMNS: Final = (*COLUMNS, "delay_level", *SAME)
+MORE_COLUMNS: Final = (*COLUMNS, "delay_level", "timer", *SAME)
 """The columns for ended()."""
-DELIVERED: Final = "delivered"
-CANCELLED: Final = "cancelled"
-COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", CANCELLED, "undeliverable", "carried")
-MAY_BE_EARLY: Final = ("fired", "rescheduled", CANCELLED, "carried")
-TIMERS: Final = -1
+DELIVERED: Final = Completion.DELIVERED.value
+CANCELLED: Final = Completion.CANCELLED.value
+COMPLETIONS: Final = tuple(each.value for each in Completion)
+MAY_BE_EARLY: Final = tuple(each.value for each in Completion if each.may_be_early)
+TIMERS: Final = wait_queues.TIMERS
 """The level of a timer, as in every answer of the broker."""
 _CODES: Final = 8
 """More than the number of completions: a code fits beside a physical offset in one number."""
+_NO_WAITS: Final = tuple(each.value for each in (Step.COPY, Step.RECALL, Step.INTERNAL))
+"""Steps that say that this record, or another one, may not wait."""
+_DELIVERIES: Final = tuple(each.value for each in (Step.DELIVERY, Step.COPY_DELIVERY))
 
 
 def is_scheduled() -> Column:
@@ -66,8 +74,9 @@ def waits(records: DataFrame, *names: str) -> DataFrame:
 
     Columns: end_offset (where the scheduled record ends: the key), level (TIMERS for a timer),
     deliver_ms (null if the scheduled record is not in these), completions (how often the wait was
-    ended), completion (how it ended first; null if it did not), completed_ms (when), newest_ms.
-    names: further columns of the scheduled record.
+    ended), completion (how it ended first; null if it did not), completed_ms (when), newest_ms,
+    completed_at (the physical offset at which it ended first), is_unsettled (only ended() can tell
+    whether it waits).  names: further columns of the scheduled record.
     """
     begins = F.when(is_scheduled(), F.col("end_offset"))
     keyed = (
@@ -86,45 +95,65 @@ def waits(records: DataFrame, *names: str) -> DataFrame:
         F.min(F.when(~is_begin, place_and_code)).alias("_first"),
         F.min(F.when(~is_begin, stored_ms)).alias("completed_ms"),
         F.max(stored_ms).alias("newest_ms"),
+        F.max(is_begin & F.coalesce(F.col("timer_step").isin(*_NO_WAITS), F.lit(False))).alias(
+            "is_unsettled"
+        ),
         *[F.max(F.when(is_begin, F.col(name))).alias(name) for name in names],
     )
     first = F.array(*map(F.lit, COMPLETIONS))[(F.col("_first") % _CODES).cast("int")]
-    return grouped.withColumn("completion", F.when(F.col("_first").isNotNull(), first)).drop(
-        "_first"
+    return grouped.select(
+        *[name for name in grouped.columns if name not in ("_first", "is_unsettled")],
+        (F.col("is_unsettled") & F.col("_first").isNull()).alias("is_unsettled"),
+        F.floor(F.col("_first") / _CODES).alias("completed_at"),
+        F.when(F.col("_first").isNotNull(), first).alias("completion"),
     )
 
 
 def ended(records: DataFrame) -> DataFrame:
-    """Every wait of waits() with its message, and with the deliveries that RocketMQ wrote.
+    """Every wait of waits() with its message, as pointers and RocketMQ's own records end it.
 
-    records: MORE_COLUMNS.  Columns beside those of waits(): SAME, and without_pointer: its
-    delivery was found by these four.
+    records: MORE_COLUMNS.  Columns: end_offset, level, deliver_ms, completions, completed_ms,
+    newest_ms, completion, SAME, is_unsettled (false), and without_pointer: no pointer ended it.
     """
-    found = waits(records, *SAME)
+    found = waits(records, *SAME, "timer", "timer_step")
+    steps = records.where(F.col("timer_step").isin(*_NO_WAITS, *_DELIVERIES))
+    touched = steps.select("timer").distinct()
+    deliveries = steps.where(F.col("timer_step").isin(*_DELIVERIES))
+    timers = followed(found.join(touched, "timer", "left_semi"), deliveries)
+    others = found.join(touched, "timer", "left_anti")
     is_open = F.col("completion").isNull()
-    order = Window.partitionBy(*SAME).orderBy("end_offset")
-    opened = found.where(is_open).select(
-        "*",
-        F.row_number().over(order).alias("nth"),
-        F.count("*").over(Window.partitionBy(*SAME)).alias("scheduled"),
+    pointed = others.where(~is_open).withColumn("without_pointer", F.lit(False))
+    columns = (
+        *("end_offset", "level", "deliver_ms", "completions", "completed_ms", "newest_ms"),
+        *(*SAME, "completion", "is_unsettled", "without_pointer"),
     )
-    matched = opened.join(_unpointed(records), [*SAME, "nth"], "left")
+    matched = _matched(others.where(is_open), records)
+    parts = [each.select(*columns) for each in (pointed, matched, timers)]
+    return parts[0].unionByName(parts[1]).unionByName(parts[2])
+
+
+def _matched(opened: DataFrame, records: DataFrame) -> DataFrame:
+    """These open waits, with the deliveries from levels that RocketMQ wrote."""
+    order = Window.partitionBy(*SAME).orderBy("end_offset")
+    numbered = opened.withColumns(
+        {
+            "nth": F.row_number().over(order),
+            "scheduled": F.count("*").over(Window.partitionBy(*SAME)),
+        }
+    )
+    matched = numbered.join(_unpointed(records), [*SAME, "nth"], "left")
     is_matched = F.col("stored_ms").isNotNull()
     surplus = F.greatest(F.col("deliveries") - F.col("scheduled"), F.lit(0))
-    completed = matched.select(
-        "end_offset",
-        "level",
-        "deliver_ms",
-        F.when(is_matched, 1 + F.when(F.col("nth") == 1, surplus).otherwise(0))
-        .otherwise(0)
-        .alias("completions"),
-        F.col("stored_ms").alias("completed_ms"),
-        F.greatest("newest_ms", "stored_ms").alias("newest_ms"),
-        *SAME,
-        F.when(is_matched, DELIVERED).alias("completion"),
-        is_matched.alias("without_pointer"),
+    completions = 1 + F.when(F.col("nth") == 1, surplus).otherwise(0)
+    return matched.withColumns(
+        {
+            "completions": F.when(is_matched, completions).otherwise(0),
+            "completed_ms": F.col("stored_ms"),
+            "newest_ms": F.greatest("newest_ms", "stored_ms"),
+            "completion": F.when(is_matched, DELIVERED),
+            "without_pointer": is_matched,
+        }
     )
-    return found.where(~is_open).withColumn("without_pointer", F.lit(False)).unionByName(completed)
 
 
 def paired(
@@ -133,7 +162,7 @@ def paired(
     """The answer for all waits of a log, persisted.
 
     answer: makes a table of waits.  has_overdue: marks the rows of this table that stand for
-    messages that are due and not ended; without any, RocketMQ has delivered nothing here.
+    messages that are due and not ended, or unsettled; without any, RocketMQ has ended nothing here.
     names: of SAME, the columns of the scheduled record that the answer needs.
     """
     found = answer(waits(read((*COLUMNS, *names)), *names)).persist()
