@@ -31,7 +31,6 @@ from rmqlite.message import (
     TIMER_OUT_MS,
     UNIQ_KEY,
 )
-from rmqlite.names import TIMER_TOPIC
 from rmqlite.records.completion import ENDS, STEPS, TIMER_NAMED, WORDS, Left, Rule
 from rmqlite.records.record import TRANSACTION_TYPE
 from rmqlite.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
@@ -145,6 +144,8 @@ class Facts:
 
     def words(self, rules: Sequence[Rule[Any]], wanted: Flags) -> pa.Array:
         """The value of the first rule that fits, in the wanted rows; null in the others."""
+        if not wanted.any():
+            return pa.nulls(len(wanted), pa.string())
         codes = np.zeros(len(wanted), np.int8)
         for code in reversed(range(len(rules))):
             codes[self.fit(rules[code])] = code
@@ -176,7 +177,8 @@ def _named(left: Left, pairs: Pairs) -> Longs:
     if left is Left.TIMERS:
         return np.full(pairs.count, TIMERS)
     name = DELAY if left is Left.LEVEL else RESCHEDULED_FROM
-    found, _ = _numbers(pairs, name, has_plus=left is Left.LEVEL)
+    found, is_number = _numbers(pairs, name, has_plus=left is Left.LEVEL)
+    found[~is_number] = 0
     if left is Left.LEVEL:
         # A level of Java's is an int.
         return np.where(found <= _INT_MAX, found, 0)
@@ -201,7 +203,7 @@ def timers(facts: Facts) -> pa.Array:
     """The text that the records of one timer have in common; null in a row without a step."""
     pairs, found = facts.pairs, facts.records
     has_step = _has_step(facts)
-    is_timer = facts.lies_in([TIMER_TOPIC])
+    is_timer = facts.lies_in(TIMERS_QUEUE[:1])
     topic = pc.if_else(pa.array(is_timer), facts.ahead, facts.topics)
     key = pairs.texts(*pairs.last(UNIQ_KEY))
     rows = np.flatnonzero(has_step & (~facts.has(UNIQ_KEY) | (is_timer & facts.has(TIMER_NAMED))))
@@ -221,7 +223,7 @@ def timers(facts: Facts) -> pa.Array:
 
 def _has_step(facts: Facts) -> Flags:
     points = facts.records.longs("prepared_transaction_offset") != 0
-    is_timer = facts.lies_in([TIMER_TOPIC]) & (facts.records.ints("queue_id") == TIMERS_QUEUE[1])
+    is_timer = facts.lies_in(TIMERS_QUEUE[:1]) & (facts.records.ints("queue_id") == TIMERS_QUEUE[1])
     others = ~(points | is_waiting(facts.topics))
     found: Flags = facts.has(TIMER_OUT_MS) & (is_timer | others)
     return found

@@ -208,12 +208,17 @@ def timer_step(head: Head, properties: PropertyString) -> Step | None:
     return next(rule.meaning for rule in STEPS if rule.fits(head.topic, properties))
 
 
+def timer_topic(head: Head, properties: PropertyString) -> str:
+    """The destination of the timer for which a record is a step."""
+    return topic_ahead(properties) if head.topic == TIMER_TOPIC else head.topic
+
+
 def timer_of(head: Head, properties: PropertyString) -> str:
     """What a timer, its copies, its recall and its delivered message have in common.
 
     A program that is no RocketMQ client may send a message without UNIQ_KEY.
     """
-    topic = topic_ahead(properties) if head.topic == TIMER_TOPIC else head.topic
+    topic = timer_topic(head, properties)
     named = properties.text(TIMER_NAMED) if head.topic == TIMER_TOPIC else ""
     # Of two forms: topic+UNIQ_KEY from 5.3.2 to 5.3.3, UNIQ_KEY before and after.
     key = named.removeprefix(f"{topic}+") or properties.text(UNIQ_KEY)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from rmqlite.cli.main import app
 from rmqlite.spark import short_runs
 from rmqlite.spark.jobs.dead_letters import read_export
 from tests.support.golden import GROUP, Row, rows, unpack_golden
+from tests.support.jobs import answered, named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,22 +79,6 @@ def reader_of_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return Golden(unpack_golden(tmp_path_factory.mktemp("golden")))
-
-
-def answered(job: str, golden: Golden, *words: object) -> Any:
-    asked = ["pipeline", job, "--path", str(golden.path), "--json", *map(str, words)]
-    result = CliRunner().invoke(app, asked)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def named(found: Sequence[dict[str, Any]], *names: str) -> dict[Any, int]:
-    """The messages of each row by the values in these columns."""
-    keys = [tuple(row[name] for name in names) for row in found]
-    return {
-        key[0] if len(key) == 1 else key: row["messages"]
-        for key, row in zip(keys, found, strict=True)
-    }
 
 
 def test_lateness_counts_what_rocketmq_delivered(golden: Golden) -> None:

@@ -14,7 +14,7 @@ from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started,
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
-from rmqlite.records.wait_queues import TIMERS
+from rmqlite.views.levels import level_text
 from rmqlite.views.times import delay_text
 
 _HOUR_MS: Final = 3_600_000
@@ -129,7 +129,7 @@ def _by(rows: list[Row], column: str, states: Sequence[str]) -> list[tuple[objec
     table, sums = Counter[tuple[str, str]](), Counter[str]()
     most: dict[str, Counter[int]] = {}
     for row in rows:
-        name = "timer" if row[column] == TIMERS else str(row[column])
+        name = level_text(row[column]) if column == "level" else str(row[column])
         table[name, row["state"]] += row["messages"]
         sums[name] += row["messages"]
         if row["state"] == "due":

@@ -9,6 +9,7 @@ from rmqlite.cli.options import moment_ms, option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
+from rmqlite.views.levels import level_text
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
@@ -67,7 +68,7 @@ def _print(tables: dict[str, list[dict[str, Any]]], late_ms: int) -> None:
     if not tables["levels"]:
         note("nothing was delivered from the schedule")
         return
-    levels = [(str(row["level"]), *_cells(row)) for row in tables["levels"]]
+    levels = [(level_text(row["level"]), *_cells(row)) for row in tables["levels"]]
     levels += [("all", *_cells(row)) for row in tables["all"]]
     title = f"Delivery - deliver time, per level; late is more than {late_ms} ms"
     print_table(("LEVEL", *_HEAD), levels, title)

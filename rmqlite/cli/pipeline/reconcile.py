@@ -24,6 +24,7 @@ from rmqlite.cli.pipeline.running import (
     started,
     write,
 )
+from rmqlite.views.levels import level_text
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
@@ -121,7 +122,7 @@ def _print(rows: Sequence[dict[str, Any]], totals: dict[str, int], without_point
         "OVERDUE": ("overdue",),
         "MISSING": ("missing",),
     }
-    by_level: dict[object, dict[str, int]] = {}
+    by_level: dict[int, dict[str, int]] = {}
     for row in rows:
         cells = by_level.setdefault(row["level"], dict.fromkeys([*groups, "TWICE", "EARLY"], 0))
         for name, states in groups.items():
@@ -131,7 +132,7 @@ def _print(rows: Sequence[dict[str, Any]], totals: dict[str, int], without_point
     names = [*groups, "TWICE", "EARLY"]
     print_table(
         ("LEVEL", *names),
-        [(str(level), *cells.values()) for level, cells in by_level.items()],
+        [(level_text(level), *cells.values()) for level, cells in by_level.items()],
         "Scheduled messages",
     )
     always = ("delivered", "pending", "missing", "duplicates", "early")
@@ -142,7 +143,7 @@ def _print(rows: Sequence[dict[str, Any]], totals: dict[str, int], without_point
     if without_pointer:
         note(
             f"{without_pointer:,} were delivered by RocketMQ, without a scheduled record's name: "
-            "matched by message id, destination and reconsume times"
+            "found by message id, destination and reconsume times, or as a timer's"
         )
 
 
@@ -159,7 +160,7 @@ def _print_verdict(
         (
             (
                 row["what"],
-                str(row["level"]),
+                level_text(row["level"]),
                 time_text(row["deliver_timestamp_ms"] or 0),
                 time_text(row["completed_timestamp_ms"] or 0),
             ),

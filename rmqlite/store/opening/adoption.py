@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.message import TIMER_OUT_MS
-from rmqlite.names import TIMER_TOPIC
-from rmqlite.records.completion import Over, TimerSteps, timer_of, timer_step, topic_ahead
+from rmqlite.records.completion import Over, TimerSteps, timer_of, timer_step, timer_topic
 from rmqlite.records.stored import Record
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.store.disk.files import SIGNATURE, Files
@@ -65,8 +64,7 @@ class TimerAdoption:
         properties = walked.properties
         step = timer_step(head, properties)
         if step is not None:
-            is_timer = head.topic == TIMER_TOPIC
-            self._topic = topic_ahead(properties) if is_timer else head.topic
+            self._topic = timer_topic(head, properties)
             self._steps.see(step, hash(timer_of(head, properties)), head.queue_offset)
 
     def report(self) -> None:

@@ -1,0 +1,32 @@
+"""What a job of the pipeline answers, as its JSON says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from typer.testing import CliRunner
+
+from rmqlite.cli.main import app
+
+
+class HasPath(Protocol):
+    path: Path
+
+
+def answered(job: str, golden: HasPath, *words: object) -> Any:
+    asked = ["pipeline", job, "--path", str(golden.path), "--json", *map(str, words)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def named(found: Sequence[dict[str, Any]], *names: str) -> dict[Any, int]:
+    """The messages of each row by the values in these columns."""
+    keys = [tuple(row[name] for name in names) for row in found]
+    return {
+        key[0] if len(key) == 1 else key: row["messages"]
+        for key, row in zip(keys, found, strict=True)
+    }
