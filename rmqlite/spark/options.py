@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.clock import utc_ms
@@ -128,6 +129,18 @@ def as_it_is(_name: str, text: str) -> str:
     return text
 
 
+def _folder(name: str, text: str) -> str:
+    """The value of path, which may also be written as file:///x.  Raises InvalidValue."""
+    scheme, has_scheme, _ = text.partition(":/")
+    if not has_scheme or not scheme.isalnum():
+        return text
+    parts = urlsplit(text)
+    if scheme != "file" or parts.netloc not in ("", "localhost"):
+        rule = "a store's folder on a disk of every machine; an object store has its archive"
+        raise InvalidValue(name, text, rule)
+    return unquote(parts.path)
+
+
 def endpoint_text(name: str, text: str) -> str:
     """The value of endpoint.  Raises InvalidValue."""
     host, _, port = text.removeprefix("tls://").rpartition(":")
@@ -195,7 +208,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 _OPTIONS: Final[dict[str, Option]] = {
-    "path": ("path", as_it_is),
+    "path": ("path", _folder),
     "endpoint": ("endpoint", endpoint_text),
     "columns": ("columns", as_it_is),
     "topic": ("topics", _topics),

@@ -105,6 +105,8 @@ def test_topics_patterns_and_queues_are_all_to_fit() -> None:
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"sliceBytes": "2g"}, "1 byte to 1 GiB"),
         ({"batchRows": "0"}, "1 or more"),
+        ({"path": "s3a://bucket/store"}, "a store's folder on a disk of every machine"),
+        ({"path": "file://host/store"}, "a store's folder on a disk of every machine"),
         ({"batchRows": "9999999"}, "1 to 1000000"),
     ],
 )
@@ -122,6 +124,12 @@ def test_a_time_may_be_in_words(text: str) -> None:
     """In UTC, as all columns are, unless it names its zone."""
     parsed = parse_options({"path": "/store", "startingTimestamp": text})
     assert parsed.starting_timestamp_ms == AT_MS
+
+
+@pytest.mark.parametrize("text", ["file:///a%20store", "file:/a store", "/a store"])
+def test_a_folder_may_be_a_uri(text: str) -> None:
+    """Spark writes the places of its tables so; "there is no such folder" was the answer."""
+    assert parse_options({"path": text}).path == "/a store"
 
 
 @pytest.mark.parametrize("options", [{}, {"topic": "a"}, {"endpoint": "nowhere"}])
