@@ -129,7 +129,7 @@ def as_it_is(_name: str, text: str) -> str:
     return text
 
 
-def _folder(name: str, text: str) -> str:
+def folder(name: str, text: str) -> str:
     """The value of path, which may also be written as file:///x.  Raises InvalidValue."""
     scheme, has_scheme, _ = text.partition(":/")
     if not has_scheme or not scheme.isalnum():
@@ -208,7 +208,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 _OPTIONS: Final[dict[str, Option]] = {
-    "path": ("path", _folder),
+    "path": ("path", folder),
     "endpoint": ("endpoint", endpoint_text),
     "columns": ("columns", as_it_is),
     "topic": ("topics", _topics),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.options import as_text, parse_options
+from rmqlite.spark.options import as_text, folder, parse_options
 from rmqlite.spark.partitions import look
 
 if TYPE_CHECKING:
@@ -161,5 +161,5 @@ def load_texts(
 
 def _place(path: str, endpoint: str) -> dict[str, str]:
     # The absolute path, because an executor may run in another folder.
-    whole = str(Path(path).absolute()) if path else ""
+    whole = str(Path(folder("path", path)).absolute()) if path else ""
     return {name: text for name, text in (("path", whole), ("endpoint", endpoint)) if text}
