@@ -17,7 +17,7 @@ from pyarrow import ipc, parquet
 from rmqlite.arrow.columns import columns_named, columns_of
 from rmqlite.arrow.decode import arrow_schema
 from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.planning import Look, look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.message import unpack_host
 from rmqlite.names import dlq_topic, retry_topic
@@ -57,10 +57,11 @@ _ROW_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many rows were written, and the bytes of their records."""
+    """How many rows were written, and the bytes of their records.  warnings: see StoreLayout."""
 
     rows: int
     record_bytes: int
+    warnings: tuple[str, ...]
 
 
 def export(
@@ -81,16 +82,17 @@ def export(
     """
     named = columns_named(columns)
     schema = arrow_schema(named)
+    options, found = _options(root, wanted), look_at_store(root, config)
     rows = record_bytes = 0
     with TableFile(file, schema, form) as table:
-        for batch in _batches(root, wanted, schema.names, config, advance):
+        for batch in _batches(found, options, wanted, schema.names, advance):
             taken = batch if limit is None else batch.slice(0, limit - rows)
             rows += taken.num_rows
             record_bytes += pc.sum(taken.column("store_size")).as_py() or 0
             table.write(taken.select(schema.names))
             if rows == limit:
                 break
-    return Exported(rows, record_bytes)
+    return Exported(rows, record_bytes, found.warnings)
 
 
 class TableFile:
@@ -150,20 +152,19 @@ def _value(row: Mapping[str, Any], field: pa.Field) -> Any:
 
 
 def _batches(
-    root: str,
+    found: Look,
+    options: ReadOptions,
     wanted: MessageFilter,
     names: Sequence[str],
-    config: BrokerConfig | None,
     advance: Callable[[int, int], None],
 ) -> Iterator[pa.RecordBatch]:
-    options = _options(root, wanted)
     asked = [field for field in _ASKED_BY if getattr(wanted, field) not in ("", None)]
     extra = {_ASKED_BY[field] for field in asked}
     if wanted.message_id:
         extra |= {"unique_key", "store_host", "physical_offset"}
     every = (*names, *sorted({*extra, *_NEEDED} - set(names)))
     columns_of(every)
-    partitions = plan(options, look_at_store(root, config))
+    partitions = plan(options, found)
     for number, partition in enumerate(partitions):
         advance(number, len(partitions))
         for batch in store_rows(partition, options, every):

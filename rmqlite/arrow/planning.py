@@ -27,7 +27,6 @@ from rmqlite.visible import did_you_mean
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
-
 QUEUE_SHARE: Final = 0.4
 """If a load wants a larger share of all records, it reads the log: to skip records costs less."""
 
@@ -39,6 +38,7 @@ class Look:
     files: the begin of each log file and the store timestamp of its first record, or None if it
     is unknown.  queues: min_offset <= queue offset < max_offset of each, sorted.  topics: all that
     exist, or have a queue.  deleted_topics: their queues lack records that the log still has.
+    warnings: see StoreLayout.
     """
 
     place: Place
@@ -47,6 +47,7 @@ class Look:
     queues: tuple[QueueStretch, ...]
     topics: frozenset[str]
     deleted_topics: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -78,10 +79,13 @@ class Look:
         return is_system_group(name) or not self.topics.isdisjoint(known)
 
 
-def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
+def look_at_store(
+    path: str, config: BrokerConfig | None = None, *, allow_loss: bool = False
+) -> Look:
     """Look at a store.  config: the broker's, for values that the files do not have.
 
-    Raises InvalidValue if the folder is no store, StoreDamaged, StoreUnavailable.
+    Raises InvalidValue if the folder is no store, StoreUnavailable, StoreDamaged, which is also
+    for a store that is shorter than it promises; allow_loss: then it only warns.
     """
     # Import it here: the store's reader needs modules that an executor may not have.
     from rmqlite.store.reader import StoreReader
@@ -89,7 +93,7 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
     # The absolute path, because an executor may run in another folder.
     folder = Path(path).absolute()
     with StoreReader(folder, config) as reader:
-        layout = reader.layout()
+        layout = reader.layout(allow_loss=allow_loss)
     place = Place(
         str(folder),
         "",
@@ -105,7 +109,13 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
     )
     topics = frozenset([*(q.topic for q in layout.queues), *layout.topics, *layout.deleted_topics])
     return Look(
-        place, layout.newest_timestamp_ms, layout.files, queues, topics, layout.deleted_topics
+        place,
+        layout.newest_timestamp_ms,
+        layout.files,
+        queues,
+        topics,
+        layout.deleted_topics,
+        layout.warnings,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -128,6 +128,8 @@ class ChangeOptions:
 NOT_ALL: Final = 1
 """The exit code if nothing was found, or not everything was done."""
 WRONG_COMMAND_LINE: Final = 2
+NOT_CLOSED: Final = 5
+"""The exit code if a store was not closed, and what a crash took may be missing."""
 MOMENT_RULE: Final = (
     "a time such as '2026-11-20 10:00', which is local, or 2026-11-20T10:00+01:00,"
     " or milliseconds since 1970"
@@ -171,6 +173,17 @@ def _options_of(kind: Any) -> Iterator[inspect.Parameter]:
                 default=default,
                 annotation=hints[each.name],
             )
+
+
+def finish(exit_code: int, warnings: Sequence[str]) -> None:
+    """End a command after its answer, if its exit code is not 0.
+
+    warnings: what its source may lack; they were logged.
+    """
+    if warnings:
+        note("the answer may lack records: see the warnings")
+    if exit_code or warnings:
+        raise typer.Exit(exit_code or NOT_CLOSED)
 
 
 def wrong(sentence: str) -> NoReturn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavaila
 from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM
 from rmqlite.spark import hadoop
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.reading import SourceSnapshot, looked, read_log
+from rmqlite.spark.reading import looked, read_log, snapshot_of
 from rmqlite.spark.source import spark_schema
 from rmqlite.spark.tables import utc_day
 
@@ -156,7 +156,7 @@ class Live:
     def read(self, columns: Sequence[str], begin: int, end: int) -> DataFrame:
         """The records at begin <= physical offset < end."""
         bounds = {"startingPhysicalOffset": begin, "endingPhysicalOffset": end}
-        every: dict[str, Any] = {**bounds, **self._source}
+        every: dict[str, Any] = {**bounds, "verifyCrc": True, **self._source}
         return read_log(self._spark, columns=tuple(columns), **every)
 
     def closed_end(self, until_ms: int | None = None) -> int:
@@ -185,8 +185,8 @@ class LogWithArchive:
             self._archived = archive.records()
             archive.check_same_log(live)
             begin, self._live_offset = archive.runs[0].begin, archive.runs[-1].end
-        where, newest_ms = f"{archive.place} and {live.place.where}", live.look.newest_timestamp_ms
-        self.snapshot = SourceSnapshot(where, begin, live.place.end, newest_ms)
+        where, found = f"{archive.place} and {live.place.where}", snapshot_of(live.look)
+        self.snapshot = replace(found, where=where, begin_offset=begin)
 
     def read(self, columns: Sequence[str] = ()) -> DataFrame:
         """These columns of all records; all by default.  Raises InvalidValue.

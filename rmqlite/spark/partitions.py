@@ -25,7 +25,9 @@ def look(options: ReadOptions) -> Look:
     """Look at a store or a broker.  Raises InvalidValue if the folder is no store, StoreDamaged,
     Unavailable.
     """
-    return look_at_store(options.path) if options.path else look_at_broker(options)
+    if options.path:
+        return look_at_store(options.path, allow_loss=not options.fail_on_data_loss)
+    return look_at_broker(options)
 
 
 def look_at_broker(options: ReadOptions) -> Look:

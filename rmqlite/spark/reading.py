@@ -27,13 +27,15 @@ VIEWS_MAX: Final = 1_000
 class SourceSnapshot:
     """The log had the bytes begin_offset <= physical offset < end_offset.
 
-    newest_timestamp_ms: store timestamp of the last record; 0 if there is none.
+    newest_timestamp_ms: store timestamp of the last record; 0 if there is none.  warnings: a
+    sentence for each part of the store that a crash may have taken.
     """
 
     where: str
     begin_offset: int
     end_offset: int
     newest_timestamp_ms: int
+    warnings: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -62,7 +64,8 @@ def looked(*, path: str = "", endpoint: str = "", **options: object) -> Look:
 def snapshot_of(found: Look) -> SourceSnapshot:
     """The part of a look that two loads share."""
     place = found.place
-    return SourceSnapshot(place.where, place.begin, place.end, found.newest_timestamp_ms)
+    newest_ms, warnings = found.newest_timestamp_ms, found.warnings
+    return SourceSnapshot(place.where, place.begin, place.end, newest_ms, warnings)
 
 
 def read_log(

@@ -7,8 +7,10 @@ has removed since, and reports that.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +43,7 @@ from rmqlite.store.reading.overview import (
     StoreState,
     Waiting,
 )
+from rmqlite.store.reading.promises import Promises
 from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Report, Snapshot
 from rmqlite.store.tables import tables
@@ -68,7 +71,11 @@ __all__ = [
 
 TOPICS_TABLE: Final = "topics.json"
 _HOUR_MS: Final = 3_600_000
+WARNINGS_MAX: Final = 10
+"""The most warnings of one look."""
 _STORE_RULE: Final = "a store's folder: one with commitlog/ or a checkpoint in it"
+
+logger = logging.getLogger(__name__)
 
 
 class QueueExtent(NamedTuple):
@@ -88,7 +95,8 @@ class StoreLayout:
     known_end: up to there the queues' files have an entry for every record.  files: for each
     log file the physical offset of its first byte, and the store timestamp of its first
     record or None.  topics: the names in the table of topics.  deleted_topics: the log still has
-    records of these, and their queues do not.
+    records of these, and their queues do not.  warnings: a sentence for each promised part that
+    is missing, and that a crash explains.
     """
 
     log_file_bytes: int
@@ -102,6 +110,7 @@ class StoreLayout:
     queues: tuple[QueueExtent, ...]
     topics: tuple[str, ...]
     deleted_topics: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class StoreReader:
@@ -204,11 +213,15 @@ class StoreReader:
         """The messageDelayLevel that is in force."""
         return self._snapshot.levels.current.text
 
-    def layout(self) -> StoreLayout:
-        """The places of log and queues.  Raises StoreDamaged if the log ends in damage."""
+    def layout(self, *, allow_loss: bool = False) -> StoreLayout:
+        """The places of log and queues.
+
+        Raises StoreDamaged if the log ends in damage, and as check_promises().
+        """
         snapshot = self._snapshot
         if snapshot.damage is not None:
             raise snapshot.damage
+        warnings = self.check_promises(allow_loss=allow_loss)
         log = snapshot.log
         starts = [each for each in log.segments.starts if snapshot.begin <= each < snapshot.end]
         return StoreLayout(
@@ -225,7 +238,25 @@ class StoreReader:
             ),
             self._topics(),
             snapshot.deleted.with_records_after(snapshot.begin),
+            warnings,
         )
+
+    def check_promises(self, *, allow_loss: bool = False) -> tuple[str, ...]:
+        """Warn of what the store lacks, for a reading that answers for all records.
+
+        Returns the warnings.  Raises StoreDamaged if log or queues are shorter than the store
+        promises, and no crash explains it; allow_loss: that is a warning, too.
+        """
+        promises = Promises(self._files, self.root, self._state, self._snapshot)
+        found: dict[str, None] = {}
+        for error, is_explained in promises.shortfalls(self._topics(), self.overview().lags()):
+            if not is_explained and not allow_loss:
+                raise error
+            if len(found) < WARNINGS_MAX:
+                found[str(error)] = None
+        for each in found:
+            _warn(each)
+        return tuple(found)
 
     def overview(self) -> Overview:
         """The store in figures."""
@@ -251,6 +282,12 @@ class StoreReader:
             return StoreState.LIVE
         is_aborted = self._files.kind(self.root / "abort")
         return StoreState.CRASHED if is_aborted else StoreState.CLOSED
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Log a warning once: a stream looks at its store before each batch."""
+    logger.warning("the store may lack records: %s", sentence)
 
 
 def _check_store(files: Files, root: Path) -> None:

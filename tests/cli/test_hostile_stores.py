@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.broker import Broker
-from rmqlite.cli.store.check import NOT_CLOSED
+from rmqlite.cli.options import NOT_CLOSED
 from rmqlite.errors import RmqliteError
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message

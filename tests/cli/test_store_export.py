@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite import clock
+from rmqlite.cli.options import NOT_CLOSED
 from rmqlite.cli.output.message_text import (
     BODY_CHARS_SHOWN,
     json_of,
@@ -26,9 +27,10 @@ from rmqlite.cli.output.message_text import (
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rmqlite.records.record import tags_hash
-from rmqlite.store.reader import Waiting
+from rmqlite.store.reader import MessageFilter, StoreReader, Waiting
 from tests.support.golden import pending_timers, unpack_timers
 from tests.support.looking import run_store, untouched
+from tests.support.repairs import overwrite
 from tests.support.stores import StoreUnderTest, new_record
 
 COMPRESSED = 0x1
@@ -314,6 +316,48 @@ def test_damage_ends_it_after_all_that_is_sound(store: StoreUnderTest, tmp_path:
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 10
     assert f"continued behind 1 damaged place: {path} is damaged at byte" in result.stderr
+
+
+def cut_last_record(store: StoreUnderTest) -> Path:
+    """Overwrite the last record and the synced mark with zeros."""
+    path = store.log_files()[-1]
+    with StoreReader(store.root) as reader:
+        last = list(reader.messages(MessageFilter(topic="orders")))[-1]
+    begin = last.physical_offset - int(path.name)
+    overwrite(path, begin, bytes(path.stat().st_size - begin))
+    return path
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_log_that_lost_its_end_is_an_error(
+    store: StoreUnderTest, tmp_path: Path, form: str
+) -> None:
+    """What is left looks like a shorter log; the table of progress tells how long it was."""
+    store.close()
+    path = cut_last_record(store)
+    result = run_store("export", store.root, "--format", form, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"error: {path} is damaged at byte ")
+    assert "as config/storeProgress.json says" in last
+    if form == "jsonl":
+        allowed = run_store("export", store.root, "--skip-damaged")
+        assert allowed.exit_code == NOT_CLOSED
+        assert "the answer may lack records: see the warnings" in allowed.stderr
+
+
+def test_what_a_power_cut_took_is_an_exit_code_of_its_own(
+    store: StoreUnderTest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The record was not acknowledged, but its queue entry reached the disk."""
+    store.send("never synced")
+    store.store.release()
+    path = cut_last_record(store)
+    for form in ("jsonl", "arrow"):
+        result = run_store("export", store.root, "--format", form, "-o", tmp_path / form)
+        assert result.exit_code == NOT_CLOSED
+        assert result.stderr.splitlines()[-1] == "the answer may lack records: see the warnings"
+    assert f"the store may lack records: {path} is damaged at byte " in caplog.text
 
 
 # ---- how it looks

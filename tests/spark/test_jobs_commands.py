@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
 from tests.support.documents_printed import check_document
 from tests.support.looking import untouched
+from tests.support.repairs import overwrite
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
 if TYPE_CHECKING:
@@ -69,6 +71,45 @@ def test_promises_that_held_are_exit_code_0(store: StoreUnderTest, tmp_path: Pat
     assert max(map(len, result.stdout.splitlines())) <= 80
     # A file without offenders is an answer, too.
     assert csv.read_csv(tmp_path / "wrong.csv").num_rows == 0
+
+
+def test_a_log_that_lost_its_end_is_not_audited(store: StoreUnderTest) -> None:
+    """387 of 2,071 records were gone, and the answer was that the promises held."""
+    store.close()
+    path = store.log_files()[-1]
+    os.truncate(path, 300)
+    result = run("reconcile", "--path", store.root)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: {path} is damaged at byte ")
+    assert "as config/storeProgress.json says" in result.stderr
+    store.open()
+
+
+def test_an_audit_of_what_a_power_cut_left_is_exit_code_5(
+    store: StoreUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The promises held for all that was acknowledged; what else there was nobody knows."""
+    path, end = store.log_files()[-1], store.store.end
+    store.append(scheduled("never synced", 1))
+    store.crash()
+    overwrite(path, end, bytes(store.store.end - end))
+    result = run("reconcile", "--path", store.root, "--json")
+    assert result.exit_code == 5
+    (warning,) = json.loads(result.stdout)["snapshot"]["warnings"]
+    assert f"{path} is damaged at byte {end}: expected a record at {end}" in warning
+    assert warning in caplog.text
+    store.open()
+
+
+def test_an_audit_reads_no_body_that_has_changed(store: StoreUnderTest) -> None:
+    """A job answers for the records, so it compares their bodies with their CRC."""
+    store.sync()
+    path = store.log_files()[-1]
+    overwrite(path, path.read_bytes().index(b"much later"), b"M")
+    result = run("reconcile", "--path", store.root)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"error: {path} is damaged at byte " in result.stderr
+    assert "CRC" in result.stderr
 
 
 def test_a_promise_that_broke_is_exit_code_4(store: StoreUnderTest, tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from rmqlite.cli.options import moment_ms, option, with_options, wrong
+from rmqlite.cli.options import finish, moment_ms, option, with_options, wrong
 from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
@@ -63,7 +64,12 @@ def archive(
     if options.as_json:
         rows = [_RUN.tree(**asdict(run)) for run in runs]
         print_json(_ANSWER.tree(archive=place, runs=rows, deletable_before=end))
-        return
+    else:
+        _print(runs, end)
+    finish(0, log.warnings)
+
+
+def _print(runs: Sequence[Any], end: int | None) -> None:
     cells = [
         (str(run.begin), str(run.end), run.records, size_text(run.record_bytes)) for run in runs
     ]

@@ -76,12 +76,11 @@ def dlq_export(
         found = job_of.export(job_of.dead_letters(log, letters), output)
     counts = [row | {"day": str(row["day"])} for row in found.counts]
     tree = {"export": found.place, "added": found.added, "known": found.known, "counts": counts}
-    answer(job, options, _ANSWER, tree, lambda: _print(found.counts))
-    if not options.as_json:
-        note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
+    added = f"{found.added:,} added to {found.place}, {found.known:,} were there already"
+    answer(job, options, _ANSWER, tree, lambda: _print(found.counts, added))
 
 
-def _print(counts: list[dict[str, Any]]) -> None:
+def _print(counts: list[dict[str, Any]], added: str) -> None:
     rows = [
         (
             row["group"],
@@ -96,6 +95,7 @@ def _print(counts: list[dict[str, Any]]) -> None:
         print_table(("GROUP", "DAY (UTC)", "LETTERS", "ADDED", "MOST OF THEM"), rows)
     else:
         note("no dead letters")
+    note(added)
 
 
 def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:

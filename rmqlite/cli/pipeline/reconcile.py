@@ -71,7 +71,8 @@ def reconcile(
 ) -> None:
     """Was every scheduled message delivered exactly once, and none early?
 
-    Exit code 4 if not.  --output gets all messages that broke a promise.
+    Exit code 4 if not, 5 if a crash may have taken records.  --output gets all messages that
+    broke a promise.
     """
     from rmqlite.spark.jobs.reconcile import OFFENDERS_SCHEMA, audit
     from rmqlite.spark.tables import collected
@@ -105,9 +106,7 @@ def reconcile(
         _print(found.rows, totals, found.total("without_pointer"))
         _print_verdict(totals, shown, is_held=found.held)
 
-    answer(job, options, _ANSWER, tree, show)
-    if not found.held:
-        raise typer.Exit(PROMISE_BROKEN)
+    answer(job, options, _ANSWER, tree, show, 0 if found.held else PROMISE_BROKEN)
 
 
 def _print(rows: Sequence[dict[str, Any]], totals: dict[str, int], without_pointer: int) -> None:

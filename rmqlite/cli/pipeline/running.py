@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from rmqlite.cli.options import AsJson, option, refuse, wrong
+from rmqlite.cli.options import AsJson, finish, option, refuse, wrong
 from rmqlite.cli.output.documents import Document, fields_of
 from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.errors import StoreUnavailable
@@ -21,8 +21,10 @@ from rmqlite.extras import check_extra
 
 SNAPSHOT: Final = Document(
     "Snapshot",
-    "What a job has read: physical offsets, and the time of the newest record.",
+    "What a job has read: physical offsets, and the time of the newest record.  warnings: what "
+    "the store may lack.",
     text=str,
+    warnings=list[str],
     **fields_of(int, "begin_offset end_offset newest_timestamp_ms"),
 )
 PROMISE_BROKEN: Final = 4
@@ -182,19 +184,25 @@ def answer(
     document: Document,
     tree: Mapping[str, Any],
     show: Callable[[], None],
+    exit_code: int = 0,
 ) -> None:
-    """Print the answer of a job: with --json its tree and the snapshot, else what show() prints."""
-    if not options.as_json:
+    """Print the answer of a job: with --json its tree and the snapshot, else what show() prints.
+
+    exit_code: the answer's; if it is 0 and the store may lack records, the command ends with 5.
+    """
+    if options.as_json:
+        snapshot = job.snapshot
+        read = SNAPSHOT.tree(
+            text=snapshot.text,
+            warnings=snapshot.warnings,
+            begin_offset=snapshot.begin_offset,
+            end_offset=snapshot.end_offset,
+            newest_timestamp_ms=snapshot.newest_timestamp_ms,
+        )
+        print_json(document.tree(snapshot=read, **tree))
+    else:
         show()
-        return
-    snapshot = job.snapshot
-    read = SNAPSHOT.tree(
-        text=snapshot.text,
-        begin_offset=snapshot.begin_offset,
-        end_offset=snapshot.end_offset,
-        newest_timestamp_ms=snapshot.newest_timestamp_ms,
-    )
-    print_json(document.tree(snapshot=read, **tree))
+    finish(exit_code, job.snapshot.warnings)
 
 
 def _check_plot(plot: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, TaskProgressColumn
 from rich.text import Text
 
-from rmqlite.cli.options import AsJson
+from rmqlite.cli.options import NOT_CLOSED, AsJson
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
@@ -39,7 +39,6 @@ _CHECKED: Final = Document(
     findings=many(FINDING),
 )
 FOUND: Final = 1
-NOT_CLOSED: Final = 5
 EXIT_CODES: Final = {"sound": 0, "not-closed": NOT_CLOSED, "inconsistent": FOUND}
 """The exit code of each verdict."""
 _LEFTOVERS: Final = {

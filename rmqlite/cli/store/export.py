@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rmqlite.cli.options import (
     Output,
+    finish,
     format_of,
     format_option,
     option,
@@ -116,8 +117,11 @@ def export(
         for name, is_given in (("--inflate", inflate), ("--skip-damaged", options.skip_damaged)):
             if is_given:
                 wrong(f"{name} needs --format jsonl, not {chosen}")
-        done = _export_table(location, wanted, output, chosen, columns, options.limit)
-        note_exported(counted(done[0], "message"), done[1], "records", output, began_s)
+        rows, size, warnings = _export_table(
+            location, wanted, output, chosen, columns, options.limit
+        )
+        note_exported(counted(rows, "message"), size, "records", output, began_s)
+        finish(0, warnings)
         return
     if columns:
         wrong("--columns needs --format parquet or arrow")
@@ -127,10 +131,12 @@ def export(
         copying = _Copying(reader, wanted, options, shape)
         is_seen = output == STANDARD_OUTPUT and sys.stdout.isatty()
         copying.run(lambda text: write(text.encode("ascii")), is_seen=is_seen)
+        copying.check_promises()
     messages = counted(copying.count, "message")
     note_exported(messages, copying.record_bytes, "records", output, began_s)
     inflating.end()
     copying.end()
+    finish(0, copying.warnings)
 
 
 def _export_table(
@@ -140,8 +146,8 @@ def _export_table(
     form: ExportFormat,
     columns: str,
     limit: int | None,
-) -> tuple[int, int]:
-    """Write a table.  Returns the number of rows and the bytes of their records.
+) -> tuple[int, int, tuple[str, ...]]:
+    """Write a table.  Returns the number of rows, the bytes of their records, and warnings.
 
     Raises ExtraMissing, and the errors of reading a store.
     """
@@ -165,7 +171,7 @@ def _export_table(
             config=config,
             advance=advance,
         )
-    return found.rows, found.record_bytes
+    return found.rows, found.record_bytes, found.warnings
 
 
 class _Inflating:
@@ -205,7 +211,9 @@ class _Copying:
         self._is_of_schedule = wanted.is_of_schedule
         self._shape = shape
         self._limit = options.limit
+        self._allows_loss = options.skip_damaged
         self._failure: StoreDamaged | None = None
+        self.warnings: tuple[str, ...] = ()
 
     def run(self, write: Callable[[str], object], *, is_seen: bool) -> None:
         if self._is_of_schedule:
@@ -221,6 +229,13 @@ class _Copying:
             except StoreDamaged as error:
                 # Keep the sound messages; end() raises the error.
                 self._failure = error
+
+    def check_promises(self) -> None:
+        """Compare the store with its promises; end() raises the error, behind sound messages."""
+        try:
+            self.warnings = self._reader.check_promises(allow_loss=self._allows_loss)
+        except StoreDamaged as error:
+            self._failure = self._failure or error
 
     def end(self) -> None:
         """Print what was left out.  Raises StoreDamaged if damage ended the copying."""

@@ -63,13 +63,14 @@ class Job:
         """These columns of the snapshot's records.
 
         options: those of the format that spare work; a job itself filters again, because an
-        archive is read without them.
+        archive is read without them.  Bodies are compared with their CRC: a job answers for them.
         """
         if self._with_archive is not None:
             return self._with_archive.read(columns)
         bounds = {
             "startingPhysicalOffset": self.snapshot.begin_offset,
             "endingPhysicalOffset": self.snapshot.end_offset,
+            "verifyCrc": True,
         }
         return self._read(
             self.spark,

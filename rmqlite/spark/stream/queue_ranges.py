@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Place
-from rmqlite.arrow.planning import Look, look_at_store
+from rmqlite.arrow.planning import Look
 from rmqlite.errors import InvalidValue
 from rmqlite.requests.topics import Queue as BrokerQueue
 from rmqlite.spark.credentials import credentials_of
-from rmqlite.spark.partitions import look_of
+from rmqlite.spark.partitions import look, look_of
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -64,20 +64,20 @@ class QueueRanges(Protocol):
 class StoreRanges:
     """The ranges of a store's folder."""
 
-    def __init__(self, path: str) -> None:
-        self._root = path
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self.place: Place | None = None
 
     def ranges(self, *, is_new: bool) -> Ranges:
         del is_new
-        found = look_at_store(self._root)
+        found = look(self._options)
         self.place = found.place
         return _ranges(found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
         from rmqlite.store.reader import StoreReader
 
-        with StoreReader(Path(self._root)) as reader:
+        with StoreReader(Path(self._options.path)) as reader:
             found = reader.offsets_at(timestamp_ms)
         return {queue: offset for queue, offset in found.items() if queue in queues}
 
@@ -128,7 +128,7 @@ def _ranges(found: Look) -> Ranges:
 
 
 def ranges_of(options: ReadOptions) -> QueueRanges:
-    return StoreRanges(options.path) if options.path else BrokerRanges(options)
+    return StoreRanges(options) if options.path else BrokerRanges(options)
 
 
 def from_spark(tree: Mapping[str, Any]) -> Offsets:

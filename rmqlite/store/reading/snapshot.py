@@ -75,16 +75,16 @@ class Snapshot:
         self._sizes = sizes
         self._skips_damaged = skip_damaged
         # Before the tables: a broker that opens the store now saves its progress first.
-        self._is_foreign = is_foreign_store(files, root)
+        self.is_foreign = is_foreign_store(files, root)
         # Tables before the log: then the log has every record that they count.
         self.levels = load_levels(files, root, levels)
         self.progress = ScheduleProgress()
         self._taken_at: int | None = None
         """Where the progress was taken; None if it is only that of the records walked over."""
         self._is_settled = False
-        delivered = self._load_delay_offsets()
-        persisted = self._load_progress()
-        self._persisted = persisted
+        self.delivered = self._load_delay_offsets()
+        """By level: RocketMQ, or rmqlite, has delivered the queue offsets below."""
+        self.persisted = persisted = self._load_progress()
         # After the progress: a topic that was deleted in between must not look damaged.
         self.deleted = load_deleted(files, root)
         self.progress_offset = persisted.physical_offset if persisted else None
@@ -101,13 +101,13 @@ class Snapshot:
         """Up to this physical offset the queues' files have an entry for every record."""
         self.end = self.known_end
         """One past the last sound record; a reader shows only records before."""
-        self._kept_before_ms = kept_before_ms(files, root, self.levels, is_foreign=self._is_foreign)
+        self._kept_before_ms = kept_before_ms(files, root, self.levels, is_foreign=self.is_foreign)
         self._redo = Redo(self, self.log.segments, self._kept_before_ms)
         self._walk()
         for key, queue in self.queues.items():
             if wait_queue := wait_queue_of(*key):
                 view = WaitView(queue, self.progress.of(wait_queue), self._due_of)
-                view.settle(delivered.get(wait_queue, 0))
+                view.settle(self.delivered.get(wait_queue, 0))
                 self._wait_views[wait_queue] = view
 
     def last_timestamp_ms(self) -> int:
@@ -128,7 +128,7 @@ class Snapshot:
         """
         view = None if self._is_settled else self._wait_views.get(TIMERS)
         self._is_settled = True
-        if view is not None and (self._is_foreign or self._taken_at is None):
+        if view is not None and (self.is_foreign or self._taken_at is None):
             begin = self.begin if self._taken_at is None else self._taken_at
             complete_timers(view, self.progress, self.log, begin, self.end, report)
 
@@ -137,14 +137,14 @@ class Snapshot:
 
     def chains(self) -> ChainView:
         """A comparison of the log with its checksums, for one search."""
-        known = self._persisted
+        known = self.persisted
         point = Point(known.physical_offset, known.checksum) if known and known.checksum else None
         folder = self._root / CHECKSUMS
         return ChainView(self.log, Checksums(self._files, folder, self.log.segments), point)
 
     def key_index(self) -> KeyIndex | None:
         """The index, if it has all records before known_end."""
-        known = self._persisted
+        known = self.persisted
         if known is None or known.physical_offset != self.known_end:
             return None
         return _vouched_index(self._files, self._root / "index", known.index, self.begin)
@@ -203,14 +203,14 @@ class Snapshot:
         ends: dict[QueueKey, tuple[int, int]] = {}
         lasts = []
         for key in queue_keys(self._files, self._root):
-            queue = self._open_queue(key)
+            queue = self.open_queue(key)
             ends[key] = queue.files_begin, end_in_files(queue)
             entry = queue.read_beyond(ends[key][1] - 1) if ends[key][1] > ends[key][0] else None
             if entry is not None:
                 lasts.append((entry.physical_offset + entry.size, key, entry))
         position = self.begin
         for end, key, entry in sorted(lasts, reverse=True):
-            if self._is_entry_of(key, ends[key][1] - 1, entry):
+            if self.is_entry_of(key, ends[key][1] - 1, entry):
                 position = min(end, self._checkpoint_start()) if is_crashed else end
                 break
         if position > self.begin:
@@ -227,7 +227,7 @@ class Snapshot:
             return False
         if entry.physical_offset < self.begin:
             return True
-        return self._is_entry_of(queue.key, queue.filed - 1, entry)
+        return self.is_entry_of(queue.key, queue.filed - 1, entry)
 
     def _checkpoint_start(self) -> int:
         """The start of the file from which RocketMQ would recover (reference §4.2)."""
@@ -239,7 +239,8 @@ class Snapshot:
                 return start
         return self.begin
 
-    def _is_entry_of(self, key: QueueKey, queue_offset: int, entry: Entry) -> bool:
+    def is_entry_of(self, key: QueueKey, queue_offset: int, entry: Entry) -> bool:
+        """Does an entry at a queue offset point at that record of the queue?"""
         found = self.log.head_at(entry.physical_offset)
         if found is None:
             return False
@@ -321,7 +322,7 @@ class Snapshot:
     def _add_queue(self, key: QueueKey, low: int, high: int) -> QueueView:
         queue = QueueView(
             key,
-            lambda: self._open_queue(key),
+            lambda: self.open_queue(key),
             low=low,
             high=high,
             file_entries=self._sizes.queue_file_bytes // ENTRY_BYTES,
@@ -330,7 +331,13 @@ class Snapshot:
         self.queues[key] = queue
         return queue
 
-    def _open_queue(self, key: QueueKey) -> ConsumeQueue:
+    def queue_files(self, key: QueueKey) -> ConsumeQueue:
+        """A queue's files, as they were listed when they were first used.  Raises StoreDamaged."""
+        view = self.queues.get(key)
+        return view.files if view else self.open_queue(key)
+
+    def open_queue(self, key: QueueKey) -> ConsumeQueue:
+        """A queue's files as they are now.  Raises StoreDamaged."""
         folder = self._root / "consumequeue" / key[0] / str(key[1])
         return listed(lambda: ConsumeQueue(self._files, folder, self._sizes.queue_file_bytes))
 
