@@ -65,8 +65,10 @@ def bulk_schedule(
     from one task.  credentials: what they lack comes from the environment.  An exception of
     Spark ends with one line of rmqlite's.
     """
+    from pyspark.sql.types import StringType, StructField, StructType
+
     from rmqlite.spark.session import register
-    from rmqlite.spark.sink.sink import refused_file
+    from rmqlite.spark.sink.refused import CODE_COLUMN, REASON_COLUMN, refused_folder
 
     spark = register(df.sparkSession)
     job_id = job_id or uuid4().hex
@@ -92,7 +94,11 @@ def bulk_schedule(
     # One task keeps the rate exactly, and without a shuffle, which could reorder the rows.
     _send(df.coalesce(1) if max_per_second else df, options)
     job = _job(endpoint, job_id, credentials)
-    refused = spark.read.parquet(refused_file(refused_path, job_id)) if is_collecting else None
+    refused = None
+    if is_collecting:
+        reasons = [StructField(name, StringType()) for name in (CODE_COLUMN, REASON_COLUMN)]
+        schema = StructType([*df.schema.fields, *reasons])
+        refused = spark.read.schema(schema).parquet(refused_folder(refused_path, job_id))
     return BulkResult(job_id, job.accepted, job.duplicates, job.refused, refused)
 
 

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -62,49 +63,47 @@ def started(
 ) -> SparkSession:
     """As session(), but without the format.  is_quiet: without what every Java of Spark's says."""
     check_extra("spark")
-    from pyspark import SparkContext
-    from pyspark.conf import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     # Otherwise workers run python3 from PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = {"spark.app.name": app_name}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Only the JVM has the arguments of spark-submit; without them the master is local[*].
-        SparkContext._ensure_initialized()
+        # Only a context shows the arguments of spark-submit; without them the master is local[*].
+        given = wanted | ({"spark.master": master} if master else {}) | dict(conf or {})
+        SparkContext.getOrCreate(SparkConf().setAll([*given.items()]))
     defaults = SparkConf()
     if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
         java_home()
-    wanted = {"spark.app.name": app_name}
     if master or not defaults.get("spark.master", ""):
         wanted["spark.master"] = master or "local[*]"
     ours = _local_conf(master or defaults.get("spark.master", "") or "")
     wanted |= {key: value for key, value in ours.items() if defaults.get(key, None) is None}
     wanted |= conf or {}
-    if is_quiet and _OTHER_CONFIGURATION.isdisjoint(os.environ):
-        _start_java(wanted)
-    return SparkSession.builder.config(map={**wanted}).getOrCreate()
+    is_own = _OTHER_CONFIGURATION.isdisjoint(os.environ) and not os.environ.get("SPARK_REMOTE")
+    with _without_every_start() if is_quiet and is_own and sys.stderr else nullcontext():
+        return SparkSession.builder.config(map={**wanted}).getOrCreate()
 
 
-def _start_java(wanted: Mapping[str, str]) -> None:
-    """Start Spark's Java as pyspark does, with its standard error in our hands."""
-    from pyspark import SparkContext
-    from pyspark.conf import SparkConf
-    from pyspark.java_gateway import launch_gateway
-
-    if SparkContext._gateway is not None or os.environ.get("SPARK_REMOTE"):
-        return
+@contextmanager
+def _without_every_start() -> Iterator[None]:
+    """A Java that starts inside writes its standard error, which it inherits, through us."""
+    error = os.dup(2)
     reader, writer = os.pipe()
     # It begins to read before Java writes, and goes on as long as Java lives.
-    Thread(target=_pass_on, args=(reader,), daemon=True).start()
-    with open(writer, "wb") as error:
-        given = SparkConf().setAll(list(wanted.items()))
-        gateway = launch_gateway(given, {"stderr": error})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway)
+    Thread(target=_pass_on, args=(reader, error), daemon=True).start()
+    os.dup2(writer, 2)
+    os.close(writer)
+    try:
+        yield
+    finally:
+        os.dup2(error, 2)
 
 
-def _pass_on(reader: int) -> None:
-    """Copy what Java writes to standard error, without the lines of every start."""
-    with open(reader, "rb") as java, open(2, "wb", buffering=0, closefd=False) as error:
+def _pass_on(reader: int, writer: int) -> None:
+    """Copy what Java writes, without the lines of every start."""
+    with open(reader, "rb") as java, open(writer, "wb", buffering=0) as error:
         # Java writes a line at once.  Not line by line: a progress bar has no ends of lines.
         while part := java.read1():
             error.write(_EVERY_START.sub(b"", part))

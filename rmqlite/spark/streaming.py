@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INITIAL_OFFSETS: Final = "rmqlite-initial-offsets.json"
-"""A file in the checkpoint's folder, beside Spark's own files."""
+"""A name in the checkpoint's folder, beside Spark's own files."""
 _BEGIN: Final = ("startingoffsets", "startingtimestamp")
 
 log = logging.getLogger(__name__)
@@ -78,10 +78,9 @@ def read_stream(
 
 def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
     """Where the stream begins or began; empty if it was started without read_stream()."""
-    names = folder.names()
-    if INITIAL_OFFSETS in names:
-        return folder.read_text(INITIAL_OFFSETS)
-    if "offsets" in names and folder.names("offsets"):
+    for begin in folder.texts(INITIAL_OFFSETS):
+        return begin
+    if folder.files("offsets"):
         return ""
     begin = json.dumps(to_spark(StreamPlan(options, ranges_of(options)).initial()))
     folder.write_text(INITIAL_OFFSETS, begin)
@@ -129,7 +128,8 @@ class Progress(StreamingQueryListener):
         """Is it the query of this checkpoint?  The checkpoint has the query's id."""
         if not self._query_id:
             try:
-                self._query_id = str(json.loads(self._checkpoint.read_text("metadata"))["id"])
+                (text,) = self._checkpoint.texts("metadata")
+                self._query_id = str(json.loads(text)["id"])
             except (RmqliteError, KeyError, TypeError, ValueError):
                 # The event is of another query: this one writes its id before its first batch.
                 return False

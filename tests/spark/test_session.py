@@ -119,6 +119,6 @@ def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: pyspark 4.2.1 or newer, below 4.4 is needed, found none")
+    assert line.startswith("error: pyspark 4.0 or newer, below 5 is needed, found none")
     assert line.endswith('pip install "rmqlite[spark]"')
     assert done.returncode == 1

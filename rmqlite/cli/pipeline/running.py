@@ -140,7 +140,7 @@ def _check_output(spark: Any, options: SourceOptions, conf: Mapping[str, str]) -
 
     place = getattr(options, "output", "")
     if place and disk_path(place, master=options.master, conf=conf) is None:
-        HadoopFolder(spark, place).names()
+        HadoopFolder(spark, place).files("")
 
 
 def write(table: Any, options: TableOptions) -> None:
