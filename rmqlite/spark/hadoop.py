@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from rmqlite.errors import (
     ExtraMissing,
     InvalidValue,
+    Refused,
     RmqliteError,
     StoreUnavailable,
 )
@@ -33,6 +34,8 @@ _JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error): )")
 _REQUEST: Final = re.compile(r" \(Service: .*")
 """What the client of an object store adds about the request."""
 _CODES: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
+_CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_NO_JAVA: Final = "Java gateway process exited"
 _NO_S3A: Final = "S3AFileSystem not found"
 _S3A: Final = "start Spark with --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION"
 
@@ -83,6 +86,8 @@ def java_error(text: str) -> RmqliteError | None:
     if _NO_S3A in text:
         remedy = f"{_S3A}; rmqlite/spark/README.md says which, and how to have fewer jars"
         return ExtraMissing("hadoop-aws (for s3a)", "none", remedy)
+    if _NO_JAVA in text:
+        return Refused("Spark's Java did not start: the lines above say why")
     return None
 
 
@@ -90,6 +95,10 @@ def java_reason(text: str) -> str:
     """The line of an exception's text that names the cause, without names of classes and codes."""
     lines = [line.removeprefix(": ").strip() for line in text.splitlines()]
     said = [line for line in lines if line and not line.startswith("An error occurred while")]
+    causes = _CAUSE.findall(text)
+    if causes and said and (said[0].endswith(":") or "Job aborted" in said[0]):
+        # The first line only says where it happened.
+        said = causes[-1:]
     return _CODES.sub("", _REQUEST.sub("", _JAVA_CLASS.sub(r"\1", said[0] if said else text)))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.errors import ExtraMissing
+from rmqlite.errors import ExtraMissing, InvalidValue
 from rmqlite.extras import check_extra
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ _JAVA_REMEDY: Final = (
     " or set JAVA_HOME to the one you have"
 )
 _FILE_SYSTEM: Final = "spark.hadoop.fs.defaultFS"
+_REMOTE: Final = "SPARK_REMOTE"
+"""The server of Spark Connect, in the environment."""
 _OTHER_CONFIGURATION: Final = frozenset(
-    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"}
+    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT", _REMOTE}
 )
 """With one of these in the environment, a session may have another file system than the disk."""
 _EVERY_START: Final = re.compile(
@@ -47,9 +49,9 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one; with the format "rmqlite" registered.
 
-    master: such as "local[2]" or "spark://host:7077"; empty means the one of spark-submit or of
-    Spark's own configuration, else "local[*]".  conf overrides every setting of this function.
-    Raises ExtraMissing.
+    master: such as "local[2]", "spark://host:7077" or, for Spark Connect, "sc://host"; empty means
+    SPARK_REMOTE, the one of spark-submit or of Spark's own configuration, else "local[*]".  conf
+    overrides every setting of this function.  Raises ExtraMissing, InvalidValue.
     """
     return register(started(master, app_name=app_name, conf=conf))
 
@@ -68,20 +70,26 @@ def started(
 
     # Otherwise workers run python3 from PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    remote = master if master.startswith("sc://") else os.environ.get(_REMOTE, "")
+    if remote:
+        if master not in ("", remote):
+            raise InvalidValue("master", master, f"left out: {_REMOTE} names a server")
+        given = {"spark.sql.session.timeZone": "UTC"} | dict(conf or {})
+        return SparkSession.builder.remote(remote).config(map={**given}).getOrCreate()
     wanted = {"spark.app.name": app_name}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Only a context shows the arguments of spark-submit; without them the master is local[*].
         given = wanted | ({"spark.master": master} if master else {}) | dict(conf or {})
         SparkContext.getOrCreate(SparkConf().setAll([*given.items()]))
     defaults = SparkConf()
-    if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
+    if SparkSession.getActiveSession() is None:
         java_home()
     if master or not defaults.get("spark.master", ""):
         wanted["spark.master"] = master or "local[*]"
     ours = _local_conf(master or defaults.get("spark.master", "") or "")
     wanted |= {key: value for key, value in ours.items() if defaults.get(key, None) is None}
     wanted |= conf or {}
-    is_own = _OTHER_CONFIGURATION.isdisjoint(os.environ) and not os.environ.get("SPARK_REMOTE")
+    is_own = _OTHER_CONFIGURATION.isdisjoint(os.environ)
     with _without_every_start() if is_quiet and is_own and sys.stderr else nullcontext():
         return SparkSession.builder.config(map={**wanted}).getOrCreate()
 
@@ -125,6 +133,11 @@ def register(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(RmqliteDataSource)
     return spark
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Is it a session of Spark Connect, whose server has the log and the settings of Java?"""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def is_on_disk(master: str, conf: Mapping[str, str]) -> bool:

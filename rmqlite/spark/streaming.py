@@ -25,7 +25,7 @@ from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts
-from rmqlite.spark.stream.plan import StreamPlan, check_stream, publish
+from rmqlite.spark.stream.plan import StreamPlan, publish
 from rmqlite.spark.stream.queue_ranges import (
     BrokerRanges,
     Offsets,
@@ -33,6 +33,7 @@ from rmqlite.spark.stream.queue_ranges import (
     from_spark,
     ranges_of,
 )
+from rmqlite.spark.stream.stream import check_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ def read_stream(
         raise InvalidValue("checkpoint", checkpoint, "the folder of the query's checkpoint")
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     parsed = parse_options(texts)
-    check_stream(parsed)
+    check_reader(parsed)
     folder = HadoopFolder(spark, checkpoint)
     begin = _beginning(folder, parsed)
     if begin:

@@ -118,6 +118,22 @@ def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path
     assert "no message was failed" in run("retries", "--path", empty(tmp_path)).stderr
 
 
+def test_retries_and_redrives_of_one_group(store: StoreUnderTest) -> None:
+    """dlq-export had --group alone; and a mistyped group must not look as if nothing failed."""
+    for group in ("billing", "shop", "shop2"):
+        place = f"%DLQ%{group}:0:0"
+        said = {RETRY_TOPIC: "orders", REDRIVEN_FROM: place, UNIQ_KEY: f"redrive:{place}"}
+        store.append(new_record("x", f"%RETRY%{group}", reconsume_times=1, properties=said))
+    store.sync()
+    for job, table in (("retries", "groups"), ("redrives", "redrives")):
+        words = (job, "--path", store.root, "--json", "--group", "shop")
+        for more, groups in (((), ["shop"]), (("-g", "billing"), ["billing", "shop"])):
+            rows = json.loads(run(*words, *more).stdout)[table]
+            assert sorted(row["consumer_group"] for row in rows) == groups
+        assert "group must be a consumer group of" in run(*words, "--group", "shpo").stderr
+        assert "--group must be" in run(*words, "--group", "a b").stderr
+
+
 def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest) -> None:
     """By kind, and what is not shown is counted: on the terminal and in JSON."""
     for number, reason in enumerate(["no answer within 3 s", "no answer within 40 s", "", "full"]):

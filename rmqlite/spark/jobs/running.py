@@ -17,7 +17,7 @@ from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names, java_error, java_reason
 from rmqlite.spark.reading import SourceSnapshot, looked, read_here, read_log, snapshot_of
-from rmqlite.spark.session import active, register, started
+from rmqlite.spark.session import active, is_remote, register, started
 from rmqlite.spark.short_runs import is_short, short_run
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def running_session(
             spark = started(master, app_name=f"rmqlite {name}", conf=own, is_quiet=True)
             if not is_short:
                 register(spark)
-            if "spark.log.level" not in (conf or {}):
+            if "spark.log.level" not in (conf or {}) and not is_remote(spark):
                 # We report a failure once; with --conf spark.log.level=WARN Spark shows all of it.
                 spark.sparkContext.setLogLevel("FATAL")
             try:

@@ -31,10 +31,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         """columns: the names of the columns to read.  Raises InvalidValue."""
-        check_stream(options)
-        rows_max = options.max_offsets_per_trigger
-        if rows_max is not None and not HAS_READ_LIMITS:
-            raise InvalidValue("maxOffsetsPerTrigger", rows_max, "left out before Spark 4.2")
+        check_reader(options)
         self._options = options
         self._columns = tuple(columns)
         self._made: StreamPlan | None = None
@@ -83,3 +80,12 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is None:
             self._made = StreamPlan(self._options, ranges_of(self._options))
         return self._made
+
+
+def check_reader(options: ReadOptions) -> None:
+    """Raises InvalidValue for options that a stream does not have, or not on this Spark."""
+    check_stream(options)
+    rows_max = options.max_offsets_per_trigger
+    if rows_max is not None and not HAS_READ_LIMITS:
+        rule = "left out before Spark 4.2, where a batch has no limit"
+        raise InvalidValue("maxOffsetsPerTrigger", rows_max, rule)
