@@ -133,12 +133,12 @@ class HadoopFolder:
             row.write.mode("overwrite").text(self.child(name))
 
     def check_names(self, field: str, column: str, what: str) -> None:
-        """As the function, and also raises StoreUnavailable."""
+        """As the function, for names that have a file; also raises StoreUnavailable."""
         start = f"{column}="
         shorter = [start[:size] for size in range(1, len(start))]
         others = [f"{each}[^{start[len(each)]}]*" for each in shorter]
         strange = self.files(f"{{[^._{start[0]}]*,{','.join([*shorter, *others])}}}")
-        check_names([uri.rsplit("/", 1)[-1] for uri in strange], self.place, field, column, what)
+        check_names(strange, self.place, field, column, what)
 
     def child(self, name: str) -> str:
         """The place of a name in it."""

@@ -63,7 +63,10 @@ def started(
     conf: Mapping[str, str] | None = None,
     is_quiet: bool = False,
 ) -> SparkSession:
-    """As session(), but without the format.  is_quiet: without what every Java of Spark's says."""
+    """As session(), but without the format.
+
+    is_quiet: without what every Java of Spark's says, and with its progress only on a terminal.
+    """
     check_extra("spark")
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -88,6 +91,8 @@ def started(
         wanted["spark.master"] = master or "local[*]"
     ours = _local_conf(master or defaults.get("spark.master", "") or "")
     wanted |= {key: value for key, value in ours.items() if defaults.get(key, None) is None}
+    if is_quiet:
+        wanted["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
     wanted |= conf or {}
     is_own = _OTHER_CONFIGURATION.isdisjoint(os.environ)
     with _without_every_start() if is_quiet and is_own and sys.stderr else nullcontext():

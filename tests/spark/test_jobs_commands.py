@@ -282,6 +282,12 @@ def test_a_failure_on_an_executor_is_the_error_that_it_was() -> None:
     other = error_in("[PATH_ALREADY_EXISTS] Path x already exists.\nmore")
     assert isinstance(other, Refused)
     assert str(other) == "Spark: Path x already exists."
+    # The end was Spark's code of the error, or a line that only says where it happened.
+    coded = error_in("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03")
+    assert str(coded) == "Spark: Path does not exist: /x."
+    inner = "java.lang.X: instantiating 'B':\n\tat org\nCaused by: a.BException: no such number"
+    assert str(error_in(inner)) == "Spark: no such number"
+    assert "did not start" in str(error_in("[X] Java gateway process exited before sending its"))
 
 
 def test_a_table_is_never_written_over_another(spark: SparkSession, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_master_beside_a_server_of_spark_connect_is_refused(
 ) -> None:
     """The server has one already; Spark would name its classes."""
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
-    with pytest.raises(InvalidValue, match="left out, not .*: SPARK_REMOTE names a server"):
+    with pytest.raises(InvalidValue, match=r"left out, not .*: SPARK_REMOTE names a server"):
         session.started("local[2]")
 
 

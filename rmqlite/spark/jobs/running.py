@@ -8,7 +8,6 @@ driver as text at the end of Python's and Java's traces, and here it becomes tha
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
@@ -127,10 +126,9 @@ def running_session(
         if found is not None:
             yield found
             return
-        own = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
         none: AbstractContextManager[dict[str, str]] = nullcontext({})
         with short_run(conf or {}) if is_short else none as short:
-            own |= short | dict(conf or {})
+            own = short | dict(conf or {})
             spark = started(master, app_name=f"rmqlite {name}", conf=own, is_quiet=True)
             if not is_short:
                 register(spark)
