@@ -16,7 +16,7 @@ EXTRAS: Final[dict[str, dict[str, Versions]]] = {
     "arrow": _ARROW,
     "opentelemetry": {"opentelemetry-api": ((1, 27), (2,))},
     "plot": {"matplotlib": ((3, 9), (4,))},
-    "spark": {"pyspark": ((4, 2, 1), (4, 4)), **_ARROW},
+    "spark": {"pyspark": ((4, 0), (5,)), **_ARROW},
     "tls": {"cryptography": ((45,), (60,))},
     "top": {"textual": ((6,), (9,))},
 }

@@ -52,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the largest scenarios with each of RocketMQ 5's gRPC clients; a minute more",
     )
+    parser.addoption(
+        "--every-spark",
+        action="store_true",
+        help="run a part of the Spark tests with older versions, too; many minutes",
+    )
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 

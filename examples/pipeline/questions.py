@@ -21,6 +21,11 @@ from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.session import session
 from rmqlite.spark.tables import write
 
+if len(sys.argv) != 3:
+    raise SystemExit(
+        "give a store's folder and a file for the table:"
+        " python examples/pipeline/questions.py /data/store levels.csv"
+    )
 path, output = sys.argv[1:]
 spark = session()
 now = snapshot(path=path)

@@ -9,5 +9,6 @@ to them.  Importing this package loads neither pyspark nor pyarrow nor gRPC.
     source      the format as Spark calls it: it forwards to partitions, stream and sink
     streaming   read_stream(spark, ...): a readStream that stores where it began
     sink        df.write and df.writeStream: bulk scheduling;  bulk: bulk_schedule(df, ...)
+    data_source_api  the classes of Spark that its older versions lack
     jobs/       the reports of rmqlite pipeline, as functions over DataFrames
 """

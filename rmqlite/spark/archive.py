@@ -35,6 +35,7 @@ _IDENTITY: Final = (
 )
 """No two records of two stores have the same."""
 _RUNS: Final = "_runs"
+_NAMES: Final = ("archive", "topic", "an archive")
 _RULE: Final = "a folder that rmqlite pipeline archive has written"
 
 
@@ -57,9 +58,8 @@ class Archive:
         """Raises InvalidValue for a folder with other files; StoreDamaged, StoreUnavailable."""
         self._spark, self.place = spark, place
         self._folder = HadoopFolder(spark, place)
-        check_names(self._folder.names(), place)
-        names = [name for name in self._folder.names(_RUNS) if name.endswith(".json")]
-        self.runs = [self._run(f"{_RUNS}/{name}") for name in names]
+        self._folder.check_names(*_NAMES)
+        self.runs = [self._run(text) for text in self._folder.texts(f"{_RUNS}/*.json")]
 
     def records(self) -> DataFrame:
         """All columns of its records.  Raises InvalidValue, StoreDamaged unless all are there."""
@@ -74,7 +74,7 @@ class Archive:
     def add(self, live: Live, begin: int, end: int) -> None:
         """Archive this part of the log; its records count when all are there, each once."""
         run = self._append(live, begin, end)
-        text = json.dumps(asdict(run), indent=1) + "\n"
+        text = json.dumps(asdict(run), indent=1)
         self._folder.write_text(f"{_RUNS}/{begin:020d}.json", text)
         self.runs.append(run)
 
@@ -104,7 +104,7 @@ class Archive:
 
     def _append(self, live: Live, begin: int, end: int) -> Run:
         log = fresh = live.read(_ALL, begin, end)
-        if any(name.startswith("topic=") for name in self._folder.names()):
+        if self._folder.files("topic=*"):
             there = self._between(begin, end).select(*_IDENTITY)
             fresh = log.join(there, list(_IDENTITY), "left_anti")
         # No file is longer than a log file, and no task has more to sort.
@@ -134,12 +134,12 @@ class Archive:
             found = found.withColumn(name.lower(), column)
         return found.where(f"physical_offset >= {begin} AND physical_offset < {end}")
 
-    def _run(self, name: str) -> Run:
+    def _run(self, text: str) -> Run:
         try:
-            tree: dict[str, Any] = json.loads(self._folder.read_text(name))
+            tree: dict[str, Any] = json.loads(text)
             return Run(**tree | {"last": tuple(tree["last"])})
         except (KeyError, TypeError, ValueError) as error:
-            place = self._folder.child(name)
+            place = self._folder.child(_RUNS)
             raise StoreDamaged(place, 0, "what a run has archived", repr(error)) from error
 
 
@@ -221,7 +221,7 @@ def read_archive(spark: SparkSession, archive: str, columns: Sequence[str] = ())
 
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises InvalidValue for names that are not those of an archive."""
-    hadoop.check_names(names, place, "archive", "topic", "an archive")
+    hadoop.check_names(names, place, *_NAMES)
 
 
 def check_archive(archive: str, names: Sequence[str] | None, found: Look) -> None:

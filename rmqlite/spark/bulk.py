@@ -66,9 +66,8 @@ def bulk_schedule(
     Spark ends with one line of rmqlite's.
     """
     from rmqlite.spark.session import register
-    from rmqlite.spark.sink.sink import refused_file
 
-    spark = register(df.sparkSession)
+    register(df.sparkSession)
     job_id = job_id or uuid4().hex
     is_collecting = on_invalid.lower() == "collect"
     if is_collecting and not refused_path:
@@ -92,13 +91,24 @@ def bulk_schedule(
     # One task keeps the rate exactly, and without a shuffle, which could reorder the rows.
     _send(df.coalesce(1) if max_per_second else df, options)
     job = _job(endpoint, job_id, credentials)
-    refused = spark.read.parquet(refused_file(refused_path, job_id)) if is_collecting else None
+    refused = _refused_rows(df, refused_path, job_id) if is_collecting else None
     return BulkResult(job_id, job.accepted, job.duplicates, job.refused, refused)
 
 
 def _send(rows: DataFrame, options: Mapping[str, Any]) -> None:
     given = {name: str(value) for name, value in options.items() if value not in (None, "")}
     rows.write.format("rmqlite").mode("append").options(**given).save()
+
+
+def _refused_rows(df: DataFrame, refused_path: str, job_id: str) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from rmqlite.spark.sink.refused import CODE_COLUMN, REASON_COLUMN, refused_folder
+
+    reasons = [StructField(name, StringType()) for name in (CODE_COLUMN, REASON_COLUMN)]
+    # A folder without refused rows has no file that says what their columns are.
+    schema = StructType([*df.schema.fields, *reasons])
+    return df.sparkSession.read.schema(schema).parquet(refused_folder(refused_path, job_id))
 
 
 def _job(endpoint: str, job_id: str, credentials: Credentials | None) -> BulkJob:

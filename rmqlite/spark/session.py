@@ -11,12 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.errors import ExtraMissing
+from rmqlite.errors import ExtraMissing, InvalidValue
 from rmqlite.extras import check_extra
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ _JAVA_REMEDY: Final = (
     " or set JAVA_HOME to the one you have"
 )
 _FILE_SYSTEM: Final = "spark.hadoop.fs.defaultFS"
+_REMOTE: Final = "SPARK_REMOTE"
+"""The server of Spark Connect, in the environment."""
 _OTHER_CONFIGURATION: Final = frozenset(
-    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"}
+    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT", _REMOTE}
 )
 """With one of these in the environment, a session may have another file system than the disk."""
 _EVERY_START: Final = re.compile(
@@ -46,9 +49,9 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one; with the format "rmqlite" registered.
 
-    master: such as "local[2]" or "spark://host:7077"; empty means the one of spark-submit or of
-    Spark's own configuration, else "local[*]".  conf overrides every setting of this function.
-    Raises ExtraMissing.
+    master: such as "local[2]", "spark://host:7077" or, for Spark Connect, "sc://host"; empty means
+    SPARK_REMOTE, the one of spark-submit or of Spark's own configuration, else "local[*]".  conf
+    overrides every setting of this function.  Raises ExtraMissing, InvalidValue.
     """
     return register(started(master, app_name=app_name, conf=conf))
 
@@ -60,51 +63,60 @@ def started(
     conf: Mapping[str, str] | None = None,
     is_quiet: bool = False,
 ) -> SparkSession:
-    """As session(), but without the format.  is_quiet: without what every Java of Spark's says."""
+    """As session(), but without the format.
+
+    is_quiet: without what every Java of Spark's says, and with its progress only on a terminal.
+    """
     check_extra("spark")
-    from pyspark import SparkContext
-    from pyspark.conf import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     # Otherwise workers run python3 from PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Only the JVM has the arguments of spark-submit; without them the master is local[*].
-        SparkContext._ensure_initialized()
-    defaults = SparkConf()
-    if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
-        java_home()
+    remote = master if master.startswith("sc://") else os.environ.get(_REMOTE, "")
+    if remote:
+        if master not in ("", remote):
+            raise InvalidValue("master", master, f"left out: {_REMOTE} names a server")
+        given = {"spark.sql.session.timeZone": "UTC"} | dict(conf or {})
+        return SparkSession.builder.remote(remote).config(map={**given}).getOrCreate()
     wanted = {"spark.app.name": app_name}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Only a context shows the arguments of spark-submit; without them the master is local[*].
+        given = wanted | ({"spark.master": master} if master else {}) | dict(conf or {})
+        SparkContext.getOrCreate(SparkConf().setAll([*given.items()]))
+    defaults = SparkConf()
+    if SparkSession.getActiveSession() is None:
+        java_home()
     if master or not defaults.get("spark.master", ""):
         wanted["spark.master"] = master or "local[*]"
     ours = _local_conf(master or defaults.get("spark.master", "") or "")
     wanted |= {key: value for key, value in ours.items() if defaults.get(key, None) is None}
+    if is_quiet:
+        wanted["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
     wanted |= conf or {}
-    if is_quiet and _OTHER_CONFIGURATION.isdisjoint(os.environ):
-        _start_java(wanted)
-    return SparkSession.builder.config(map={**wanted}).getOrCreate()
+    is_own = _OTHER_CONFIGURATION.isdisjoint(os.environ)
+    with _without_every_start() if is_quiet and is_own and sys.stderr else nullcontext():
+        return SparkSession.builder.config(map={**wanted}).getOrCreate()
 
 
-def _start_java(wanted: Mapping[str, str]) -> None:
-    """Start Spark's Java as pyspark does, with its standard error in our hands."""
-    from pyspark import SparkContext
-    from pyspark.conf import SparkConf
-    from pyspark.java_gateway import launch_gateway
-
-    if SparkContext._gateway is not None or os.environ.get("SPARK_REMOTE"):
-        return
+@contextmanager
+def _without_every_start() -> Iterator[None]:
+    """A Java that starts inside writes its standard error, which it inherits, through us."""
+    error = os.dup(2)
     reader, writer = os.pipe()
     # It begins to read before Java writes, and goes on as long as Java lives.
-    Thread(target=_pass_on, args=(reader,), daemon=True).start()
-    with open(writer, "wb") as error:
-        given = SparkConf().setAll(list(wanted.items()))
-        gateway = launch_gateway(given, {"stderr": error})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway)
+    Thread(target=_pass_on, args=(reader, error), daemon=True).start()
+    os.dup2(writer, 2)
+    os.close(writer)
+    try:
+        yield
+    finally:
+        os.dup2(error, 2)
 
 
-def _pass_on(reader: int) -> None:
-    """Copy what Java writes to standard error, without the lines of every start."""
-    with open(reader, "rb") as java, open(2, "wb", buffering=0, closefd=False) as error:
+def _pass_on(reader: int, writer: int) -> None:
+    """Copy what Java writes, without the lines of every start."""
+    with open(reader, "rb") as java, open(writer, "wb", buffering=0) as error:
         # Java writes a line at once.  Not line by line: a progress bar has no ends of lines.
         while part := java.read1():
             error.write(_EVERY_START.sub(b"", part))
@@ -126,6 +138,11 @@ def register(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(RmqliteDataSource)
     return spark
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Is it a session of Spark Connect, whose server has the log and the settings of Java?"""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def is_on_disk(master: str, conf: Mapping[str, str]) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from rmqlite import __version__
 from rmqlite.clock import wall_ms
@@ -47,35 +48,22 @@ def is_short(found: Look, *, master: str, conf: Mapping[str, str]) -> bool:
     return found.place.end - found.place.begin <= LOG_BYTES_MAX and is_on_disk(master, conf)
 
 
-class ShortRun:
-    """The Java of such a job.  It ends with the job: it would be slow for a large log."""
+@contextmanager
+def short_run(conf: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Spark's settings for such a job while it runs.  Its Java lives until this process ends.
 
-    def __init__(self, conf: Mapping[str, str]) -> None:
-        """conf: the user's settings of Spark, who may have chosen Java's options.
-
-        Raises ExtraMissing.
-        """
-        from pyspark import SparkContext
-
-        self._context = SparkContext
-        self._is_own = SparkContext._gateway is None
-        self.settings = dict(_SETTINGS)
-        if self._is_own and not any(key.startswith("spark.driver.") for key in conf):
-            self.settings["spark.driver.defaultJavaOptions"] = f"{_JAVA}{_class_options()}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        gateway = self._context._gateway
-        if not self._is_own or gateway is None:
-            return
-        self._context._gateway = self._context._jvm = None
-        gateway.shutdown()
-        if kind is not None:
-            # It would make an archive that lacks the classes of the job's second half.
-            gateway.proc.kill()
-        gateway.proc.stdin.close()
+    conf: the user's settings of Spark, who may have chosen Java's options.  Raises ExtraMissing.
+    """
+    settings, making = dict(_SETTINGS), None
+    if not any(key.startswith("spark.driver.") for key in conf):
+        options, making = _class_options()
+        settings["spark.driver.defaultJavaOptions"] = f"{_JAVA}{options}"
+    try:
+        yield settings
+    except BaseException:
+        if making is not None:
+            _failed(making).touch()
+        raise
 
 
 def cache_folder() -> Path:
@@ -84,25 +72,33 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "rmqlite"
 
 
-def _class_options() -> str:
-    """Java's options to map the class archive, or to make it when it ends."""
+def _class_options() -> tuple[str, Path | None]:
+    """Java's options to map the class archive, or to make it when it ends: then also its path."""
     try:
         archive = _class_archive(cache_folder())
+        if _failed(archive).exists():
+            archive.unlink(missing_ok=True)
+            _failed(archive).unlink()
         if is_complete(archive):
             archive.touch()
-            return f' "-XX:SharedArchiveFile={archive}" {_SILENT}'
+            return f' "-XX:SharedArchiveFile={archive}" {_SILENT}', None
         if archive.exists() and wall_ms() / 1000 - archive.stat().st_mtime < _MAKING_S_MAX:
-            return ""
+            return "", None
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if shutil.disk_usage(archive.parent).free < ROOM_BYTES_MIN:
-            return ""
+            return "", None
         kept = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime)
         for old in kept[: 1 - ARCHIVES_MAX]:
             old.unlink()
     except (OSError, RuntimeError):
         # No home, or a folder that nobody may write: the job runs without an archive.
-        return ""
-    return f' "-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
+        return "", None
+    return f' "-XX:ArchiveClassesAtExit={archive}" {_SILENT}', archive
+
+
+def _failed(archive: Path) -> Path:
+    """This file says that the archive lacks the classes of the second half of a job."""
+    return archive.with_suffix(".failed")
 
 
 def _class_archive(folder: Path) -> Path:

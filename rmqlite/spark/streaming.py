@@ -25,7 +25,7 @@ from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts
-from rmqlite.spark.stream.plan import StreamPlan, check_stream, publish
+from rmqlite.spark.stream.plan import StreamPlan, publish
 from rmqlite.spark.stream.queue_ranges import (
     BrokerRanges,
     Offsets,
@@ -33,12 +33,13 @@ from rmqlite.spark.stream.queue_ranges import (
     from_spark,
     ranges_of,
 )
+from rmqlite.spark.stream.stream import check_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INITIAL_OFFSETS: Final = "rmqlite-initial-offsets.json"
-"""A file in the checkpoint's folder, beside Spark's own files."""
+"""A name in the checkpoint's folder, beside Spark's own files."""
 _BEGIN: Final = ("startingoffsets", "startingtimestamp")
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def read_stream(
         raise InvalidValue("checkpoint", checkpoint, "the folder of the query's checkpoint")
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     parsed = parse_options(texts)
-    check_stream(parsed)
+    check_reader(parsed)
     folder = HadoopFolder(spark, checkpoint)
     begin = _beginning(folder, parsed)
     if begin:
@@ -78,10 +79,9 @@ def read_stream(
 
 def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
     """Where the stream begins or began; empty if it was started without read_stream()."""
-    names = folder.names()
-    if INITIAL_OFFSETS in names:
-        return folder.read_text(INITIAL_OFFSETS)
-    if "offsets" in names and folder.names("offsets"):
+    for begin in folder.texts(INITIAL_OFFSETS):
+        return begin
+    if folder.files("offsets"):
         return ""
     begin = json.dumps(to_spark(StreamPlan(options, ranges_of(options)).initial()))
     folder.write_text(INITIAL_OFFSETS, begin)
@@ -129,7 +129,8 @@ class Progress(StreamingQueryListener):
         """Is it the query of this checkpoint?  The checkpoint has the query's id."""
         if not self._query_id:
             try:
-                self._query_id = str(json.loads(self._checkpoint.read_text("metadata"))["id"])
+                (text,) = self._checkpoint.texts("metadata")
+                self._query_id = str(json.loads(text)["id"])
             except (RmqliteError, KeyError, TypeError, ValueError):
                 # The event is of another query: this one writes its id before its first batch.
                 return False

@@ -37,6 +37,7 @@ OPTIONS_OF_OTHERS = {
     "--compare",
     "--concurrency",
     "--every-client",
+    "--every-spark",
     "--growth",
     "--keep",
     "--long",

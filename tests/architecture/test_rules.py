@@ -309,3 +309,23 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
                 if whose.endswith(("store", "listener")):
                     wrong.append(f"{name_of(path)}:{node.lineno}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_rests_on_private_names_of_spark() -> None:
+    """Spark changes them without a word, and does not have them in a session of Spark Connect."""
+    private = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_gateway", "_ensure_initialized"}
+    public = {"sql", "sql.datasource", "sql.types", "sql.streaming.datasource", "errors", "conf"}
+    public |= {"sql.streaming.listener"}
+    wrong = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in written("rmqlite/spark", "rmqlite/cli/pipeline", "examples/pipeline")
+        for node in ast.walk(tree_of(path))
+        if (isinstance(node, ast.Attribute) and node.attr in private)
+        or (isinstance(node, ast.Constant) and node.value in private)
+        or (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").startswith("pyspark.")
+            and (node.module or "").removeprefix("pyspark.") not in public
+        )
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -5,16 +5,31 @@ Arguments: path or endpoint, its value, the checkpoint's folder, the sink's fold
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.session import session
-from rmqlite.spark.streaming import read_stream
+from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
 from tests.spark.conftest import QUICK
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "keys")
 
 SHORT_LIVED = {"spark.sql.codegen.wholeStage": "false"}
 """What is killed at once has no use for code that would be faster later."""
+
+
+def limit(rows: int) -> dict[str, Any]:
+    """The option for the rows of a batch, if this Spark has it."""
+    return {"maxOffsetsPerTrigger": rows} if HAS_READ_LIMITS else {}
+
+
+def beginning(checkpoint: Path) -> Any:
+    """Where a stream of read_stream() began."""
+    (file,) = (checkpoint / INITIAL_OFFSETS).glob("part-*")
+    return json.loads(file.read_text())
 
 
 def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
@@ -25,8 +40,8 @@ def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
         columns=COLUMNS,
         topicPattern="orders*",
         startingOffsets="latest",
-        maxOffsetsPerTrigger=1_000,
         **{kind: where},
+        **limit(1_000),
     )
     writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
     writer.option("path", sink).start().awaitTermination()

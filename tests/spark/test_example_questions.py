@@ -44,3 +44,13 @@ def test_a_notebooks_cells_answer_the_questions(
     assert cost[2:5] == ["3", "0", "3"]
     (level,) = csv.read_csv(output).to_pylist()
     assert (level["real_topic"], level["due"], level["is_met"]) == ("reminders", 1, True)
+
+
+@pytest.mark.parametrize("words", [(), ("store",), ("store", "levels.csv", "more")])
+def test_without_its_arguments_it_says_what_it_wants(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """It was a ValueError about values to unpack; and Spark is not started."""
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    with pytest.raises(SystemExit, match="give a store's folder and a file for the table: python"):
+        runpy.run_path(str(SCRIPT))

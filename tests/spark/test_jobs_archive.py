@@ -96,7 +96,7 @@ def test_what_a_crash_left_is_not_seen_and_not_appended_again(
     assert archive(spark, place, store) == [*first, (LOG_FILE_BYTES, end)]
 
     # As if the second run had been killed after it had written some of its files.
-    (place / "_runs" / f"{LOG_FILE_BYTES:020d}.json").unlink()
+    shutil.rmtree(place / "_runs" / f"{LOG_FILE_BYTES:020d}.json")
     files = sorted(place.rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     files[-1].unlink()
     offsets = [row.physical_offset for row in stamps if row.physical_offset < end]

@@ -159,6 +159,22 @@ def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path
     assert "no message was failed" in run("retries", "--path", empty(tmp_path)).stderr
 
 
+def test_retries_and_redrives_of_one_group(store: StoreUnderTest) -> None:
+    """dlq-export had --group alone; and a mistyped group must not look as if nothing failed."""
+    for group in ("billing", "shop", "shop2"):
+        place = f"%DLQ%{group}:0:0"
+        said = {RETRY_TOPIC: "orders", REDRIVEN_FROM: place, UNIQ_KEY: f"redrive:{place}"}
+        store.append(new_record("x", f"%RETRY%{group}", reconsume_times=1, properties=said))
+    store.sync()
+    for job, table in (("retries", "groups"), ("redrives", "redrives")):
+        words = (job, "--path", store.root, "--json", "--group", "shop")
+        for more, groups in (((), ["shop"]), (("-g", "billing"), ["billing", "shop"])):
+            rows = json.loads(run(*words, *more).stdout)[table]
+            assert sorted(row["consumer_group"] for row in rows) == groups
+        assert "group must be a consumer group of" in run(*words, "--group", "shpo").stderr
+        assert "--group must be" in run(*words, "--group", "a b").stderr
+
+
 def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest) -> None:
     """By kind, and what is not shown is counted: on the terminal and in JSON."""
     for number, reason in enumerate(["no answer within 3 s", "no answer within 40 s", "", "full"]):
@@ -307,6 +323,12 @@ def test_a_failure_on_an_executor_is_the_error_that_it_was() -> None:
     other = error_in("[PATH_ALREADY_EXISTS] Path x already exists.\nmore")
     assert isinstance(other, Refused)
     assert str(other) == "Spark: Path x already exists."
+    # The end was Spark's code of the error, or a line that only says where it happened.
+    coded = error_in("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03")
+    assert str(coded) == "Spark: Path does not exist: /x."
+    inner = "java.lang.X: instantiating 'B':\n\tat org\nCaused by: a.BException: no such number"
+    assert str(error_in(inner)) == "Spark: no such number"
+    assert "did not start" in str(error_in("[X] Java gateway process exited before sending its"))
 
 
 def test_a_table_is_never_written_over_another(spark: SparkSession, tmp_path: Path) -> None:

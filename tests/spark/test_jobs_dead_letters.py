@@ -99,6 +99,7 @@ def test_an_export_never_goes_into_a_folder_of_something_else(
 ) -> None:
     """A store's folder, for one: every file in it is taken for one of the store's."""
     (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(b"x")
     with pytest.raises(InvalidValue, match="commitlog"):
         export(dead_letters(table(spark, letter(0))), str(tmp_path))
     with pytest.raises(InvalidValue, match="dlq-export"):

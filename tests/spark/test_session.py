@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import ExtraMissing
+from rmqlite.errors import ExtraMissing, InvalidValue
 from rmqlite.spark import session
 from rmqlite.spark.hadoop import disk_path
 
@@ -84,6 +84,7 @@ def test_a_wrong_java_home_is_told_and_not_passed_over(
         ("spark://host:7077", {}, "", False),
         ("", {"spark.hadoop.fs.defaultFS": "hdfs://host"}, "", False),
         ("", {}, "HADOOP_CONF_DIR", False),
+        ("", {}, "SPARK_REMOTE", False),
     ],
 )
 def test_a_place_is_on_this_disk_only_if_no_other_file_system_may_be_meant(
@@ -94,7 +95,7 @@ def test_a_place_is_on_this_disk_only_if_no_other_file_system_may_be_meant(
     is_so: bool,
 ) -> None:
     """Otherwise /archive may be a folder of HDFS, and it is Spark that knows."""
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+    for name in session._OTHER_CONFIGURATION:
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "/etc/hadoop")
@@ -105,20 +106,35 @@ def test_a_place_is_on_this_disk_only_if_no_other_file_system_may_be_meant(
     assert disk_path("file:///x", master=master, conf=conf) == Path("/x")
 
 
-def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
-    """Who has installed the broker alone sees a command, not a trace."""
+def test_a_master_beside_a_server_of_spark_connect_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server has one already; Spark would name its classes."""
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
+    with pytest.raises(InvalidValue, match=r"left out, not .*: SPARK_REMOTE names a server"):
+        session.started("local[2]")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("reconcile", "none"), ("dlq-export --output x", "none"), ("archive --archive x", "3.5.8")],
+)
+def test_a_job_without_spark_says_what_to_install(tmp_path: Path, words: str, found: str) -> None:
+    """Who has installed the broker alone, or Spark 3.5, sees a command, not a trace."""
     code = (
         "import sys\n"
         "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
         "import importlib.metadata as m\n"
-        "def none(name): raise m.PackageNotFoundError(name)\n"
-        "m.version = none\n"
+        "def version(name):\n"
+        f"    if {found!r} == 'none': raise m.PackageNotFoundError(name)\n"
+        f"    return {found!r}\n"
+        "m.version = version\n"
         "from rmqlite.cli.main import main\n"
-        f"sys.argv = ['rmqlite', 'pipeline', 'reconcile', '--path', {str(tmp_path)!r}]\n"
+        f"sys.argv = ['rmqlite', 'pipeline', *{words.split()}, '--path', {str(tmp_path)!r}]\n"
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: pyspark 4.2.1 or newer, below 4.4 is needed, found none")
+    assert line.startswith(f"error: pyspark 4.0 or newer, below 5 is needed, found {found}")
     assert line.endswith('pip install "rmqlite[spark]"')
     assert done.returncode == 1

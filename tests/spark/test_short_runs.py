@@ -6,16 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rmqlite.spark import short_runs
 from rmqlite.spark.reading import looked, read_here
-from rmqlite.spark.short_runs import ARCHIVES_MAX, ShortRun, is_short
+from rmqlite.spark.short_runs import ARCHIVES_MAX, is_short, short_run
 from tests.support.eventually import eventually
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
@@ -28,17 +26,14 @@ COMPLETE = b"\xa8\xab\x0b\xf0 and the classes"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the class archives; no Java runs in this process."""
-    from pyspark import SparkContext
-
-    monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.setattr(SparkContext, "_jvm", None)
+    """The folder of the class archives."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "rmqlite"
 
 
 def options() -> str:
-    return ShortRun({}).settings[JAVA_OPTIONS]
+    with short_run({}) as settings:
+        return settings[JAVA_OPTIONS]
 
 
 def archive_in(text: str) -> Path:
@@ -87,28 +82,19 @@ def test_without_a_cache_folder_a_job_runs_all_the_same(cache: Path) -> None:
 
 def test_who_chooses_the_drivers_java_gets_it(cache: Path) -> None:
     """Two garbage collectors, for one, are a Java that does not start."""
-    settings = ShortRun({"spark.driver.memory": "4g"}).settings
-    assert JAVA_OPTIONS not in settings
+    with short_run({"spark.driver.memory": "4g"}) as settings:
+        assert JAVA_OPTIONS not in settings
     assert settings["spark.sql.codegen.wholeStage"] == "false"
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("error", [None, ValueError("the log is damaged")])
-def test_a_job_that_failed_leaves_no_archive(cache: Path, error: Exception | None) -> None:
-    """It would lack the classes that the job did not come to, and would stay."""
-    from pyspark import SparkContext
-
-    calls: list[str] = []
-    process = SimpleNamespace(
-        kill=lambda: calls.append("kill"), stdin=SimpleNamespace(close=lambda: calls.append("end"))
-    )
-    gateway: Any = SimpleNamespace(shutdown=lambda: calls.append("shutdown"), proc=process)
-    with suppress(ValueError), ShortRun({}):
-        SparkContext._gateway = gateway
-        if error:
-            raise error
-    assert calls == (["shutdown", "kill", "end"] if error else ["shutdown", "end"])
-    assert SparkContext._gateway is None
+def test_the_archive_of_a_job_that_failed_is_made_again(cache: Path) -> None:
+    """It lacks the classes that the job did not come to; Java writes it after the job."""
+    with pytest.raises(ValueError, match="damaged"), short_run({}) as settings:
+        raise ValueError("the log is damaged")
+    archive = archive_in(settings[JAVA_OPTIONS])
+    archive.write_bytes(COMPLETE)
+    assert archive_in(options()) == archive
     assert not [*cache.iterdir()]
 
 

@@ -14,10 +14,11 @@ from pyspark.sql import types
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
 from rmqlite.requests.bulk import BulkMatch, BulkRequest
-from rmqlite.spark.sink import sink
+from rmqlite.spark.sink import refused
 from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.refused import refused_folder
 from rmqlite.spark.sink.rows import parts_of
-from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, refused_file, send
+from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, send
 from tests.spark.sinks import SinkBroker
 
 SCHEMA = types.StructType(
@@ -61,6 +62,13 @@ def request_of(record_batch: pa.RecordBatch, **options: Any) -> BulkRequest:
 def sent(broker: SinkBroker, *batches: pa.RecordBatch, job_id: str = "j", **options: Any) -> Sent:
     given = broker.options(**options)
     return send(iter(batches), given, job_id=job_id, id_prefix=f"{job_id}:0")
+
+
+def refused_rows(path: str, job_id: str) -> list[dict[str, Any]]:
+    """In the order of their ids."""
+    files = [*Path(refused_folder(path, job_id)).iterdir()]
+    found = [row for file in files for row in parquet.read_table(file).to_pylist()]
+    return sorted(found, key=lambda row: str(row["message_key"]))
 
 
 # ---- rows become requests
@@ -191,7 +199,7 @@ def test_the_first_refused_row_fails_the_task(broker: SinkBroker) -> None:
 
 
 def test_refused_rows_are_collected_with_their_reason(broker: SinkBroker, tmp_path: Path) -> None:
-    """All their columns, on the driver, when the job is done."""
+    """All their columns, in a file of each task: the driver's memory would have an end."""
     path = str(tmp_path / "refused")
     given = {"is_collecting": True, "refused_path": path, "in_flight": 1}
     options = broker.options(job_id="night/1", **given)
@@ -199,7 +207,7 @@ def test_refused_rows_are_collected_with_their_reason(broker: SinkBroker, tmp_pa
     batches = [rows(["a", "b"]), rows(["c"], topic="a b"), rows(["d"], topic=None)]
     messages = [writer.write(iter(batches)), writer.write(iter([rows(["e"], level=99)])), None]
     writer.commit(messages)
-    found = parquet.read_table(refused_file(path, "night/1")).to_pylist()
+    found = refused_rows(path, "night/1")
     assert [row["message_key"] for row in found] == ["c", "d", "e"]
     assert [row["code"] for row in found] == ["invalid-name", "invalid-value", "invalid-value"]
     assert "1 to 18" in found[2]["reason"]
@@ -218,33 +226,36 @@ def test_a_row_with_an_empty_body_is_refused_and_no_other(
     writer = BulkWriter(options, SCHEMA, overwrite=False)
     given = rows(["a", "b", "c"]).set_column(0, "body", pa.array([b"a", b"", b"c"]))
     writer.commit([writer.write(iter([given]))])
-    (found,) = parquet.read_table(refused_file(path, "j")).to_pylist()
+    (found,) = refused_rows(path, "j")
     assert (found["body"], found["code"]) == (b"", "invalid-value")
     assert "at least 1 byte" in found["reason"]
     assert (broker.job("j").accepted, broker.job("j").refused) == (2, 1)
 
 
-def test_without_refused_rows_the_file_is_empty(broker: SinkBroker, tmp_path: Path) -> None:
-    """A run that went well replaces what the run before it has left."""
-    path = str(tmp_path / "refused")
-    options = broker.options(job_id="j", is_collecting=True, refused_path=path)
-    for topic, count in (("a b", 1), ("orders", 0)):
-        writer = BulkWriter(options, SCHEMA, overwrite=False)
-        writer.commit([writer.write(iter([rows(["a"], topic=topic)]))])
-        table = parquet.read_table(refused_file(path, "j"))
-        assert (table.num_rows, table.schema.names[-2:]) == (count, ["code", "reason"])
-
-
-def test_more_refused_rows_than_are_kept_are_counted(
-    broker: SinkBroker, monkeypatch: pytest.MonkeyPatch
+def test_only_files_of_the_tasks_that_counted_stay(
+    broker: SinkBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They travel to the driver, whose memory has an end."""
-    monkeypatch.setattr(sink, "REFUSED_ROWS_MAX", 3)
-    bad = rows([f"id-{n}" for n in range(5)], topic="a b")
-    done = sent(broker, bad, bad, is_collecting=True, batch_size=2)
-    kept = sum([pa.ipc.open_stream(data).read_all().num_rows for data in done.refused])
-    assert (done.messages, done.accepted, kept, done.left_out) == (10, 0, 3, 7)
-    assert broker.job("j").refused == 10
+    """A run that went well replaces what the run before it, or a task that failed, has left."""
+    monkeypatch.setattr(refused, "HELD_BYTES_MAX", 1)
+    path = str(tmp_path / "refused")
+    options = broker.options(job_id="j", is_collecting=True, refused_path=path, batch_size=1)
+    bad = rows(["a", "b"], topic="a b")
+    for given, count in ((bad, 2), (rows(["a"]), 0)):
+        writer = BulkWriter(options, SCHEMA, overwrite=False)
+        writer.write(iter([bad]))
+        writer.commit([writer.write(iter([given]))])
+        assert len(refused_rows(path, "j")) == count
+
+
+def test_each_batch_of_a_stream_has_its_refused_rows(broker: SinkBroker, tmp_path: Path) -> None:
+    """A later batch must not delete those of the one before."""
+    path = str(tmp_path / "refused")
+    options = broker.options(job_id="s", is_collecting=True, refused_path=path)
+    writer = BulkStreamWriter(options, SCHEMA, overwrite=False)
+    writer.commit([writer.write(iter([rows(["a"], topic="a b")]))], 0)
+    writer.commit([None], 1)
+    assert [row["message_key"] for row in refused_rows(path, "s-0")] == ["a"]
+    assert refused_rows(path, "s-1") == []
 
 
 def test_a_broker_that_is_away_fails_the_task(broker: SinkBroker) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,9 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import Refused
-from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS
+from rmqlite.spark.streaming import read_stream
+from tests.spark.stream_driver import beginning, limit
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -55,11 +56,13 @@ class Sink:
 def run(stream: DataFrame, checkpoint: Path, sink: Sink) -> Exception | None:
     """All there is now; the error that ended it."""
     writer = stream.writeStream.foreachBatch(sink).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        assert query.awaitTermination(600)
-    except Exception as error:
-        return error
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    # Before 4.2 a run that repeats a batch ends with it.
+    for _ in range(1 if HAS_READ_LIMITS else 2):
+        try:
+            assert writer.start().awaitTermination(600)
+        except Exception as error:
+            return error
     return None
 
 
@@ -83,8 +86,16 @@ def test_a_stream_reads_batch_after_batch_and_goes_on_where_it_was(
     }
     stream = spark.readStream.format("rmqlite").options(**options)
     sink = Sink()
-    assert run(stream.option("maxOffsetsPerTrigger", 40).load(), tmp_path, sink) is None
-    assert [len(rows) for _, rows in sink.batches] == [40, 40, 10]
+    assert (
+        run(
+            spark.readStream.format("rmqlite").options(**options, **limit(40)).load(),
+            tmp_path,
+            sink,
+        )
+        is None
+    )
+    assert [len(rows) for _, rows in sink.batches] == ([40, 40, 10] if HAS_READ_LIMITS else [90])
+    begun = len(sink.batches)
     assert len(set(sink.rows())) == 90
     send(broker, topic, 7)
     sink.fails = True
@@ -93,12 +104,12 @@ def test_a_stream_reads_batch_after_batch_and_goes_on_where_it_was(
     send(broker, f"{topic}-new", 5)
     sink.fails = False
     assert run(stream.load(), tmp_path, sink) is None
-    (_, failed), (number, again), (_, rest) = sink.batches[3:]
-    assert (number, len(again), again) == (3, 7, failed)
+    (_, failed), (number, again), (_, rest) = sink.batches[begun:]
+    assert (number, len(again), again) == (begun, 7, failed)
     assert (len(rest), len({topic for topic, _, _ in rest})) == (8, 2)
     assert len(sink.rows()) - len(failed) == len(set(sink.rows())) == 105
     assert run(stream.load(), tmp_path, sink) is None
-    assert len(sink.batches) == 6
+    assert len(sink.batches) == begun + 3
 
 
 def test_what_came_after_the_beginning_is_read_whatever_becomes_of_the_first_batch(
@@ -117,9 +128,7 @@ def test_what_came_after_the_beginning_is_read_whatever_becomes_of_the_first_bat
         )
 
     stream, sink = made(), Sink()
-    assert json.loads((tmp_path / INITIAL_OFFSETS).read_text()) == {
-        "first": {"0": 2, "1": 2, "2": 2, "3": 2}
-    }
+    assert beginning(tmp_path) == {"first": {"0": 2, "1": 2, "2": 2, "3": 2}}
     send(broker, "first", 4)
     sink.fails = True
     assert run(stream, tmp_path, sink) is not None
@@ -144,7 +153,7 @@ def test_a_group_shows_how_far_a_stream_is(
         topic="watched",
         startingOffsets="earliest",
         group="pipeline",
-        maxOffsetsPerTrigger=5,
+        **limit(5),
     )
     sink = Sink()
     assert run(stream, tmp_path, sink) is None

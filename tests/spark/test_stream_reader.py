@@ -7,23 +7,26 @@ import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rmqlite.arrow.columns import columns_named
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, InvalidValue, OffsetGone
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.source import RmqliteDataSource, spark_schema
-from rmqlite.spark.stream.stream import RmqliteStreamReader
+from rmqlite.spark.stream.stream import RmqliteStreamReader, check_reader
 from tests.support.broker_processes import free_port
 
 SEGMENT = 1 << 20
 COLUMNS = ("topic", "queue_id", "queue_offset")
-ALL = ReadAllAvailable()
+ALL: Any = object()
+FOUR: Any = SimpleNamespace(max_rows=4)
+"""Limits, as Spark passes them from 4.2 on."""
 
 
 @pytest.fixture
@@ -65,11 +68,10 @@ def read(reader: RmqliteStreamReader, start: dict[str, Any], end: dict[str, Any]
 def test_batches_follow_each_other(broker: BrokerProcess, kind: str) -> None:
     """From the beginning, limited, to the end; each offset survives Spark's JSON."""
     send(broker, *["a"] * 7, "b", "b")
-    reader = reader_of(broker, kind, maxOffsetsPerTrigger="4", topics="a,b")
-    assert reader.getDefaultReadLimit() == ReadMaxRows(4)
+    reader = reader_of(broker, kind, topics="a,b")
     at = json.loads(json.dumps(reader.initialOffset()))
     rows = []
-    while (end := reader.latestOffset(at, ReadMaxRows(4))) != at:
+    while (end := reader.latestOffset(at, FOUR)) != at:
         rows += read(reader, at, end)
         reader.commit(end)
         at = json.loads(json.dumps(end))
@@ -79,6 +81,26 @@ def test_batches_follow_each_other(broker: BrokerProcess, kind: str) -> None:
     end = reader.latestOffset(at, ALL)
     assert read(reader, at, end) == [("a", 0, 7)]
     reader.stop()
+
+
+def test_a_spark_that_says_nothing_of_the_batch_gets_all_that_is_there(
+    broker: BrokerProcess,
+) -> None:
+    """Before 4.2 it only asks where the queues end: also if one of them is gone."""
+    send(broker, "a", "b", "a")
+    reader = reader_of(broker, "path")
+    end = reader.latestOffset()
+    assert end == {"a": {"0": 2}, "b": {"0": 1}}
+    assert len(read(reader, reader.initialOffset(), end)) == 3
+    with pytest.raises(InvalidValue, match="offset must be at most 0, not '9': queue 0 of topic"):
+        reader.partitions({"gone": {"0": 9}}, end)
+    options = parse_options({"path": "/x", "maxOffsetsPerTrigger": "4"})
+    if HAS_READ_LIMITS:
+        limit: Any = RmqliteStreamReader(options, COLUMNS).getDefaultReadLimit()
+        assert limit.max_rows == 4
+    else:
+        with pytest.raises(InvalidValue, match=r"left out before Spark 4\.2"):
+            check_reader(options)
 
 
 def test_the_same_offsets_are_those_of_the_broker_and_of_its_files(broker: BrokerProcess) -> None:

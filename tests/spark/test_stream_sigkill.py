@@ -5,7 +5,6 @@ The seed of a run is in every failure; RMQLITE_SEED sets another.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -20,9 +19,10 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.errors import Unavailable
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
-from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
-from tests.spark.stream_driver import COLUMNS
+from rmqlite.spark.streaming import read_stream
+from tests.spark.stream_driver import COLUMNS, beginning
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
 
@@ -161,9 +161,11 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
             topicPattern="orders*",
         )
         writer = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
-        query = writer.option("path", str(sink)).trigger(availableNow=True).start()
-        assert query.awaitTermination(600)
-    begins = json.loads((checkpoint / INITIAL_OFFSETS).read_text())
+        writer = writer.option("path", str(sink)).trigger(availableNow=True)
+        # Before 4.2 a run that repeats a batch ends with it.
+        for _ in range(1 if HAS_READ_LIMITS else 2):
+            assert writer.start().awaitTermination(600)
+    begins = beginning(checkpoint)
     wanted_offsets = {
         (topic, queue_id, offset)
         for (topic, queue_id), end in ends.items()

@@ -113,6 +113,17 @@ def s3_server() -> list[str]:
     return ["env", f"HOME={folder}", str(folder / "bin" / "python"), "-m", "moto.server"]
 
 
+def pyspark(version: str) -> Path:
+    """A folder with this version of Spark; on PYTHONPATH it comes before the installed one."""
+
+    def build(folder: Path) -> None:
+        install = ["install", "--quiet", "--no-deps", "--disable-pip-version-check"]
+        target = ["--target", str(folder), f"pyspark=={version}"]
+        _run([sys.executable, "-m", "pip", *install, *target], folder)
+
+    return _built(f"pyspark-{version}", [], build)
+
+
 def s3a_jars() -> list[Path]:
     """The jars that Spark needs for s3a, without those that it has."""
     import pyspark

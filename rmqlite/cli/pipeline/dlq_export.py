@@ -8,21 +8,18 @@ from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
 from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import (
+    Groups,
     SourceOptions,
     answer,
     answered,
     check_source,
+    groups_named,
     settings,
     started,
 )
-from rmqlite.errors import InvalidName
-from rmqlite.names import check_group
 
 _REASON_CHARS: Final = 36
 
-Groups = Annotated[
-    list[str] | None, option("--group -g", "Only dead letters of this group; can be repeated.")
-]
 OriginTopic = Annotated[str, option("--topic -t", "Only those originally sent to this topic.")]
 Kind = Annotated[str, option("--kind KIND", "Only those with this kind of reason.")]
 Reason = Annotated[str, option("--reason TEXT", "Only those with this in the reason or its kind.")]
@@ -103,9 +100,4 @@ def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         refuse("--until", until, f"later than --since {since!r}")
-    for group in groups or ():
-        try:
-            check_group(group)
-        except InvalidName as error:
-            refuse("--group", group, error.rule)
-    return {"groups": tuple(groups or ()), "since_ms": since_ms, "until_ms": until_ms}
+    return {"groups": groups_named(groups), "since_ms": since_ms, "until_ms": until_ms}

@@ -8,7 +8,16 @@ from rmqlite.cli import completion
 from rmqlite.cli.options import moment_ms, option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened, time_text
-from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
+from rmqlite.cli.pipeline.running import (
+    Groups,
+    PlotOptions,
+    answer,
+    answered,
+    groups_named,
+    started,
+    write,
+    write_plot,
+)
 
 _NAME_CHARS: Final = 18
 _KIND_CHARS: Final = 36
@@ -25,6 +34,7 @@ def redrives(
     *,
     options: PlotOptions,
     job: Annotated[str, option("--job JOB_ID", "Only this redrive job.", completion.jobs)] = "",
+    group: Groups = None,
     since: Annotated[str, option("--since TIME", "Sent again at this time or later.")] = "",
     until: Annotated[str, option("--until TIME", "Sent again before this time.")] = "",
 ) -> None:
@@ -33,14 +43,15 @@ def redrives(
     --output has a row for each message, with the place of its dead letter.
     """
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
+    groups = groups_named(group)
     from rmqlite.spark.jobs import redrives as job_of
     from rmqlite.spark.jobs.committed import committed
     from rmqlite.spark.tables import collected
 
-    with started("redrives", options) as run:
+    with started("redrives", options, lambda found: found.check_groups(groups)) as run:
         offsets = committed(run.spark, path=options.path, endpoint=options.endpoint)
         every = job_of.redriven(run.read(job_of.COLUMNS), offsets)
-        messages = job_of.only(every, job, since_ms, until_ms).persist()
+        messages = job_of.only(every, job, since_ms, until_ms, groups).persist()
         rows = collected(job_of.summary(messages))
         write_plot(lambda plot: plot.redrives_plot(run.snapshot.text, rows), options)
         write(messages.orderBy("sent_timestamp", "redriven_from", "unique_key"), options)

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Final
 from rmqlite.cli.options import option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
-from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
+from rmqlite.cli.pipeline.running import (
+    Groups,
+    PlotOptions,
+    answer,
+    answered,
+    groups_named,
+    started,
+    write,
+    write_plot,
+)
 from rmqlite.views.counts import size_text
 from rmqlite.views.times import span_text
 
@@ -31,6 +40,7 @@ _ANSWER: Final = answered("RetryFunnel", "What failed.", "groups funnel reasons 
 def retries(
     *,
     options: PlotOptions,
+    group: Groups = None,
     table: Annotated[
         Table, option("--table NAME", "The table for --output and --plot.")
     ] = Table.FUNNEL,
@@ -43,13 +53,14 @@ def retries(
     --output has a row for each group, topic and attempt; with --table costs for each group
     and topic.
     """
+    groups = groups_named(group)
     from rmqlite.spark.jobs import retries as job_of
     from rmqlite.spark.jobs.committed import committed
     from rmqlite.spark.tables import collected
 
-    with started("retries", options) as job:
+    with started("retries", options, lambda found: found.check_groups(groups)) as job:
         offsets = committed(job.spark, path=options.path, endpoint=options.endpoint)
-        failures = job_of.failures(job.read(job_of.COLUMNS), offsets).persist()
+        failures = job_of.failures(job.read(job_of.COLUMNS), offsets, groups).persist()
         messages = job_of.messages(failures).persist()
         tables = {
             "groups": collected(job_of.summary(messages)),

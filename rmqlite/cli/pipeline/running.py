@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import AsJson, finish, option, refuse, wrong
 from rmqlite.cli.output.documents import Document, fields_of
 from rmqlite.cli.output.terminal import note, print_json
-from rmqlite.errors import StoreUnavailable
+from rmqlite.errors import InvalidName, StoreUnavailable
 from rmqlite.extras import check_extra
+from rmqlite.names import check_group
 
 SNAPSHOT: Final = Document(
     "Snapshot",
@@ -37,6 +39,7 @@ class TableFormat(enum.StrEnum):
     PARQUET = "parquet"
     CSV = "csv"
     JSON = "json"
+    DELTA = "delta"
 
 
 _MASTER = (
@@ -83,12 +86,29 @@ class PlotOptions(TableOptions):
     ] = None
 
 
+Groups = Annotated[
+    list[str] | None,
+    option("--group -g NAME", "Only this consumer group; can be repeated.", completion.groups),
+]
+
+
 def check_source(options: SourceOptions) -> None:
-    """End the command unless it has one source: a store's folder or a broker."""
+    """End the command unless it has one source, a store's folder or a broker, and Spark."""
     if not options.path and not options.endpoint:
         wrong("give --path, a store's folder, or --endpoint, HOST:PORT of a broker")
     if options.path and options.endpoint:
         wrong("give --path or --endpoint, not both")
+    check_extra("spark")
+
+
+def groups_named(names: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of --group; one that cannot be a group's ends the command."""
+    for name in names or ():
+        try:
+            check_group(name)
+        except InvalidName as error:
+            refuse("--group", name, error.rule)
+    return tuple(names or ())
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
@@ -113,7 +133,6 @@ def started(
     """
     check_source(options)
     conf = settings(options.conf)
-    check_extra("spark")
     if isinstance(options, TableOptions) and options.output:
         from rmqlite.spark.tables import check_place
 
@@ -142,7 +161,7 @@ def _check_output(spark: Any, options: SourceOptions, conf: Mapping[str, str]) -
 
     place = getattr(options, "output", "")
     if place and disk_path(place, master=options.master, conf=conf) is None:
-        HadoopFolder(spark, place).names()
+        HadoopFolder(spark, place).files("")
 
 
 def write(table: Any, options: TableOptions) -> None:

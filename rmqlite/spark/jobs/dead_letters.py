@@ -41,6 +41,7 @@ TOPIC_PATTERN: Final = f"{DLQ_PREFIX}*"
 """The value for the option topicPattern of a reader."""
 IDENTITY: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """No two letters have all of these, not even those of two brokers."""
+_NAMES: Final = ("export", "group", "an export of dead letters")
 _PLACE: Final = ("group", "day")
 """The columns that name the folders of an export."""
 
@@ -132,7 +133,7 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
 
 def check_names(names: Sequence[str], place: str) -> None:
     """Raises InvalidValue for names that are not those of an export."""
-    hadoop.check_names(names, place, "export", "group", "an export of dead letters")
+    hadoop.check_names(names, place, *_NAMES)
 
 
 def export(dead: DataFrame, place: str) -> Exported:
@@ -202,9 +203,9 @@ def _property(name: str) -> Column:
 
 def _is_export(spark: SparkSession, place: str) -> bool:
     """Is there an export?  Raises InvalidValue for a folder with other files."""
-    names = HadoopFolder(spark, place).names()
-    check_names(names, place)
-    return any(name[0] not in "._" for name in names)
+    folder = HadoopFolder(spark, place)
+    folder.check_names(*_NAMES)
+    return bool(folder.files("group=*"))
 
 
 def _marked(dead: DataFrame, known: DataFrame) -> DataFrame:

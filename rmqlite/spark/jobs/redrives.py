@@ -14,6 +14,7 @@ Only the group that had failed the message counts, also if other groups read the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -81,12 +82,18 @@ def redriven(records: DataFrame, committed: DataFrame | None = None) -> DataFram
 
 
 def only(
-    redriven: DataFrame, job_id: str = "", since_ms: int | None = None, until_ms: int | None = None
+    redriven: DataFrame,
+    job_id: str = "",
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    groups: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows of redriven() of a job, sent again at since_ms <= time < until_ms."""
+    """The rows of redriven() of a job and of these groups, sent at since_ms <= time < until_ms."""
     sent_ms, wanted = F.unix_millis("sent_timestamp"), F.lit(True)
     if job_id:
         wanted &= F.col("redriven_by") == job_id
+    if groups:
+        wanted &= F.col("consumer_group").isin(*groups)
     if since_ms is not None:
         wanted &= sent_ms >= since_ms
     if until_ms is not None:

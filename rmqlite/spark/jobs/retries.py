@@ -10,6 +10,7 @@ redriven stays dead; the message that the redrive sent is counted as another mes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
@@ -51,12 +52,15 @@ _DEAD: Final = "dead"
 _OF_MESSAGE: Final = ("consumer_group", "origin_topic", "message_id")
 
 
-def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+def failures(
+    records: DataFrame, committed: DataFrame | None = None, groups: Sequence[str] = ()
+) -> DataFrame:
     """The failures and retries among the records (COLUMNS), in one pass.
 
     Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
     attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, record_bytes,
     is_read, is_cancelled.  committed: from committed(); without it every record counts as read.
+    groups: only of these, or of all.
     """
     topic = F.col("topic")
     waits = is_scheduled() & F.col("real_topic").startswith(RETRY_PREFIX)
@@ -68,6 +72,8 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
     group = F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "")
     is_failure &= topic != DLQ_PREFIX + SCHEDULE_GROUP
+    if groups:
+        is_failure &= group.isin(*groups)
     is_cancellation = F.col("completion") == CANCELLED
     of_wait = F.when(is_cancellation, F.col("completes")).otherwise(F.col("end_offset"))
     cancelled = F.max(is_cancellation).over(Window.partitionBy("of_wait"))

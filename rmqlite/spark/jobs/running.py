@@ -8,17 +8,16 @@ driver as text at the end of Python's and Java's traces, and here it becomes tha
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names, java_error, java_reason
 from rmqlite.spark.reading import SourceSnapshot, looked, read_here, read_log, snapshot_of
-from rmqlite.spark.session import active, register, started
-from rmqlite.spark.short_runs import ShortRun, is_short
+from rmqlite.spark.session import active, is_remote, register, started
+from rmqlite.spark.short_runs import is_short, short_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
 _RAISED: Final = re.compile(r"^(\w+Error: .+)$", re.MULTILINE)
 """The last line of a Python trace."""
-_NOISE: Final = re.compile(r"^(?:\[[A-Z_.]+\]|[\w.$]+(?:Exception|Error):)\s*")
+_NOISE: Final = re.compile(r"^[\w.$]+(?:Exception|Error):\s*")
 
 
 class Job:
@@ -128,13 +127,13 @@ def running_session(
         if found is not None:
             yield found
             return
-        own = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-        with ShortRun(conf or {}) if is_short else nullcontext() as short:
-            own |= (short.settings if short else {}) | dict(conf or {})
+        none: AbstractContextManager[dict[str, str]] = nullcontext({})
+        with short_run(conf or {}) if is_short else none as short:
+            own = short | dict(conf or {})
             spark = started(master, app_name=f"rmqlite {name}", conf=own, is_quiet=True)
             if not is_short:
                 register(spark)
-            if "spark.log.level" not in (conf or {}):
+            if "spark.log.level" not in (conf or {}) and not is_remote(spark):
                 # We report a failure once; with --conf spark.log.level=WARN Spark shows all of it.
                 spark.sparkContext.setLogLevel("FATAL")
             try:

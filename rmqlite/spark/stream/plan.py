@@ -67,6 +67,11 @@ class StreamPlan:
                 end[queue] = upto
         return end
 
+    def ends(self) -> Offsets:
+        """The present ends of the queues, for a Spark that does not say where a batch begins."""
+        self._has_planned = True
+        return _ends(self._look())
+
     def slices(
         self, start: Mapping[Queue, int], end: Mapping[Queue, int]
     ) -> list[tuple[QueueStretch, ...]]:
@@ -74,8 +79,9 @@ class StreamPlan:
         self._check_first_batch()
         ranges = self._look() if self._ranges is None else self._ranges
         found = []
-        for queue in sorted(self._taken(end)):
-            begin, upto = start.get(queue, 0), end[queue]
+        for queue in sorted(self._taken(start) | self._taken(end)):
+            # After ends() a queue may be missing: it is gone.
+            begin, upto = start.get(queue, 0), end.get(queue, 0)
             if begin == upto:
                 continue
             low, high = ranges.get(queue, (0, 0))
@@ -92,7 +98,7 @@ class StreamPlan:
         """The ends of all queues at the last look."""
         if self._ranges is None:
             return None
-        return {queue: high for queue, (_, high) in self._ranges.items() if high}
+        return _ends(self._ranges)
 
     @property
     def place(self) -> Place | None:
@@ -217,6 +223,10 @@ def publish(source: QueueRanges, group: str, reached: Mapping[Queue, int]) -> No
             source.publish(group, offsets)
     except RmqliteError as error:
         log.warning("progress is not published group=%s: %s", group, error)
+
+
+def _ends(ranges: Ranges) -> Offsets:
+    return {queue: high for queue, (_, high) in ranges.items() if high}
 
 
 def _is_moving(options: ReadOptions) -> bool:

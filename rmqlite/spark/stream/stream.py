@@ -11,15 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import QueueSlices
+from rmqlite.errors import InvalidValue
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS, SupportsTriggerAvailableNow
 from rmqlite.spark.options import to_spark
 from rmqlite.spark.partitions import read_partition
 from rmqlite.spark.stream.plan import StreamPlan, check_stream
@@ -27,6 +23,7 @@ from rmqlite.spark.stream.queue_ranges import from_spark, ranges_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 
 class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -34,7 +31,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         """columns: the names of the columns to read.  Raises InvalidValue."""
-        check_stream(options)
+        check_reader(options)
         self._options = options
         self._columns = tuple(columns)
         self._made: StreamPlan | None = None
@@ -43,15 +40,21 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_spark(self._plan.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
         rows_max = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._plan.prepare_available_now()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return to_spark(self._plan.latest(from_spark(start), rows_max))
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next batch; Spark before 4.2 passes no arguments."""
+        if start is None:
+            return to_spark(self._plan.ends())
+        return to_spark(self._plan.latest(from_spark(start), getattr(limit, "max_rows", None)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         newest = self._plan.newest
@@ -77,3 +80,12 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is None:
             self._made = StreamPlan(self._options, ranges_of(self._options))
         return self._made
+
+
+def check_reader(options: ReadOptions) -> None:
+    """Raises InvalidValue for options that a stream does not have, or not on this Spark."""
+    check_stream(options)
+    rows_max = options.max_offsets_per_trigger
+    if rows_max is not None and not HAS_READ_LIMITS:
+        rule = "left out before Spark 4.2, where a batch has no limit"
+        raise InvalidValue("maxOffsetsPerTrigger", rows_max, rule)
