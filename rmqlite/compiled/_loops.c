@@ -31,6 +31,7 @@ static PyMethodDef METHODS[] = {
     {"record_starts", record_starts, METH_VARARGS, NULL},
     {"record_parts", record_parts, METH_VARARGS, NULL},
     {"topic_texts", topic_texts, METH_VARARGS, NULL},
+    {"plain_run", plain_run, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},
     {"sync_run", sync_run, METH_O, NULL},

@@ -155,6 +155,7 @@ PyObject *whole_records(PyObject *self, PyObject *args);
 PyObject *record_starts(PyObject *self, PyObject *args);
 PyObject *record_parts(PyObject *self, PyObject *args);
 PyObject *topic_texts(PyObject *self, PyObject *args);
+PyObject *plain_run(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);
 PyObject *sync_run(PyObject *self, PyObject *capsule);
