@@ -20,12 +20,17 @@ from rmqlite import __version__
 from rmqlite.arrow.partitions import Place, QueueStretch
 from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.spark.short_runs import cache_folder
 
 WALKED_BYTES_MIN: Final = 16 << 20
 """A look that walked less of the log is not kept: it takes a moment."""
 _BEHIND_BYTES: Final = 16
 _PLACE: Final = tuple(field.name for field in fields(Place) if field.name != "levels")
+
+
+def cache_folder() -> Path:
+    """Where files are that only save time."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home else Path.home() / ".cache") / "rmqlite"
 
 
 def kept_look(path: str) -> Look:
@@ -51,12 +56,11 @@ def kept_look(path: str) -> Look:
 def _state(root: Path) -> str:
     """A hash of the names, lengths and times of all files of a store, and of our version."""
     sum_ = hashlib.sha256(__version__.encode())
-    for folder, _, names in sorted(os.walk(root)):
-        for name in sorted(names):
-            with suppress(OSError):
-                found = os.stat(os.path.join(folder, name))
-                row = (folder, name, found.st_ino, found.st_size, found.st_mtime_ns)
-                sum_.update(repr(row).encode())
+    for each in sorted(root.rglob("*")):
+        with suppress(OSError):
+            found = each.stat()
+            row = (str(each), found.st_ino, found.st_size, found.st_mtime_ns)
+            sum_.update(repr(row).encode())
     return sum_.hexdigest()
 
 

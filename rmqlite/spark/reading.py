@@ -94,9 +94,9 @@ def read_log_by_topic(
 ) -> DataFrame:
     """As read_log(), with the records that the log has now, and prepared for filters on topics.
 
-    A filter topic = 'orders' for one of these topics, also in SQL, reads only its records, as the
-    option topic does; every filter gives the same rows as with read_log().  Without a filter, the
-    records of these topics are read twice.  Raises InvalidValue, StoreDamaged, Unavailable.
+    A filter topic = 'orders' for one of these topics, also in SQL, reads and gives only the rows
+    that the option topic gives.  Without a filter, the records of these topics are read twice.
+    Raises InvalidValue, StoreDamaged, Unavailable.
     """
     from pyspark.sql import functions as F
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rmqlite import __version__
 from rmqlite.clock import wall_ms
+from rmqlite.spark.kept_looks import cache_folder
 from rmqlite.spark.session import is_on_disk, java_home
 
 if TYPE_CHECKING:
@@ -76,12 +77,6 @@ class ShortRun:
             # It would make an archive that lacks the classes of the job's second half.
             gateway.proc.kill()
         gateway.proc.stdin.close()
-
-
-def cache_folder() -> Path:
-    """Where the class archives are."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "rmqlite"
 
 
 def _class_options() -> str:

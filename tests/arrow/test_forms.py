@@ -20,7 +20,7 @@ from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
 from rmqlite.records.record import NewRecord
 from rmqlite.store.reader import StoreReader
 from rmqlite.store.reading.snapshot import Snapshot
-from tests.arrow.test_decode import encoded, new_records
+from tests.support.drawn_records import encoded, new_records
 from tests.support.forms import damaged, needs_compiled
 from tests.support.golden import unpack_golden
 from tests.support.stores import StoreUnderTest
