@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -74,9 +74,9 @@ def spent() -> Spent:
     return found
 
 
-def between(before: Spent, after: Spent) -> Counter[str]:
+def between(before: Spent, after: Spent) -> dict[str, float]:
     """CPU seconds by part; a process that ended meanwhile was at rest, and counts as nothing."""
-    found = Counter[str]()
+    found: dict[str, float] = defaultdict(float)
     for (pid, thread), (what, ticks) in after.items():
         took_s = (ticks - before.get((pid, thread), ("", 0))[1]) / TICKS
         found[what] += took_s
@@ -88,16 +88,17 @@ def between(before: Spent, after: Spent) -> Counter[str]:
 def measured(name: str, work: Callable[[], Any], count: int, rounds: int) -> float:
     """Print the round with the least CPU; returns its microseconds for a record."""
     work()
-    best, wall_s = Counter[str](), 0.0
+    best: dict[str, float] = {}
+    wall_s = 0.0
     for _ in range(rounds):
         before, began_s = spent(), elapsed_s()
         work()
         took_s = elapsed_s() - began_s
         found = between(before, spent())
-        if not best or found.total() < best.total():
+        if not best or sum(found.values()) < sum(best.values()):
             best, wall_s = found, took_s
-    cpu_us = best.total() / count * 1e6
-    parts = ", ".join(f"{part} {s / count * 1e6:.2f}" for part, s in best.most_common() if s > 0.02)
+    cpu_us = sum(best.values()) / count * 1e6
+    parts = ", ".join(f"{part} {s / count * 1e6:.2f}" for part, s in best.items() if s > 0.02)
     print(f"{name:34} {cpu_us:6.2f} us CPU a record, {wall_s:6.2f} s: {parts}", flush=True)
     return cpu_us
 
