@@ -8,7 +8,9 @@ from typing import Final
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-SLICE_BYTES: Final = 128 << 20
+SLICE_BYTES: Final = 512 << 20
+SLICE_BYTES_MIN: Final = 128 << 20
+"""Slices are not shorter only to have max_partitions of them: a task has a fixed cost."""
 BATCH_ROWS: Final = 16_384
 MAX_PARTITIONS: Final = 8
 ROWS_PER_PARTITION: Final = 200_000

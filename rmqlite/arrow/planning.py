@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rmqlite.arrow.options import EARLIEST, LATEST, SLICE_BYTES_MIN, Offsets, ReadOptions
 from rmqlite.arrow.partitions import (
     LogSlice,
     Partition,
@@ -92,7 +92,7 @@ def look_at_store(
 
     # The absolute path, because an executor may run in another folder.
     folder = Path(path).absolute()
-    with StoreReader(folder, config) as reader:
+    with StoreReader(folder, config, only_layout=True) as reader:
         layout = reader.layout(allow_loss=allow_loss)
     place = Place(
         str(folder),
@@ -140,24 +140,24 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
             )
             return [QueueSlices(part, found.place) for part in parts]
     bounds = tuple(stretches) if has_bounds else ()
-    return _log_slices(found.place, files, options.slice_bytes, bounds)
+    return _log_slices(found.place, files, options, bounds)
 
 
 def _log_slices(
     place: Place,
     files: Sequence[tuple[int, int]],
-    slice_bytes: int,
+    options: ReadOptions,
     bounds: tuple[QueueStretch, ...],
 ) -> list[Partition]:
-    """Slices of about the same length, none longer than slice_bytes, none in two files.
+    """Slices of about the same length, none longer than the option says, none in two files.
 
     Their number is even: with three slices one of two workers would read two.
     """
     slices: list[Partition] = []
     total = sum(end - begin for begin, end in files)
-    wanted = -(-total // slice_bytes)
-    if wanted > 1 and wanted % 2:
-        slice_bytes = -(-total // (wanted + 1))
+    shorter = min(options.max_partitions, -(-total // SLICE_BYTES_MIN))
+    wanted = max(1, -(-total // options.slice_bytes), shorter)
+    slice_bytes = -(-total // (wanted + wanted % 2 if wanted > 1 else 1)) or 1
     for begin, end in files:
         count = -(-(end - begin) // slice_bytes)
         for number in range(count):

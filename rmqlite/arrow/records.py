@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqlite.arrow.partitions import LogSlice
+from rmqlite.compiled import in_c, only_in_c
 from rmqlite.records.record import (
     BLANK,
     BLANK_MAGIC,
@@ -46,10 +47,10 @@ WINDOW_BYTES: Final = 4 << 20
 _BLANK_BYTES: Final = 8
 Block = tuple[Bytes, int | None, Longs]
 """Bytes, the physical offset of the first byte, and where records begin in the bytes."""
-_PER_RECORD: Final = (
-    *("starts", "head", "body_begin", "body_end", "topic_begin", "topic_end"),
-    *("pairs_begin", "end"),
-)
+_PARTS: Final = ("body_begin", "body_end", "topic_begin", "topic_end", "pairs_begin", "end")
+_PER_RECORD: Final = ("starts", "head", *_PARTS)
+record_parts: Final = only_in_c("record_parts")
+"""(data, begin or -1, starts) -> the heads, the _PARTS one behind the other, is_v6; see Records."""
 _MAGIC_WORD: Final = int.from_bytes(MAGIC_BYTES, "little")
 _MAGIC_AT: Final = offset_of("magic")
 _PLACE_AT: Final = offset_of("physical_offset")
@@ -106,6 +107,18 @@ class Records:
         self.data = data
         self.begin = begin
         self.starts = starts
+        found = record_parts(data, -1 if begin is None else begin, np.ascontiguousarray(starts))
+        if found is None:
+            self._take_apart()
+            return
+        self.head = np.frombuffer(found[0], HEAD)
+        parts = np.frombuffer(found[1], np.int64).reshape(len(_PARTS), len(starts))
+        for name, part in zip(_PARTS, parts, strict=True):
+            setattr(self, name, part)
+        self.is_v6 = found[2]
+
+    def _take_apart(self) -> None:
+        data, begin, starts = self.data, self.begin, self.starts
         self._check(starts + HEAD_BYTES <= len(data))
         self.head = gathered(data, starts, HEAD)
         head = self.head
@@ -247,6 +260,16 @@ def chained(starts: Longs, sizes: Longs, position: int) -> tuple[Longs, int]:
     return np.concatenate(parts), position
 
 
+@in_c
+def record_starts(data: Bytes, begin: int, low: int, high: int) -> tuple[bytes, int]:
+    """Where the records begin that follow each other from the position low of data, as int64, and
+    where the last one ends; none begins at or behind high.  begin: physical offset of data's first
+    byte."""
+    starts = candidates(data, begin, low, high)
+    rows, following = chained(starts, gathered(data, starts, ">i4").astype(np.int64), low)
+    return starts[rows].tobytes(), following
+
+
 def is_blank(data: bytes, room: int) -> bool:
     """Does a blank begin here, which fills the last `room` bytes of a log file?"""
     return len(data) >= BLANK.size and BLANK.unpack_from(data) == (room, BLANK_MAGIC)
@@ -282,16 +305,14 @@ def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
     while position < wanted.end:
         upto = min(position + WINDOW_BYTES, wanted.end)
         data, base = source.at(position, upto - position + RECORD_BYTES_MIN)
-        starts = candidates(data, base, position - base, upto - base)
-        sizes = gathered(data, starts, ">i4").astype(np.int64)
-        rows, following = chained(starts, sizes, position - base)
-        if not len(rows):
+        found, following = record_starts(data, base, position - base, upto - base)
+        starts = np.frombuffer(found, np.int64)
+        if not len(starts):
             blank = data[position - base : position - base + _BLANK_BYTES].tobytes()
             if position == file_end or is_blank(blank, file_end - position):
                 return
             raise UnsoundRecord(position)
         position = base + following
-        starts = starts[rows]
         if following > len(data):
             # The last record ends behind the window.  A file has its bytes already.
             first = base + int(starts[0])

@@ -1,5 +1,5 @@
-/* The loops over the records of an append, a batch, a delivery and a pull, those over a client's
-   messages and over RocketMQ's frames, and the thread that syncs.
+/* The loops over the records of an append, a batch, a delivery, a pull and a whole log, those over a
+   client's messages and over RocketMQ's frames, and the thread that syncs.
 
    A plain Python function of the same name has the signature of each, and says what it does; see
    in_c() in __init__.py.  A function that finds anything out of the ordinary returns None, and has
@@ -10,7 +10,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 21 }; /* see __init__.py */
+enum { INTERFACE = 22 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -28,6 +28,10 @@ static PyMethodDef METHODS[] = {
     {"copied", copied, METH_VARARGS, NULL},
     {"log_reads", log_reads, METH_VARARGS, NULL},
     {"whole_records", whole_records, METH_VARARGS, NULL},
+    {"record_starts", record_starts, METH_VARARGS, NULL},
+    {"record_parts", record_parts, METH_VARARGS, NULL},
+    {"topic_texts", topic_texts, METH_VARARGS, NULL},
+    {"plain_run", plain_run, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},
     {"sync_run", sync_run, METH_O, NULL},

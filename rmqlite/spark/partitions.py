@@ -5,6 +5,7 @@ The package arrow reads stores; this module adds brokers.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING
 from rmqlite.arrow import planning
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Partition, Place, QueueStretch
-from rmqlite.arrow.planning import Look, look_at_store
+from rmqlite.arrow.planning import Look
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.requests.log import LogSnapshot
 from rmqlite.spark.credentials import credentials_of
+from rmqlite.spark.kept_looks import kept_look
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,7 @@ def look(options: ReadOptions) -> Look:
     Unavailable.
     """
     if options.path:
-        return look_at_store(options.path, allow_loss=not options.fail_on_data_loss)
+        return kept_look(options.path, allow_loss=not options.fail_on_data_loss)
     return look_at_broker(options)
 
 
@@ -77,6 +79,7 @@ def read_partition(
     place = partition.place or look(options).place
     placed = replace(partition, place=place)
     # Load Arrow, numpy and gRPC only now, because only a task that makes rows needs them.
+    _forget_modules()
     if place.root:
         from rmqlite.arrow.rows import store_rows
 
@@ -84,3 +87,12 @@ def read_partition(
     from rmqlite.spark.broker_rows import broker_rows
 
     return broker_rows(placed, options, columns)
+
+
+def _forget_modules() -> None:
+    """Take all objects out of the garbage collection that a Spark worker runs after each task.
+
+    Those of numpy and Arrow alone cost it 25 ms.  Once for a process: later ones may be garbage.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite import __version__
 from rmqlite.clock import wall_ms
+from rmqlite.spark.kept_looks import cache_folder
 from rmqlite.spark.session import is_on_disk, java_home
 
 if TYPE_CHECKING:
@@ -64,12 +65,6 @@ def short_run(conf: Mapping[str, str]) -> Iterator[dict[str, str]]:
         if making is not None:
             _failed(making).touch()
         raise
-
-
-def cache_folder() -> Path:
-    """Where the class archives are."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "rmqlite"
 
 
 def _class_options() -> tuple[str, Path | None]:

@@ -116,8 +116,11 @@ class StoreLayout:
 class StoreReader:
     """A store opened for reading, by one thread."""
 
-    def __init__(self, root: Path, config: BrokerConfig | None = None) -> None:
+    def __init__(
+        self, root: Path, config: BrokerConfig | None = None, *, only_layout: bool = False
+    ) -> None:
         """config: a broker's, for delay levels and retention, which the files may lack.
+        only_layout: only layout() will be called; a store without storeProgress.json opens faster.
 
         Raises InvalidValue if root is no store, ConfigInvalid for a configured file length
         that differs from the files', StoreDamaged, StoreUnavailable.
@@ -127,6 +130,7 @@ class StoreReader:
         self._files = LiveFiles()
         _check_store(self._files, root)
         self._sizes = sizes_of(self._files, root, self._config)
+        self._only_layout = only_layout
         self._state = self._find_state()
         try:
             self._snapshot = self._look()
@@ -135,16 +139,24 @@ class StoreReader:
             raise
 
     def _look(self) -> Snapshot:
-        is_crashed = self._state is StoreState.CRASHED
-        levels = self._config.levels
         try:
-            return Snapshot(self._files, self.root, self._sizes, levels, is_crashed=is_crashed)
+            return self._new_snapshot()
         except StoreDamaged:
             # A broker may have made its first files meanwhile, of lengths that were set for it.
             guessed, self._sizes = self._sizes, sizes_of(self._files, self.root, self._config)
             if self._sizes == guessed:
                 raise
-            return Snapshot(self._files, self.root, self._sizes, levels, is_crashed=is_crashed)
+            return self._new_snapshot()
+
+    def _new_snapshot(self) -> Snapshot:
+        return Snapshot(
+            self._files,
+            self.root,
+            self._sizes,
+            self._config.levels,
+            is_crashed=self._state is StoreState.CRASHED,
+            only_ends=self._only_layout,
+        )
 
     def __enter__(self) -> Self:
         return self

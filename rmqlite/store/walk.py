@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from rmqlite.compiled import only_in_c
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
 from rmqlite.property_string import PropertyString
@@ -36,6 +37,12 @@ _NEAR: Final = 8
 _DELAY_MS: Final = 1_000
 """Every delay is a multiple of this, whatever the table."""
 _NOT_PLAIN: Final = record.TRANSACTION_TYPE | record.BORN_HOST_V6 | record.STORE_HOST_V6
+plain_run: Final = only_in_c("plain_run")
+"""(data, at, base, upto, known, keyed) -> where the first record begins that is left to plain(),
+the newest store timestamp, and the number of records; it adds to queues and keyed as plain() does.
+
+keyed None: it also takes records that wait or complete others, and their entries have no due times.
+"""
 _HEAD: Final = record.layout_of_fields(
     "size",
     "magic",
@@ -153,12 +160,16 @@ class Redo:
         log: LogPlaces,
         kept_before_ms: int = 0,
         see: Callable[[Record], None] | None = None,
+        *,
+        only_ends: bool = False,
     ) -> None:
         """kept_before_ms: records stored before this time keep their existing deliver times.
 
-        see: is called with each record that has been dispatched by enter().
+        see: is called with each record that has been dispatched by enter().  only_ends: only where
+        the queues end must be right afterwards, not entries, progress and keys.
         """
         self._see = see
+        self._only_ends = only_ends
         self._dispatch = dispatch
         self._log = log
         self._kept_before_ms = kept_before_ms
@@ -215,10 +226,14 @@ class Redo:
         no record reaches beyond.  Their bodies fit their CRCs.  Nothing may have been given to
         see().
         """
-        known, levels, progress = self._known, self._dispatch.levels, self._dispatch.progress
+        known = self._known
         keyed: list[Keyed] = []
-        newest_ms = 0
+        newest_ms = count = 0
         while upto - at >= record.OVERHEAD_BYTES:
+            run = plain_run(data, at, base, upto, known, None if self._only_ends else keyed)
+            if run is not None and run[0] > at:
+                at, newest_ms, count = run[0], max(newest_ms, run[1]), count + run[2]
+                continue
             size, magic, crc, queue_id, queue_offset, place, flags, stored_ms, completes, length = (
                 _HEAD.unpack_from(data, at)
             )
@@ -244,18 +259,12 @@ class Redo:
                 or b"\0" in (properties := data[names + 2 : end])
             ):
                 break
-            if tail.wait_queue:
-                code = when_due_ms(levels, *tail.key, stored_ms, properties)
-                if stored_ms < self._kept_before_ms:
-                    code = self._kept(tail, queue_offset, (place, size), stored_ms) or code
-                progress.scheduled(tail.wait_queue, topic_ahead(PropertyString(properties)))
-            else:
-                code = record.tags_code(properties)
+            code = self._plain_code(tail, queue_offset, (place, size), stored_ms, properties)
             tail.entries += ENTRY.pack(place, size, code)
             tail.next += 1
             if len(tail.entries) > _WAITING_BYTES:
                 tail.write()
-            if completes:
+            if completes and not self._only_ends:
                 own = PropertyString(properties)
                 if is_completing(tail.key[0], flags, own):
                     self._complete(Completing(place, tail.key[0], completes, stored_ms, own))
@@ -263,8 +272,29 @@ class Redo:
             if stored_ms > newest_ms:
                 newest_ms = stored_ms
             at = end
-        self._count(len(keyed))
+            count += 1
+        self._count(count)
         return Plain(at, newest_ms, keyed)
+
+    def _plain_code(
+        self,
+        tail: _Tail,
+        queue_offset: int,
+        place: tuple[int, int],
+        stored_ms: int,
+        properties: bytes,
+    ) -> int:
+        """The tags code of an ordinary record, which is counted if it waits."""
+        if self._only_ends:
+            return 0
+        if not tail.wait_queue:
+            return record.tags_code(properties)
+        code = when_due_ms(self._dispatch.levels, *tail.key, stored_ms, properties)
+        if stored_ms < self._kept_before_ms:
+            code = self._kept(tail, queue_offset, place, stored_ms) or code
+        topic = topic_ahead(PropertyString(properties))
+        self._dispatch.progress.scheduled(tail.wait_queue, topic)
+        return code
 
     def begins(self, head: Head) -> bool:
         """Is it the first of its queue in this log, or was the topic deleted and made again?"""

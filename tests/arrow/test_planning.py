@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.arrow.partitions import LogSlice, Partition, QueueSlices
-from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices
+from rmqlite.arrow.planning import Look, look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
+from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
 from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS
 from rmqlite.records.queue_entry import ENTRY_BYTES
 from rmqlite.spark.options import parse_options
@@ -112,6 +113,30 @@ def test_most_records_are_found_in_the_log(filled: StoreUnderTest) -> None:
     slices = planned(filled.root)
     assert all(isinstance(each, LogSlice) for each in slices)
     assert len(planned(filled.root, sliceBytes="3000")) > len(slices)
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "options", "lengths"),
+    [
+        (100 << 20, {}, [100 << 20]),
+        (600 << 20, {}, [100 << 20] * 6),
+        (9 << 30, {}, [512 << 20] * 18),
+        (4 << 30, {}, [512 << 20] * 8),
+        (3 << 30, {"maxPartitions": "12"}, [256 << 20] * 12),
+        (300 << 20, {"sliceBytes": "50m"}, [50 << 20] * 6),
+    ],
+)
+def test_slices_are_long_enough_and_many_enough(
+    log_bytes: int, options: dict[str, str], lengths: list[int]
+) -> None:
+    """A task costs Spark as much as some megabytes of log, and a single one uses one core."""
+    room, levels = 1 << 30, LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
+    place = Place("/store", "", room, 6_000_000, 0, log_bytes, log_bytes, levels)
+    files = tuple((start, None) for start in range(0, log_bytes, room))
+    found = plan(
+        parse_options({"path": "/store"} | options), Look(place, 0, files, (), frozenset(), ())
+    )
+    assert [each.end - each.begin for each in found if isinstance(each, LogSlice)] == lengths
 
 
 def test_partitions_are_small(filled: StoreUnderTest) -> None:

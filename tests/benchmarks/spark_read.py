@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,12 +38,17 @@ HOSTS: Final = [pack_host(f"10.0.0.{n % 250}:{40_000 + n}") for n in range(50)]
 STORE_HOST: Final = pack_host("10.0.1.1:10911")
 
 
-def records(count: int) -> Iterator[NewRecord]:
-    """Messages of about 330 bytes; every tenth is scheduled, every tenth is a delivery."""
+def records(count: int, scheduled: deque[int]) -> Iterator[NewRecord]:
+    """Messages of about 330 bytes; every tenth is scheduled, every tenth is a delivery.
+
+    scheduled: the ends of scheduled records that are not delivered yet, a batch before.
+    """
     body = b'{"order": "%020d", "lines": [{"article": "chair", "amount": 4}], "note": "%s"}'
     for number in range(count):
         topic, queue_id = f"topic-{number % 10:02d}", number // 10 % 4
-        level = 1 + number // 10 % 18 if number % 10 > 7 else 0
+        # A delivery is of the record that was scheduled a batch before.
+        delayed = {8: number, 9: number - 1 - BATCH}.get(number % 10)
+        level = 0 if delayed is None else 1 + delayed // 10 % 18
         pairs = {
             "colour": "green",
             "KEYS": f"order-{number}",
@@ -60,18 +67,18 @@ def records(count: int) -> Iterator[NewRecord]:
             born_timestamp_ms=1_763_700_000_000 + number,
             born_host=HOSTS[number % 50],
         )
-        yield fresh(draft, STORE_HOST, completes=1 if number % 10 == 9 else 0)
+        is_delivery = number % 10 == 9 and bool(scheduled)
+        yield fresh(draft, STORE_HOST, completes=scheduled.popleft() if is_delivery else 0)
 
 
 def write_store(root: Path, count: int) -> None:
     store = MessageStore(BrokerConfig(store_path=root), SystemFiles(), SystemClock())
-    batch = []
-    for each in records(count):
-        batch.append(each)
-        if len(batch) == BATCH:
-            store.append(batch)
-            batch = []
-    store.append(batch) if batch else None
+    scheduled: deque[int] = deque()
+    made = records(count, scheduled)
+    while batch := list(islice(made, BATCH)):
+        for new, written in zip(batch, store.append(batch), strict=True):
+            if new.topic == SCHEDULE_TOPIC:
+                scheduled.append(written.physical_offset + written.size)
     job = store.begin_sync()
     job.run()
     store.synced(job)

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.errors import InvalidValue
 from rmqlite.spark import reading
-from rmqlite.spark.reading import create_views
+from rmqlite.spark.reading import create_views, read_log, read_log_by_topic
 from tests.support.stores import StoreUnderTest
 
 if TYPE_CHECKING:
@@ -107,3 +107,51 @@ def test_a_session_that_pushes_filters_down_gets_right_answers(
         assert spark.table("orders").count() == 3
     finally:
         spark.conf.unset(PUSHDOWN)
+
+
+def test_a_filter_on_a_topic_reads_that_topic_alone(
+    spark: SparkSession, store: StoreUnderTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark gives filters that it pushes down to all reads of a load, so none are taken; a filter
+    in SQL read the whole log, at three times the cost of the option topic.
+    """
+    store.send("f", topic="other")
+    store.sync()
+    topics = ("orders", "%DLQ%billing", "orders")
+    columns = ("queue_offset", "topic", "body")
+    log = read_log_by_topic(spark, topics, path=str(store.root), columns=columns)
+    plain = read_log(spark, path=str(store.root), columns=columns)
+    log.createOrReplaceTempView("pruned")
+    plain.createOrReplaceTempView("whole")
+    for where, scans in (
+        ("topic = 'orders'", 1),
+        ("topic = '%DLQ%billing' AND body = 'd'", 1),
+        ("topic = 'other'", 1),
+        ("topic = 'nothing'", 1),
+        ("topic IN ('orders', 'other')", 2),
+        ("topic LIKE '%DLQ%'", 2),
+        ("true", 3),
+        ("topic <> 'orders'", 2),
+    ):
+        found = spark.sql(f"SELECT * FROM pruned WHERE {where}")
+        wanted = spark.sql(f"SELECT * FROM whole WHERE {where}")
+        assert sorted(found.collect()) == sorted(wanted.collect()), where
+        capsys.readouterr()
+        found.explain()
+        assert capsys.readouterr().out.count("BatchScan") == scans, where
+    both = log.where("topic = 'orders'").unionByName(log.where("topic = 'other'"))
+    assert sorted(row["topic"] for row in both.collect()) == ["orders"] * 3 + ["other"]
+    assert log.count() == plain.count() == 6
+
+
+def test_topics_that_cannot_be_pruned_are_refused(
+    spark: SparkSession, store: StoreUnderTest
+) -> None:
+    """Before Spark plans anything."""
+    path = str(store.root)
+    with pytest.raises(InvalidValue, match="did you mean orders"):
+        read_log_by_topic(spark, ("ordrs",), path=path)
+    with pytest.raises(InvalidValue, match="topicPattern must be left out beside these topics"):
+        read_log_by_topic(spark, ("orders",), path=path, topicPattern="o*")
+    with pytest.raises(InvalidValue, match="columns must be topic, and others"):
+        read_log_by_topic(spark, ("orders",), path=path, columns=("body",))

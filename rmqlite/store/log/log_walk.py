@@ -5,7 +5,7 @@ Bytes that are neither a record nor a blank stop it; the caller decides whether 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rmqlite.records import record
@@ -29,7 +29,9 @@ class LogWalk:
 
     The walk ends at `end`, or at bytes that are neither a record nor a blank: then is_stuck
     is True.  With a needle it yields only records that contain these bytes; it skips the
-    others at a tenth of the cost.
+    others at a tenth of the cost.  take(data, at, base) gets the bytes of a window first, from a
+    position in it that has physical offset base + at; it takes the records that it can, and returns
+    where the first other one begins, which the walk yields.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class LogWalk:
         *,
         needle: bytes = b"",
         check_bodies: bool = False,
+        take: Callable[[bytes, int, int], int] | None = None,
     ) -> None:
         self.position = begin
         self.end = end
@@ -49,6 +52,7 @@ class LogWalk:
         self._segments = segments
         self._needle = needle
         self._check_bodies = check_bodies
+        self._take = take
 
     def __iter__(self) -> Iterator[Window]:
         segments = self._segments
@@ -56,46 +60,58 @@ class LogWalk:
             room = segments.segment_bytes - self.position % segments.segment_bytes
             limit = min(room, self.end - self.position)
             data = segments.read(self.position, min(WINDOW_BYTES, limit))
-            heads, size = self._records(data)
-            if not size:
+            at = 0
+            while at < len(data):
+                heads, size = self._records(data, at)
+                if not size:
+                    break
+                at += size
+                self.position += size
+                yield Window(heads, data)
+            if not at:
                 wanted, magic = record.BLANK.unpack_from(data.ljust(BLANK_BYTES, b"\0"))
                 if magic == record.BLANK_MAGIC and wanted == room:
                     self.position += room
                     continue
                 if magic == record.MAGIC and len(data) < wanted <= limit:
                     data = segments.read(self.position, wanted)
-                    heads, size = self._records(data)
-            if size:
-                self.position += size
-                yield Window(heads, data)
-            elif not segments.is_there(self.position):
+                    heads, at = self._records(data, 0)
+                    if at:
+                        self.position += at
+                        yield Window(heads, data)
+            if at:
+                continue
+            if not segments.is_there(self.position):
                 self.position += room
                 self.gone_before = self.position
             else:
                 self.is_stuck = True
                 return
 
-    def _records(self, data: bytes) -> tuple[list[Head], int]:
-        """The wanted ones of the whole records at the beginning of data, and the length of all."""
+    def _records(self, data: bytes, begin: int) -> tuple[list[Head], int]:
+        """The wanted ones of the whole records that begin there in data, and the length of all."""
         if self._needle:
-            return self._with_needle(data)
-        heads = []
-        at, position = 0, self.position
-        while (head := record.read_head(data, at)) and head.physical_offset == position + at:
+            return self._with_needle(data, begin)
+        heads: list[Head] = []
+        base = self.position - begin
+        at = self._take(data, begin, base) if self._take else begin
+        while (head := record.read_head(data, at)) and head.physical_offset == base + at:
             if self._check_bodies and not record.has_sound_body(head, data):
                 break
             heads.append(head)
             at += head.size
-        return heads, at
+            if self._take:
+                break
+        return heads, at - begin
 
-    def _with_needle(self, data: bytes) -> tuple[list[Head], int]:
+    def _with_needle(self, data: bytes, begin: int) -> tuple[list[Head], int]:
         heads = []
-        at, position = 0, self.position
-        hit = data.find(self._needle)
+        at, base = begin, self.position - begin
+        hit = data.find(self._needle, at)
         while len(data) - at >= record.RECORD_BYTES_MIN:
             size, magic, place = _SIZE_AND_PLACE.unpack_from(data, at)
             is_whole = record.RECORD_BYTES_MIN <= size <= len(data) - at
-            if magic != record.MAGIC or place != position + at or not is_whole:
+            if magic != record.MAGIC or place != base + at or not is_whole:
                 break
             if 0 <= hit < at + size:
                 head = record.read_head(data, at)
@@ -104,4 +120,4 @@ class LogWalk:
                 heads.append(head)
                 hit = data.find(self._needle, at + size)
             at += size
-        return heads, at
+        return heads, at - begin

@@ -64,9 +64,11 @@ class Snapshot:
         *,
         is_crashed: bool,
         skip_damaged: bool = False,
+        only_ends: bool = False,
     ) -> None:
         """skip_damaged: walk on behind damage, skip missing records of a queue, and trust the
         queues' files only as far as storeProgress.json covers them, as an opening does.
+        only_ends: see Redo.
 
         Raises StoreDamaged for folders and tables that do not fit, StoreUnavailable.
         """
@@ -102,7 +104,8 @@ class Snapshot:
         self.end = self.known_end
         """One past the last sound record; a reader shows only records before."""
         self._kept_before_ms = kept_before_ms(files, root, self.levels, is_foreign=self.is_foreign)
-        self._redo = Redo(self, self.log.segments, self._kept_before_ms)
+        self._only_ends = only_ends
+        self._redo = self._new_redo()
         self._walk()
         for key, queue in self.queues.items():
             if wait_queue := wait_queue_of(*key):
@@ -259,7 +262,8 @@ class Snapshot:
 
     def _walk_from(self, begin: int) -> int | None:
         """Walk to the log's end or to damage; returns where to go on, or None."""
-        walk = LogWalk(self.log.segments, begin, self.log.end_of_files, check_bodies=True)
+        segments, upto = self.log.segments, self.log.end_of_files
+        walk = LogWalk(segments, begin, upto, check_bodies=True, take=self._take_plain)
         enter = self._redo.enter
         for window in walk:
             if self._is_overtaken(walk):
@@ -281,12 +285,22 @@ class Snapshot:
                 self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
         if self._is_overtaken(walk):
             self.known_end = self.end = self._begin_anew()
-            self._redo = Redo(self, self.log.segments, self._kept_before_ms)
+            self._redo = self._new_redo()
             return self.begin
         damage = self._judged(walk.position) if walk.is_stuck else None
         self.damage = self.damage or damage
         is_over = damage is None or not self._skips_damaged
         return None if is_over else self.log.log_end.next_sound(walk.position, 0)
+
+    def _new_redo(self) -> Redo:
+        return Redo(self, self.log.segments, self._kept_before_ms, only_ends=self._only_ends)
+
+    def _take_plain(self, data: bytes, at: int, base: int) -> int:
+        plain = self._redo.plain(data, at, base, len(data))
+        if plain.at > at:
+            self.end = base + plain.at
+            self.newest_timestamp_ms = max(self.newest_timestamp_ms, plain.newest_timestamp_ms)
+        return plain.at
 
     def _is_overtaken(self, walk: LogWalk) -> bool:
         """Has retention removed files before the walk came to them?
