@@ -35,7 +35,13 @@ def cache_folder() -> Path:
 
 def kept_look(path: str, *, allow_loss: bool = False) -> Look:
     """As look_at_store(), which walks a log once as long as the store does not change."""
+    # Import it here, as in planning.
+    from rmqlite.store.reader import has_progress
+
     root = Path(path).absolute()
+    if has_progress(root):
+        # To look is faster than to ask for the time of every file.
+        return look_at_store(path, allow_loss=allow_loss)
     file = cache_folder() / f"look-{hashlib.sha256(str(root).encode()).hexdigest()[:32]}.json"
     kept: object = None
     with suppress(OSError, ValueError):
@@ -90,7 +96,7 @@ def _keep(file: Path, state: str, found: Look) -> None:
         "topics": sorted(found.topics),
         "deleted": found.deleted_topics,
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = file.with_suffix(f".{os.getpid()}")
     written.write_text(json.dumps(tree))
     written.replace(file)
