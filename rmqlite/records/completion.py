@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rmqlite.message import DELAY, FIRED, RESCHEDULED_FROM, TIMER_OUT_MS, UNIQ_KEY
@@ -38,6 +39,8 @@ REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _FROM_TIMERS: Final = str(TIMERS).encode()
 _NO_TRANSACTION: Final = 0
+_POINTING_ELSEWHERE: Final = (*WAIT_TOPICS, HALF_TOPIC)
+"""Here a pointer means a scheduled record only if something says so."""
 T = TypeVar("T")
 
 
@@ -81,7 +84,7 @@ ENDS: Final = (
     # A message that RocketMQ commits points to its half message; a delay schedules it.
     Rule(Left.TIMERS, (TIMER_TOPIC,), lacks=RESCHEDULED_FROM, types=(_NO_TRANSACTION,)),
     # RocketMQ 5 commits a timer into the topic of half messages, and points to its half.
-    Rule(Left.NOTHING, (*WAIT_TOPICS, HALF_TOPIC)),
+    Rule(Left.NOTHING, _POINTING_ELSEWHERE),
     Rule(Left.NOTHING, types=(PREPARED, ROLLBACK)),
     Rule(Left.LEVEL, has=DELAY),
     Rule(Left.TIMERS, has=TIMER_OUT_MS),
@@ -145,6 +148,20 @@ STEPS: Final = (
 for one without a pointer."""
 
 
+def _by_topic(table: tuple[Rule[T], ...]) -> Callable[[str], tuple[Rule[T], ...]]:
+    """The rows of a table that a topic may fit, found once: topics recur, and openings are long."""
+
+    @lru_cache(maxsize=4096)
+    def rows(topic: str) -> tuple[Rule[T], ...]:
+        found = [rule for rule in table if not rule.topics or topic in rule.topics]
+        return tuple(rule._replace(topics=()) for rule in found)
+
+    return rows
+
+
+_ends_in, _words_in = _by_topic(ENDS), _by_topic(WORDS)
+
+
 def completed_queue(head: Head, properties: PropertyString) -> int:
     """The wait queue of the scheduled record that this one completes; 0 if it completes none."""
     return wait_queue_left(head.topic, properties, head.sys_flag) if head.completes else 0
@@ -152,14 +169,14 @@ def completed_queue(head: Head, properties: PropertyString) -> int:
 
 def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool:
     """Does the prepared transaction offset of such a record mean a scheduled record?"""
-    if wait_queue_left(topic, properties, sys_flag):
+    if not sys_flag & TRANSACTION_TYPE and topic not in _POINTING_ELSEWHERE:
         return True
-    return not sys_flag & TRANSACTION_TYPE and topic not in (*WAIT_TOPICS, HALF_TOPIC)
+    return wait_queue_left(topic, properties, sys_flag) != 0
 
 
 def wait_queue_left(topic: str, properties: PropertyString, sys_flag: int = 0) -> int:
     """The wait queue of the scheduled record that a record completes; 0 if it names none."""
-    for rule in ENDS:
+    for rule in _ends_in(topic):
         if rule.fits(topic, properties, sys_flag):
             if rule.meaning is Left.NOTHING:
                 break
@@ -191,7 +208,7 @@ def topic_ahead(properties: PropertyString) -> str:
 
 def completion_of(topic: str, properties: PropertyString) -> Completion:
     """How a record completes a scheduled one."""
-    return next(rule.meaning for rule in WORDS if rule.fits(topic, properties))
+    return next(rule.meaning for rule in _words_in(topic) if rule.fits(topic, properties))
 
 
 # ---- timers of RocketMQ 5
