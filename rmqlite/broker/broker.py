@@ -8,7 +8,6 @@ as with RocketMQ.
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
 
 from rmqlite.broker.appending import Listener
@@ -34,7 +33,6 @@ from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.schedule.schedule import Schedule
-from rmqlite.broker.sends.calls import DraftCall, check_batch, drafts_of, send_results
 from rmqlite.broker.sends.sends import Sends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import OnDemand
@@ -45,7 +43,7 @@ from rmqlite.broker.tables.topics import check_queue
 from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import MessageNotFound, RmqliteError
+from rmqlite.errors import MessageNotFound
 from rmqlite.message import host_text
 from rmqlite.names import TOOLS_GROUP, check_sendable
 from rmqlite.records.stored import Record
@@ -67,8 +65,6 @@ from rmqlite.requests.messages import (
     PullRequest,
     SendBackRequest,
     SendBackResult,
-    SendRequest,
-    SendResult,
 )
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
@@ -122,38 +118,11 @@ class Broker:
         self.progress = Progress(parts, self.traffic, self.leases.table)
         self.deleting = Deleting(parts, self.pending, self.progress)
         self.resetting = Resetting(parts, self.progress)
-        self.drafts = Sends(
-            config,
-            store,
-            clock,
-            self.timers,
-            self.topics,
-            self.groups,
-            self.retention,
-            self._room,
-            self._log,
-            self.counts,
-            self._needed,
-        )
+        self.drafts = Sends(parts, self.retention, self._needed)
         self._turn = 0
         self._started_at_ms = clock.now_ms()
 
     # ---- sending
-
-    def send(self, request: SendRequest, born_host: bytes) -> Steps[tuple[SendResult, ...]]:
-        """Store messages, all or none, in steps; they are durable once the log is, up to its end.
-
-        Raises InvalidName, InvalidValue, DelayUnknown, MessageTooLarge, PermissionMissing,
-        TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
-        """
-        check_batch(request.messages, self._config, self._room)
-        ids = [each.message_id or secrets.token_hex(16).upper() for each in request.messages]
-        born_at_ms = request.born_at_ms or self._clock.now_ms()
-        drafts = drafts_of(request, ids, born_at_ms, born_host)
-        (outcome,) = yield from self.drafts.send([DraftCall([*drafts])])
-        if isinstance(outcome, RmqliteError):
-            raise outcome
-        return send_results(request, ids, outcome, self.store_host)
 
     def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
         """Store messages, each with its own outcome, in steps; valid once the store is durable.

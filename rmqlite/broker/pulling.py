@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, islice, repeat, takewhile
+from itertools import compress, repeat, takewhile
 from typing import NamedTuple
 
 from rmqlite.broker.filters.sql import STEP_WORK, Sql, parse_tags, tags_codes
@@ -13,10 +13,10 @@ from rmqlite.broker.finding.reading import read_properties
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
-from rmqlite.message import TAGS, StoredMessage
+from rmqlite.message import TAGS
 from rmqlite.records.queue_entry import ENTRY_BYTES, TAGS_CODE_MAX, Entry
 from rmqlite.records.stored import Record, Records
-from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, first_stored_at
 from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX, log_reads, whole_records
@@ -139,23 +139,6 @@ def _found(
         wanted = {tag.encode() for tag in tags}
         found = [record for record in found if record.properties.get(TAGS) in wanted]
     return found, compared
-
-
-def decoded(pulled: Pulled) -> Steps[PullResult]:
-    """The same with decoded messages, for a client that wants text; in steps."""
-    messages: list[StoredMessage] = []
-    records = iter(pulled.records)
-    while part := tuple(islice(records, STEP_MESSAGES)):
-        if messages:
-            yield
-        messages += [record.to_message() for record in part]
-    return PullResult(
-        pulled.status,
-        pulled.next_offset,
-        pulled.min_offset,
-        pulled.max_offset,
-        tuple(messages),
-    )
 
 
 def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> int:

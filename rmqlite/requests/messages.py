@@ -7,12 +7,10 @@ milliseconds since 1970, sizes are bytes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import NamedTuple
 
-from rmqlite.message import Message, StoredMessage, offset_message_id
+from rmqlite.message import StoredMessage, offset_message_id
 
 
 class EncodedBatch(NamedTuple):
@@ -30,18 +28,13 @@ class SendRequest(NamedTuple):
     """Store these messages, all or none.  A tuple: it is made in a third of the time.
 
     queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the time on the
-    producer's clock; 0 means the broker's.  batches: the messages, instead of as values.
+    producer's clock; 0 means the broker's.
     """
 
-    messages: tuple[Message, ...]
     producer_group: str = ""
     queue_id: int = -1
     born_at_ms: int = 0
     batches: tuple[EncodedBatch, ...] = ()
-
-    @property
-    def topics(self) -> set[str]:
-        return {message.topic for message in self.messages}
 
 
 class SendResult(NamedTuple):
@@ -70,39 +63,14 @@ class SendResult(NamedTuple):
 class SendAnswer(NamedTuple):
     """The results of a SendRequest in columns; a tuple, as that is.
 
-    Those of batches lack topics and message ids, have one queue id for each batch, and no deliver
-    times if no message waits.
+    There is one queue id for each batch, and no deliver time if no message waits.
     """
 
-    topics: tuple[str, ...]
     queue_ids: tuple[int, ...]
     queue_offsets: tuple[int, ...]
-    message_ids: tuple[str, ...]
     physical_offsets: tuple[int, ...]
     deliver_at_ms: tuple[int, ...]
     store_host: str
-
-    @classmethod
-    def of(cls, results: Sequence[SendResult]) -> SendAnswer:
-        topics, queue_ids, queue_offsets, ids, physical_offsets, deliver_at_ms, hosts = zip(
-            *results, strict=True
-        )
-        return cls(topics, queue_ids, queue_offsets, ids, physical_offsets, deliver_at_ms, hosts[0])
-
-    @property
-    def results(self) -> tuple[SendResult, ...]:
-        """Of messages that were sent as values."""
-        columns = zip(
-            self.topics,
-            self.queue_ids,
-            self.queue_offsets,
-            self.message_ids,
-            self.physical_offsets,
-            self.deliver_at_ms,
-            repeat(self.store_host),
-            strict=False,
-        )
-        return tuple(map(SendResult._make, columns))
 
 
 class PullStatus(enum.IntEnum):
@@ -120,7 +88,7 @@ class PullRequest:
 
     expression: tags, "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
     sql: an SQL92 expression over properties, or empty; a message has to match both.  as_records:
-    answer with the bytes of records, which a client takes apart itself.
+    only for a broker before 0.12, which else answers with messages as values.
     """
 
     group: str
@@ -132,21 +100,29 @@ class PullRequest:
     max_bytes: int = 256 * 1024
     wait_ms: int = 0
     sql: str = ""
-    as_records: bool = False
+    as_records: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """next_offset: the queue_offset of the next request, even if messages is empty.
-
-    records: instead of messages their records, as they lie in the log.
-    """
+    """next_offset: the queue_offset of the next request, even if messages is empty."""
 
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     messages: tuple[StoredMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRecords:
+    """A PullResult on its way: the records of its messages as they lie in the log, one behind the
+    other, which the client takes apart."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
     records: bytes = b""
 
 

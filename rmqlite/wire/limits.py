@@ -49,19 +49,6 @@ _LEVELS: Final = Limit(count=LEVELS_MAX + 1)
 _FIXED: Final[Mapping[str, Limit]] = {
     # sending
     "SendRequest.producer_group": _GROUP,
-    "OutgoingMessage.topic": _TOPIC,
-    "OutgoingMessage.tags": _TAGS,
-    "OutgoingMessage.keys": Limit(
-        size=limits.KEY_BYTES_MAX,
-        count=limits.KEYS_MAX,
-        total=limits.KEYS_BYTES_MAX,
-        error=MessageTooLarge,
-    ),
-    "OutgoingMessage.properties": Limit(count=limits.PROPERTIES_MAX, error=MessageTooLarge),
-    "PropertiesEntry.key": _PROPERTY,
-    "PropertiesEntry.value": _PROPERTY,
-    "OutgoingMessage.message_id": _MESSAGE_ID,
-    "OutgoingMessage.delay": Limit(size=limits.DELAY_BYTES_MAX),
     "SendRequest.batches": Limit(count=limits.BATCHES_MAX),
     "EncodedBatch.topic": _TOPIC,
     "EncodedBatch.delay": Limit(size=limits.DELAY_BYTES_MAX),
@@ -181,12 +168,6 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     bodies = Limit(total=config.send_bytes_max, total_key="maxSendBytes", error=MessageTooLarge)
     return {
         **_FIXED,
-        "SendRequest.messages": Limit(
-            count=config.send_messages_max, count_key="maxSendMessages", error=MessageTooLarge
-        ),
-        "OutgoingMessage.body": replace(
-            bodies, size=config.max_message_bytes, size_key="maxMessageSize"
-        ),
         "EncodedBatch.messages": replace(
             bodies, total=config.send_bytes_max + limits.TEXTS_BYTES_MAX, total_key=""
         ),

@@ -7,15 +7,21 @@ Nothing outside of wire/ sees protobuf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from rmqlite.compiled import in_c
 from rmqlite.errors import InvalidValue
-from rmqlite.message import Message, StoredMessage
+from rmqlite.message import StoredMessage
 from rmqlite.records.record import read_head, to_message
 from rmqlite.requests.groups import GroupStatus, MemberInfo
-from rmqlite.requests.messages import EncodedBatch, PullResult, SendAnswer, SendRequest
+from rmqlite.requests.messages import (
+    EncodedBatch,
+    PulledRecords,
+    PullResult,
+    SendAnswer,
+    SendRequest,
+)
 from rmqlite.requests.topics import Queue
 from rmqlite.wire.codec import Codec, Codecs, read
 from rmqlite.wire.pb import rmqlite_pb2 as pb
@@ -25,59 +31,16 @@ _SLOTS: Final = tuple([vars(StoredMessage)[field.name] for field in fields(Store
 # ---- messages
 
 
-def message_to_pb(message: Message) -> pb.OutgoingMessage:
-    sent = pb.OutgoingMessage(
-        topic=message.topic,
-        body=message.body,
-        tags=message.tags,
-        keys=message.keys,
-        properties=message.properties,
-        delay_level=message.delay_level,
-        flag=message.flag,
-        message_id=message.message_id,
-        deliver_at_ms=message.deliver_at_ms,
-        deliver_after_ms=message.deliver_after_ms,
-    )
-    if message.delay is not None:
-        sent.delay = str(message.delay)
-    if message.max_reconsume_times is not None:
-        sent.max_reconsume_times = message.max_reconsume_times
-    return sent
-
-
-def message_from_pb(message: pb.OutgoingMessage) -> Message:
-    properties = message.properties
-    delay, after_ms = message.delay, message.deliver_after_ms
-    return Message(
-        message.topic,
-        message.body,
-        message.tags,
-        tuple(message.keys),
-        dict(properties) if properties else {},
-        0 if delay else message.delay_level,
-        delay or None,
-        message.flag,
-        message.message_id,
-        message.max_reconsume_times if message.HasField("max_reconsume_times") else None,
-        message.deliver_at_ms or None,
-        f"{after_ms}ms" if after_ms else None,
-    )
-
-
 def send_to_pb(request: SendRequest) -> pb.SendRequest:
-    messages, group, queue_id, born_at_ms, batches = request
+    group, queue_id, born_at_ms, batches = request
     sent = pb.SendRequest(producer_group=group, queue_id=queue_id, born_at_ms=born_at_ms)
     for topic, delay, encoded in batches:
         sent.batches.add(topic=topic, delay=delay, messages=encoded)
-    if messages:
-        sent.messages.extend(map(message_to_pb, messages))
     return sent
 
 
 def send_from_pb(request: pb.SendRequest) -> SendRequest:
-    messages = request.messages
     return SendRequest(
-        tuple(map(message_from_pb, messages)) if messages else (),
         request.producer_group,
         request.queue_id,
         request.born_at_ms,
@@ -86,12 +49,10 @@ def send_from_pb(request: pb.SendRequest) -> SendRequest:
 
 
 def sent_to_pb(answer: SendAnswer) -> pb.SendResponse:
-    # Most answers lack what is None then; empty lists would cost as much as full ones.
+    # Most answers lack what is None then; an empty list would cost as much as a full one.
     return pb.SendResponse(
-        topics=answer.topics or None,
         queue_ids=answer.queue_ids,
         queue_offsets=answer.queue_offsets,
-        message_ids=answer.message_ids or None,
         physical_offsets=answer.physical_offsets,
         deliver_at_ms=answer.deliver_at_ms or None,
         store_host=answer.store_host,
@@ -101,10 +62,8 @@ def sent_to_pb(answer: SendAnswer) -> pb.SendResponse:
 def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
     # A slice is a list at once; a tuple would ask for each item.
     return SendAnswer(
-        tuple(answer.topics[:]),
         tuple(answer.queue_ids[:]),
         tuple(answer.queue_offsets[:]),
-        tuple(answer.message_ids[:]),
         tuple(answer.physical_offsets[:]),
         tuple(answer.deliver_at_ms[:]),
         answer.store_host,
@@ -153,12 +112,9 @@ def stored_from_pb(message: pb.KeptMessage) -> StoredMessage:
 
 def pulled_from_bytes(data: bytes) -> PullResult:
     """An answer from bytes, with messages.  Raises InvalidValue."""
-    result: PullResult = read(pull_result, data)
-    if not result.records:
-        return result
-    return replace(
-        result, messages=read_messages(result.records, StoredMessage, _SLOTS), records=b""
-    )
+    pulled: PulledRecords = read(_pulled_records, data)
+    bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+    return PullResult(*bounds, read_messages(pulled.records, StoredMessage, _SLOTS))
 
 
 @in_c
@@ -199,7 +155,6 @@ def queue_offsets_from_pb(offsets: Iterable[pb.QueueOffset]) -> dict[Queue, int]
 
 codecs = Codecs(
     by_hand={
-        Message: Codec(pb.OutgoingMessage, message_to_pb, message_from_pb),
         # For half of the time that made codecs take: a send has little else.
         SendRequest: Codec(pb.SendRequest, send_to_pb, send_from_pb),
         SendAnswer: Codec(pb.SendResponse, sent_to_pb, sent_from_pb),
@@ -210,4 +165,4 @@ codecs = Codecs(
     # Each member may have hundreds of subscriptions.
     at_once={MemberInfo: 8},
 )
-pull_result = codecs.of(PullResult, pb.PullResponse)
+_pulled_records: Final = codecs.of(PulledRecords, pb.PullResponse)

@@ -94,8 +94,9 @@ def _rpc(service: str, name: str, request: type[Q], answer: type[A]) -> Rpc[Q, A
 
 GET_ROUTE = _rpc("Messaging", "GetRoute", topics.RouteRequest, topics.Route)
 SEND = _rpc("Messaging", "Send", messages.SendRequest, messages.SendAnswer)
-PULL = replace(
-    _rpc("Messaging", "Pull", messages.PullRequest, messages.PullResult),
+PULL: Rpc[messages.PullRequest, messages.PullResult] = replace(
+    # A broker answers with records, of which a client makes messages.
+    cast("Any", _rpc("Messaging", "Pull", messages.PullRequest, messages.PulledRecords)),
     decode_response=native.pulled_from_bytes,
 )
 SEND_BACK = _rpc("Messaging", "SendBack", messages.SendBackRequest, messages.SendBackResult)

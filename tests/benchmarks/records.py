@@ -16,10 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rmqlite.broker.sends.calls import DraftCall, Stored
 from rmqlite.message import Message
-from rmqlite.requests.messages import PullRequest, SendRequest
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from rmqlite.requests.messages import PullRequest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import QuickFiles
+from tests.support.sends import call_of
 from tests.support.steps import done
 
 TOPIC: Final = "orders"
@@ -31,7 +33,7 @@ LEVEL_MS: Final = 10_000
 BODY: Final = b"x" * 200
 
 
-def batches(count: int, size: int, delay_level: int = 0) -> list[SendRequest]:
+def batches(count: int, size: int, delay_level: int = 0) -> list[DraftCall]:
     """Calls that send so many messages with a key, a tag and a property of their own."""
     messages = [
         Message(
@@ -44,15 +46,13 @@ def batches(count: int, size: int, delay_level: int = 0) -> list[SendRequest]:
         )
         for number in range(count)
     ]
-    return [
-        SendRequest(tuple(messages[begin : begin + size]), queue_id=0)
-        for begin in range(0, count, size)
-    ]
+    return [call_of(messages[begin : begin + size], queue_id=0) for begin in range(0, count, size)]
 
 
-def send(broker: BrokerUnderTest, calls: list[SendRequest]) -> None:
+def send(broker: BrokerUnderTest, calls: list[DraftCall]) -> None:
     for call in calls:
-        done(broker.broker.send(call, BORN_HOST))
+        (outcome,) = done(broker.broker.drafts.send([call]))
+        assert isinstance(outcome, Stored)
 
 
 def pull_all(broker: BrokerUnderTest, count: int) -> None:

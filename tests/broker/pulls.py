@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.broker.pulling import decoded
 from rmqlite.requests.messages import PullRequest, PullResult
-from tests.support.brokers import BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.messages import TOPIC
 from tests.support.steps import done
 
@@ -14,7 +13,7 @@ from tests.support.steps import done
 def pull(broker: BrokerUnderTest, queue_offset: int = 0, **more: Any) -> PullResult:
     """more: fields of the request other than those that are always the same."""
     values: dict[str, Any] = {"group": "readers", "topic": TOPIC, "queue_id": 0, **more}
-    return done(decoded(done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))))
+    return decoded(done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values))))
 
 
 def texts(result: PullResult) -> str:

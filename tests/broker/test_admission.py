@@ -28,7 +28,7 @@ from rmqlite.message import (
 from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
 from rmqlite.records.drafts import Draft
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.compressed import COMPRESS, LZ4, ZSTD, without_the_extra
 from tests.support.forms import same_in_both
 from tests.support.messages import (
@@ -40,6 +40,7 @@ from tests.support.messages import (
     send_back,
 )
 from tests.support.redrives import redrive, redriven_messages
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 from tests.support.stores import new_record
 from tests.support.transactions import end, half_draft, send_half

@@ -26,11 +26,12 @@ from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
 from tests.support.files import FaultyFiles
 from tests.support.messages import bodies
 from tests.support.restarts import WAYS, Restart
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 

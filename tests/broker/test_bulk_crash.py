@@ -16,10 +16,11 @@ from rmqlite.message import REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.store.check import check
-from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, small_config
+from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.bulk import outcomes, request, schedule
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 STORE = ROOT / "store"

@@ -34,7 +34,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -62,6 +62,7 @@ from tests.support.pending import (
     waiting_ids,
 )
 from tests.support.restarts import WAYS, Restart, crash
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 from tests.support.timers import send_drafts
 

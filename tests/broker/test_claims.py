@@ -36,12 +36,13 @@ from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLett
 from rmqlite.requests.messages import SendBackRequest, TransactionEnd
 from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, purge
 from tests.support.look_alikes import send_look_alike
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, received, send_back
 from tests.support.pending import forget_topic
 from tests.support.redrives import outcomes, run
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 pytestmark = pytest.mark.usefixtures("each_form")

@@ -13,11 +13,12 @@ from rmqlite.names import dlq_topic
 from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterFilter, DeadLettersQuery
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
 from tests.support.pending import deliver_all, forget_topic, named
 from tests.support.restarts import WAYS, Restart
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 from tests.support.stores import new_record
 

@@ -14,10 +14,11 @@ from rmqlite.records.drafts import Draft
 from rmqlite.records.record import BORN_HOST_V6
 from rmqlite.records.stored import Record
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.forms import needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic
 from tests.support.restarts import WAYS, Restart
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 STORE_HOST = pack_host("10.0.0.2:10911")

@@ -18,13 +18,13 @@ from rmqlite.requests.messages import (
     FoundMessages,
     MessageQuery,
     MessageState,
-    SendRequest,
 )
 from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.messages import GROUP, TOPIC, create_topic, plain, received, send_back
+from tests.support.sends import sending
 from tests.support.steps import done
 
 STORED, SCHEDULED = MessageState.STORED, MessageState.SCHEDULED
@@ -195,8 +195,7 @@ def test_what_is_found_outlives_the_broker(under_test: BrokerUnderTest, how: str
 
 def test_only_what_is_durable_is_found(under_test: BrokerUnderTest) -> None:
     """A power cut could take it back."""
-    request = SendRequest((plain("a", keys="k"),), queue_id=0)
-    (result,) = done(under_test.broker.send(request, BORN_HOST))
+    (result,) = done(sending(under_test.broker, [plain("a", keys="k")], 0))
     assert find(under_test, "k").messages == ()
     with pytest.raises(MessageNotFound):
         under_test.broker.message_at(result.offset_message_id)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.retention import MEASURE_BYTES, Pin
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import (
     GROUP,
@@ -26,6 +26,7 @@ from tests.support.messages import (
     plain,
     send_back,
 )
+from tests.support.sends import sending
 from tests.support.steps import done
 
 HOUR_MS = 3_600_000
@@ -126,11 +127,12 @@ def test_a_small_disk_is_measured_as_it_fills(broker: BrokerUnderTest, disk: Siz
 
 def test_what_can_never_work_is_said_first(broker: BrokerUnderTest, disk: SizedDisk) -> None:
     """Or a producer would try again, all the time that the disk is full."""
+    broker.send(plain("a"))
     measure(broker, disk, 99)
     with pytest.raises(MessageTooLarge):
         broker.send(plain("x" * 40_001))
-    with pytest.raises(InvalidValue):
-        broker.send()
+    (error,) = done(broker.broker.drafts.send([DraftCall(())]))
+    assert isinstance(error, InvalidValue)
 
 
 def test_what_was_accepted_goes_on_while_sends_are_refused(
@@ -304,7 +306,7 @@ def test_a_file_that_a_running_sync_may_open_stays(
     set_age(broker, 1)
     job = broker.store.begin_sync()
     while broker.store.end < 4 * SEGMENT:
-        done(broker.broker.send(SendRequest((plain("x" * 30_000),), queue_id=0), BORN_HOST))
+        done(sending(broker.broker, (plain("x" * 30_000),), queue_id=0))
     job.run()
     broker.store.synced(job)
     job = broker.store.begin_sync()
@@ -346,7 +348,7 @@ def test_sends_that_never_pause_do_not_keep_old_files(
     gone = []
     for _ in range(2):
         broker.sync()
-        done(broker.broker.send(SendRequest((plain("newer"),), queue_id=0), BORN_HOST))
+        done(sending(broker.broker, (plain("newer"),), queue_id=0))
         assert broker.store.end > broker.store.durable_end
         gone.append(broker.broker.retention.clean(NOW_MS))
     assert gone == [0, 3]

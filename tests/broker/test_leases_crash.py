@@ -25,9 +25,10 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
 from tests.support.messages import GROUP, TOPIC, bodies, plain
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 STEPS = 120

@@ -33,10 +33,11 @@ from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import create_topic, send_back
 from tests.support.pending import forget_topic, outcome
 from tests.support.redrives import run
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 pytestmark = pytest.mark.usefixtures("each_form")

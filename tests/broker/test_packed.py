@@ -25,10 +25,11 @@ from rmqlite.records.drafts import Draft, fresh
 from rmqlite.records.packed import Packed
 from rmqlite.records.record import NewRecord
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic, received, send_back
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 pytestmark = needs_compiled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.pulling import STEP_MESSAGES, decoded
 from rmqlite.errors import (
     ExpressionInvalid,
     GroupUnknown,
@@ -15,12 +14,13 @@ from rmqlite.errors import (
 )
 from rmqlite.message import Message
 from rmqlite.records.record import tags_hash
-from rmqlite.requests.messages import PullRequest, PullStatus, SendRequest
+from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue, TimeQuery
 from tests.broker.conftest import Make
 from tests.broker.pulls import pull, texts
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.messages import TOPIC, create_topic, plain, save_group
+from tests.support.sends import sending
 from tests.support.steps import done
 from tests.support.stores import new_record
 
@@ -52,18 +52,9 @@ def test_a_pull_answers_records_with_every_byte(under_test: BrokerUnderTest) -> 
     assert (record.properties.encoded, record.body) == (own, b"a")
     stored = under_test.store.read(record.head.physical_offset, record.head.size)
     assert own in stored
-    (message,) = done(decoded(pulled)).messages
+    (message,) = decoded(pulled).messages
     assert message.properties == {"name": "caf\ufffd", "TAGS": "E"}
-    assert done(decoded(pulled)).next_offset == pulled.next_offset == 2
-
-
-def test_an_answer_of_many_records_is_decoded_in_steps(under_test: BrokerUnderTest) -> None:
-    """A thousand messages at once would hold up all other calls."""
-    under_test.send(*[plain(f"{number}") for number in range(2 * STEP_MESSAGES + 1)])
-    request = PullRequest("readers", TOPIC, 0, 0, max_messages=2 * STEP_MESSAGES + 1)
-    steps = decoded(done(under_test.broker.pull(request)))
-    assert [next(steps), next(steps)] == [None, None]
-    assert len(done(steps).messages) == 2 * STEP_MESSAGES + 1
+    assert decoded(pulled).next_offset == pulled.next_offset == 2
 
 
 def test_a_pull_gives_messages_from_an_offset_on(tagged: BrokerUnderTest) -> None:
@@ -232,7 +223,7 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: str) -> 
     """A power cut may take it back, and a commit beyond it would skip what comes next."""
     broker = make(flush_disk_type=flush)
     broker.send(plain("a"))
-    done(broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST))
+    done(sending(broker.broker, (plain("b"), plain("c")), queue_id=0))
     result = pull(broker)
     assert (texts(result), result.next_offset) == (seen, len(seen))
     behind = pull(broker, len(seen))
@@ -243,16 +234,16 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: str) -> 
 
 def test_an_unsynced_message_does_not_pass_a_filter_either(under_test: BrokerUnderTest) -> None:
     """The offset stays before it, although it would not match."""
-    done(under_test.broker.send(SendRequest((plain("a", tags="X"),), queue_id=0), BORN_HOST))
+    done(sending(under_test.broker, (plain("a", tags="X"),), queue_id=0))
     result = pull(under_test, expression="T")
     assert (result.status, result.next_offset) == (NOTHING_NEW, 0)
 
 
 def test_a_sync_covers_only_what_was_written_before_it(under_test: BrokerUnderTest) -> None:
     """What is appended while it runs waits for the next one."""
-    done(under_test.broker.send(SendRequest((plain("a"),), queue_id=0), BORN_HOST))
+    done(sending(under_test.broker, (plain("a"),), queue_id=0))
     job = under_test.store.begin_sync()
-    done(under_test.broker.send(SendRequest((plain("b"),), queue_id=0), BORN_HOST))
+    done(sending(under_test.broker, (plain("b"),), queue_id=0))
     job.run()
     under_test.store.synced(job)
     assert texts(pull(under_test)) == "a"

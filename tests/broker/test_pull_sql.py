@@ -11,11 +11,12 @@ from rmqlite.broker.pulling import LOOK_MESSAGES
 from rmqlite.errors import ExpressionInvalid, StoreDamaged
 from rmqlite.message import Message
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.requests.messages import PullRequest, PullStatus, SendRequest
+from rmqlite.requests.messages import PullRequest, PullStatus
 from tests.broker.conftest import Make
 from tests.broker.pulls import pull, texts
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, plain
+from tests.support.sends import sending
 from tests.support.steps import done
 
 FOUND = PullStatus.FOUND
@@ -125,7 +126,7 @@ def test_bodies_of_other_messages_are_not_read(make: Make) -> None:
 def test_a_message_that_is_not_on_disk_is_not_compared(under_test: BrokerUnderTest) -> None:
     """The offset stays before it, also if it does not match."""
     message = plain("a", properties={"n": "1"})
-    done(under_test.broker.send(SendRequest((message,), queue_id=0), BORN_HOST))
+    done(sending(under_test.broker, (message,), queue_id=0))
     result = pull(under_test, sql="n = 2")
     assert (result.status, result.next_offset) == (PullStatus.NO_NEW_MESSAGE, 0)
 

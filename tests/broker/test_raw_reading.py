@@ -19,10 +19,9 @@ from rmqlite.requests.log import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -33,6 +32,7 @@ from tests.support.messages import (
     received,
     send_back,
 )
+from tests.support.sends import sending
 from tests.support.steps import done
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: int) -> 
     broker = make(flush_disk_type=flush)
     broker.send(plain("a"))
     end = broker.store.end
-    done(broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST))
+    done(sending(broker.broker, (plain("b"), plain("c")), queue_id=0))
     found = snapshot(broker)
     assert found.end_offset == (end if seen == 1 else broker.store.end)
     assert ranges(found)[TOPIC, 0] == (0, seen)

@@ -13,7 +13,7 @@ import pytest
 from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.messages import SendBackRequest, SendRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
@@ -25,7 +25,7 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
-from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, small_config
+from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
 from tests.support.redrives import (
@@ -38,6 +38,7 @@ from tests.support.redrives import (
     sent_by_job,
     start,
 )
+from tests.support.sends import sending
 from tests.support.steps import done
 from tests.support.stores import new_record
 
@@ -138,7 +139,7 @@ class Run:
                 continue
             tags = self._random.choice(TAGS)
             message = Message("orders", b"%d" % self._letters, tags)
-            (sent,) = done(self._broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST))
+            (sent,) = done(sending(self._broker.broker, (message,), queue_id=0))
             self._broker.broker.send_back(
                 SendBackRequest(GROUP, sent.physical_offset, delay_level=-1)
             )

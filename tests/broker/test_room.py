@@ -28,13 +28,13 @@ from rmqlite.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.records.record import OVERHEAD_BYTES
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.requests.dead_letters import LEFT_BEHIND
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import RouteRequest
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back
 from tests.support.redrives import redrive, redriven_messages
+from tests.support.sends import BORN_HOST, sending
 from tests.support.steps import done
 from tests.support.stores import new_record
 
@@ -81,7 +81,7 @@ def test_a_message_that_does_not_fit_is_refused_with_the_rule(small: BrokerUnder
     )
     before = small.store.end
     with pytest.raises(MessageTooLarge) as caught:
-        done(small.broker.send(SendRequest((Message(TOPIC, b"x"), larger)), BORN_HOST))
+        done(sending(small.broker, (Message(TOPIC, b"x"), larger)))
     error = caught.value
     assert (error.field, error.value, error.rule) == ("body", str(BODY_BYTES_MAX + 1), RULE)
     assert small.store.end == before
@@ -114,7 +114,7 @@ def test_maxMessageSize_is_named_where_it_is_the_limit(make: Make) -> None:
     """The rule says what one can change."""
     broker = make(max_message_bytes=1_000)
     with pytest.raises(MessageTooLarge) as caught:
-        done(broker.broker.send(SendRequest((Message(TOPIC, bytes(1_001)),)), BORN_HOST))
+        done(sending(broker.broker, (Message(TOPIC, bytes(1_001)),)))
     assert caught.value.rule == "at most 1000 bytes (maxMessageSize)"
 
 

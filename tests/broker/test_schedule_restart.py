@@ -9,9 +9,8 @@ from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.records.record import tags_hash
-from rmqlite.requests.messages import SendRequest
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles
 from tests.support.messages import (
     GROUP,
@@ -30,6 +29,7 @@ from tests.support.restarts import (
     crash,
     scheduled,
 )
+from tests.support.sends import sending
 from tests.support.steps import done
 from tests.support.stores import new_record
 
@@ -279,7 +279,7 @@ def test_what_a_recovery_found_survives_a_power_cut(make: Make) -> None:
     disk = ForgetfulFiles()
     broker = make(files=disk)
     messages = (delayed("a", 1), delayed("b", 1), plain("c"))
-    done(broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
+    done(sending(broker.broker, messages, queue_id=0))
     crash(broker)
     assert bodies(broker) == ["c"]
     broker.crash()
@@ -297,7 +297,7 @@ def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -
     settings = {"mapped_file_size_commit_log": 1 << 17, "max_message_bytes": 40_000}
     broker = make(files=disk, **settings)
     messages = tuple(plain(f"{number}" + "x" * 30_000) for number in range(9))
-    done(broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
+    done(sending(broker.broker, messages, queue_id=0))
     crash(broker)
     broker.crash()
     disk.power_cut()

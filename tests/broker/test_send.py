@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rmqlite import compiled
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.errors import (
     InvalidName,
     InvalidValue,
@@ -20,10 +19,9 @@ from rmqlite.errors import (
 from rmqlite.levels import parse_levels
 from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import CLUSTER, UNIQ_KEY, Message, encode_properties
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import RouteRequest
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.messages import (
     TOPIC,
@@ -35,6 +33,7 @@ from tests.support.messages import (
     plain,
     record,
 )
+from tests.support.sends import sending
 from tests.support.steps import done
 
 
@@ -212,22 +211,9 @@ def test_a_topic_without_write_permission_is_refused(under_test: BrokerUnderTest
 
 def test_an_empty_call_is_refused(under_test: BrokerUnderTest) -> None:
     """It can only be a mistake."""
-    assert refused(under_test, InvalidValue).field == "messages"
-
-
-@pytest.mark.parametrize(
-    ("limits", "count", "size"),
-    [
-        ({"send_messages_max": 3}, 4, 1),
-        ({"send_bytes_max": 1 << 19}, 3, 1 << 18),
-    ],
-)
-def test_a_call_has_a_limit(make: Make, limits: dict[str, Any], count: int, size: int) -> None:
-    """In messages and in bytes; one less is taken."""
-    broker = make(**limits)
-    messages = [Message(TOPIC, bytes(size))] * count
-    refused(broker, InvalidValue, *messages)
-    assert len(broker.send(*messages[1:])) == count - 1
+    (error,) = done(under_test.broker.drafts.send([DraftCall(())]))
+    assert isinstance(error, InvalidValue)
+    assert error.field == "messages"
 
 
 def test_a_batch_may_mix_topics_and_delays(under_test: BrokerUnderTest) -> None:
@@ -314,8 +300,7 @@ def test_a_message_without_an_id_gets_one(under_test: BrokerUnderTest) -> None:
 
 def test_the_birth_is_the_producers(under_test: BrokerUnderTest) -> None:
     """Its clock and its address; the broker's clock when it does not say."""
-    request = SendRequest((plain("a"),), "makers", 0, born_at_ms=1_234)
-    (result,) = done(under_test.broker.send(request, BORN_HOST))
+    (result,) = done(sending(under_test.broker, [plain("a")], 0, group="makers", born_at_ms=1_234))
     stored = record(under_test, result)
     assert (stored.born_timestamp_ms, stored.born_host) == (1_234, "10.0.0.1:1234")
     assert stored.store_host == "127.0.0.1:10911"
@@ -343,7 +328,7 @@ def test_the_levels_in_force_when_a_send_is_stored_are_its_own(
     """The plain form makes a large send in steps; a table that changes between them counts."""
     monkeypatch.setattr(compiled, "is_on", False)
     messages = tuple([plain(str(number), delay="10s") for number in range(500)])
-    steps = under_test.broker.send(SendRequest(messages), BORN_HOST)
+    steps = sending(under_test.broker, messages)
     next(steps)
     under_test.store.change_levels(parse_levels("1s 10s"))
     results = done(steps)

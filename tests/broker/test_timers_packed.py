@@ -11,9 +11,10 @@ from rmqlite.records.drafts import Draft
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, bodies, create_topic
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 from tests.support.timers import send_drafts, send_timer, timer_draft
 

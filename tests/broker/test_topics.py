@@ -20,14 +20,14 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import RouteRequest, TopicInfo
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request
 from tests.support.files import FaultyFiles
 from tests.support.messages import TOPIC, create_topic, plain, received, send_back
+from tests.support.sends import BORN_HOST, sending
 from tests.support.steps import done
 
 SYSTEM = [
@@ -191,7 +191,7 @@ def test_a_topic_that_could_not_be_written_is_not_there(make: Make) -> None:
 
 
 def send_many(broker: BrokerUnderTest, topics: list[str]) -> None:
-    done(broker.broker.send(SendRequest(tuple(plain("a", topic) for topic in topics)), BORN_HOST))
+    done(sending(broker.broker, tuple(plain("a", topic) for topic in topics)))
 
 
 def schedule_many(broker: BrokerUnderTest, topics: list[str]) -> None:

@@ -14,10 +14,9 @@ import pytest
 from rmqlite.client import ChangedId, ChangeOutcome, Message, ScheduleAction
 from rmqlite.client.asyncio import AsyncProducer
 from rmqlite.errors import BrokerClosing, DelayUnknown, InvalidValue, Refused, Unavailable
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByIds
 from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
-from tests.support.fake_broker import WAIT_S, FakeBroker, raises
+from tests.support.fake_broker import WAIT_S, FakeBroker, Sent, raises
 
 CALL_S = 0.05
 
@@ -41,7 +40,7 @@ def held(broker: FakeBroker) -> threading.Event:
     """Sends are answered when this is set."""
     gate = threading.Event()
 
-    def answer(request: SendRequest) -> Any:
+    def answer(request: Sent) -> Any:
         assert gate.wait(WAIT_S)
         return broker.plain("Send", request)
 

@@ -123,7 +123,7 @@ def test_a_closed_connection_refuses(broker: FakeBroker) -> None:
     connection = Connection(broker.endpoint)
     connection.close()
     with pytest.raises(Refused, match="closed"):
-        connection.call(rpcs.SEND, SendRequest(()), WAIT_S)
+        connection.call(rpcs.SEND, SendRequest(), WAIT_S)
 
 
 def test_only_attempts_that_may_have_run_are_counted() -> None:

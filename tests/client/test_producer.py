@@ -21,9 +21,9 @@ from rmqlite.errors import (
     Refused,
     RmqliteError,
 )
-from rmqlite.requests.messages import SendRequest, SendResult
+from rmqlite.requests.messages import SendResult
 from rmqlite.requests.schedule import read_handle
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker, Sent
 
 NEVER_MS = 3_600_000
 """A linger that no test outlives."""
@@ -50,7 +50,7 @@ def failing(broker: FakeBroker, times: int, error: RmqliteError) -> Callable[[An
     """An answer that is an error so many times."""
     left = iter(range(times))
 
-    def answer(request: SendRequest) -> Any:
+    def answer(request: Sent) -> Any:
         if next(left, None) is not None:
             raise error
         return broker.plain("Send", request)
@@ -58,10 +58,10 @@ def failing(broker: FakeBroker, times: int, error: RmqliteError) -> Callable[[An
     return answer
 
 
-def refusing(broker: FakeBroker, *names: str) -> Callable[[SendRequest], Any]:
+def refusing(broker: FakeBroker, *names: str) -> Callable[[Sent], Any]:
     """An answer that refuses every call with one of these bodies in it."""
 
-    def answer(request: SendRequest) -> Any:
+    def answer(request: Sent) -> Any:
         for each in request.messages:
             if each.body.decode() in names:
                 raise InvalidValue("body", each.body.decode(), "another one")
@@ -160,7 +160,7 @@ def test_a_delay_that_a_new_table_lacks_is_refused_by_the_broker(
     producer = make()
     producer.send(message("a", delay="10s"))
 
-    def refuse(_: SendRequest) -> Any:
+    def refuse(_: Sent) -> Any:
         raise DelayUnknown("10s", "1s 1h")
 
     broker.answers["Send"] = refuse
@@ -233,7 +233,7 @@ def test_a_batch_that_the_broker_finds_too_large_goes_in_parts(
 ) -> None:
     """Its limits may be lower than the producer's; a message alone is refused for itself."""
 
-    def at_most_two(request: SendRequest) -> Any:
+    def at_most_two(request: Sent) -> Any:
         if len(request.messages) > 2 or request.messages[0].body == b"bad":
             raise MessageTooLarge("messages", len(request.messages), "1 to 2 in one call")
         return broker.plain("Send", request)
@@ -298,7 +298,7 @@ def test_messages_that_wait_behind_calls_in_flight_travel_together(
     """The slower the broker, the larger the batches."""
     gate = threading.Event()
 
-    def answer(request: SendRequest) -> Any:
+    def answer(request: Sent) -> Any:
         gate.wait(WAIT_S)
         return broker.plain("Send", request)
 
@@ -407,7 +407,7 @@ def test_at_in_flight_max_a_sender_waits_for_room(broker: FakeBroker, make: Any)
     """Memory is bounded by the limit, not by the sender's speed."""
     gate = threading.Event()
 
-    def answer(request: SendRequest) -> Any:
+    def answer(request: Sent) -> Any:
         gate.wait(WAIT_S)
         return broker.plain("Send", request)
 

@@ -19,12 +19,12 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
-from rmqlite.requests.messages import SendRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
 from tests.support.broker_processes import StartBroker, peak_mib, resident_mib
 from tests.support.eventually import eventually
+from tests.support.sends import request_of
 
 MIB = 1 << 20
 OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
@@ -97,7 +97,7 @@ def outcomes(channel: grpc.Channel, path: str, requests: Iterable[bytes]) -> Cou
 def test_refused_requests_leave_the_brokers_memory(start_broker: StartBroker) -> None:
     """A full disk refuses for hours: each megabyte that stayed would end out of memory."""
     broker = start_broker()
-    request = rpcs.SEND.encode_request(SendRequest((Message("a b", bytes(MIB)),)))
+    request = rpcs.SEND.encode_request(request_of((Message("a b", bytes(MIB)),)))
     with grpc.insecure_channel(broker.endpoint, OPTIONS) as channel:
         assert outcomes(channel, rpcs.SEND.path, [request] * 8) == {"INVALID_ARGUMENT": 8}
         before_mib = resident_mib(broker)

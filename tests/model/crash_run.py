@@ -30,7 +30,7 @@ from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.records.drafts import Draft
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.messages import PullRequest, SendBackRequest
 from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
@@ -38,9 +38,10 @@ from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.model.promises import Commit, Line, Promises, View, view_of
-from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
+from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+from tests.support.sends import BORN_HOST, sending
 from tests.support.steps import done
 
 STORE = ROOT / "store"
@@ -269,9 +270,7 @@ class CrashRun:
         if len({topic for _, topic, _ in rows}) == 1 and self._random.random() < 0.5:
             self._send_singles(messages, queue_id)
             return
-        results = done(
-            self._broker.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
-        )
+        results = done(sending(self._broker.broker, tuple(messages), queue_id=queue_id))
         for line, result in zip(self._taking, results, strict=True):
             assert (result.deliver_at_ms,) == line.dues_ms
         self._maybe_sync()

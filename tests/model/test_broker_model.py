@@ -36,7 +36,7 @@ from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.records.queue_entry import Entry
 from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
 from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
-from rmqlite.requests.messages import SendBackRequest, SendRequest, SendResult
+from rmqlite.requests.messages import SendBackRequest, SendResult
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -48,10 +48,11 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
 from tests.model.ledger import Ledger, Line, Shown
-from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
+from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock
 from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
 from tests.support.pending import counts, waiting
+from tests.support.sends import sending
 from tests.support.steps import done
 
 STORE = ROOT / "store"
@@ -601,8 +602,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                 )
                 for key, level, queue, size in rows
             ]
-            request = SendRequest(tuple(messages), queue_id=queue_id)
-            results = done(self.under_test.broker.send(request, BORN_HOST))
+            results = done(sending(self.under_test.broker, messages, queue_id))
             for (key, level, queue, _), result in zip(rows, results, strict=True):
                 self._note(key, level, queue, result)
 

@@ -59,7 +59,8 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
+from tests.support.sends import BORN_HOST, request_of
 from tests.support.steps import done
 
 GROUP: Final = "large-group"
@@ -184,7 +185,7 @@ class Largest:
             **wait(self._number),
         )
         ids = (f"{self.name}-{number}".ljust(200, "i") for number in range(count))
-        return SendRequest(tuple(message.named(each) for each in ids), queue_id=-1)
+        return request_of([message.named(each) for each in ids])
 
     def bulk(self) -> BulkRequest:
         config = self._broker.config

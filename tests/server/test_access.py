@@ -43,7 +43,7 @@ OF_CONSUMERS = frozenset(
     }
 )
 OF_PRODUCERS = frozenset(
-    {"messages.send", "messages.send_draft", "messages.schedule_bulk", "topics.route"}
+    {"messages.send", "messages.schedule_bulk", "topics.route"}
     | {"transactions.end", "schedule.recall"}
 )
 """A route that may make its topic."""

@@ -34,9 +34,10 @@ from rmqlite.server.protocols.native.table import Method, handlers_of
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
+from tests.support.sends import request_of
 
 PATH = rpcs.SEND.path
-REQUEST = rpcs.SEND.encode_request(SendRequest((Message("orders", bytes(1 << 16)),)))
+REQUEST = rpcs.SEND.encode_request(request_of((Message("orders", bytes(1 << 16)),)))
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_of_a_request_that_failed_nothing_stays_in_memory(
     data = bytes(bytearray(data))
 
     async def method(request: SendRequest, _: Context) -> Any:
-        assert request.messages
+        assert request.batches
         await fail(committing)
 
     committing: Any = None

@@ -64,23 +64,23 @@ async def turns_of(work: Any) -> tuple[Any, int]:
 
 
 @pytest.mark.parametrize(
-    ("message", "is_long"),
+    ("batches", "is_long"),
     [
-        (pb.OutgoingMessage(topic="orders", body=bytes(100)), False),
-        (pb.OutgoingMessage(topic="orders", body=bytes(SHORT_BYTES_MAX)), False),
-        (pb.OutgoingMessage(topic="orders", body=bytes(BODIES_BYTES_MAX + 1)), True),
-        (pb.OutgoingMessage(topic="orders", body=b"x", keys=["k" * 99] * 200), True),
+        ([pb.EncodedBatch(topic="orders", messages=bytes(100))], False),
+        ([pb.EncodedBatch(topic="orders", messages=bytes(SHORT_BYTES_MAX))], False),
+        ([pb.EncodedBatch(topic="orders", messages=bytes(BODIES_BYTES_MAX + 1))], True),
+        ([pb.EncodedBatch(topic="t" * 99, delay="d" * 99, messages=b"x")] * 99, True),
     ],
     ids=["short", "a body", "a long body", "many texts"],
 )
 def test_a_long_request_is_read_in_a_turn_of_its_own(
-    message: pb.OutgoingMessage, is_long: bool
+    batches: list[pb.EncodedBatch], is_long: bool
 ) -> None:
     """The check, the decoding and the method take a few milliseconds each."""
-    data = pb.SendRequest(messages=[message]).SerializeToString()
+    data = pb.SendRequest(batches=batches).SerializeToString()
     reading = Conversion(BrokerConfig()).read(rpcs.SEND, data)
     request, turns = asyncio.run(turns_of(reading))
-    assert request.messages[0].body == message.body
+    assert [each.messages for each in request.batches] == [each.messages for each in batches]
     assert (turns > 2) == is_long
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from rmqlite.clock import WAKE_MS_MAX
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import Delivery
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeMachine
 from tests.support.loops import run_with
+from tests.support.sends import sending
 from tests.support.steps import done
 
 HOUR_MS = 3_600_000
@@ -35,12 +35,7 @@ def arrived_after_ms(
     async def main() -> None:
         with suppress(BaseExceptionGroup):
             async with asyncio.TaskGroup() as tasks:
-                done(
-                    broker.broker.send(
-                        SendRequest((Message("orders", b"x", delay_level=level),), queue_id=0),
-                        BORN_HOST,
-                    )
-                )
+                done(sending(broker.broker, [Message("orders", b"x", delay_level=level)], 0))
                 Delivery(broker.broker, broker.clock, tasks)
                 sent_ns = machine.boot_ns()
                 await during(machine)

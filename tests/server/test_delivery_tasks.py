@@ -16,18 +16,18 @@ import pytest
 from rmqlite.broker.schedule.schedule import REST_MS
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import SLICES_S, Delivery
 from rmqlite.server.group_commit import GroupCommit, Ran
 from rmqlite.server.turns import TURNS
 from rmqlite.store.disk_jobs import SyncJob
 from rmqlite.store.dispatch import QueueKey
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
 from tests.support.deliveries import FULL, fail_deliveries, run, send
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.loops import SyncsAtOnce, run_with
 from tests.support.messages import level_status
+from tests.support.sends import sending
 from tests.support.steps import done
 
 SLICE_S = 0.001_5
@@ -230,8 +230,7 @@ def test_one_sync_serves_all_levels_that_are_due_in_one_turn(
             delivery = Delivery(broker.broker, broker.clock, tasks)
             broker.heard.due_sooner = delivery.due_sooner  # type: ignore[method-assign]
             for level in range(1, LEVELS + 1):
-                request = SendRequest((Message("orders", b"x", delay_level=level),), queue_id=0)
-                done(broker.broker.send(request, BORN_HOST))
+                done(sending(broker.broker, [Message("orders", b"x", delay_level=level)], 0))
             await asyncio.sleep(9)
             syncs.clear()
             await asyncio.sleep(2)

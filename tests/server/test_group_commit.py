@@ -14,14 +14,14 @@ import pytest
 from rmqlite import compiled
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.group_commit import Failed, GroupCommit, SyncThread
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.disk.regular_file import Descriptor
 from rmqlite.store.dispatch import QueueKey
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.loops import run_with
+from tests.support.sends import sending
 from tests.support.services import HeldThread
 from tests.support.steps import done
 
@@ -77,8 +77,7 @@ class Committed:
         self.told += keys
 
     def append(self) -> int:
-        request = SendRequest((Message("orders", b"x"),), queue_id=0)
-        done(self.under_test.broker.send(request, BORN_HOST))
+        done(sending(self.under_test.broker, [Message("orders", b"x")], 0))
         self.commit.appended("orders", 0)
         return self.under_test.store.end
 
@@ -349,9 +348,8 @@ def test_a_file_is_synced_without_the_interpreter(tmp_path: Path, syncer: SyncTh
 
     async def main() -> None:
         commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
-        request = SendRequest((Message("orders", bytes(20_000)),), queue_id=0)
         for _ in range(9):
-            done(broker.broker.send(request, BORN_HOST))
+            done(sending(broker.broker, [Message("orders", bytes(20_000))], 0))
             commit.appended("orders", 0)
             syncer._running = None
             await commit.durable(broker.store.end)
@@ -375,8 +373,7 @@ def test_a_sync_that_fails_there_ends_the_broker_too(tmp_path: Path, syncer: Syn
 
     async def main() -> None:
         commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
-        request = SendRequest((Message("orders", b"x"),), queue_id=0)
-        done(broker.broker.send(request, BORN_HOST))
+        done(sending(broker.broker, [Message("orders", b"x")], 0))
         files.is_broken = True
         commit.then(broker.store.end, answers.append)
         with pytest.raises(FlushFailed, match=r"cannot sync .*: Invalid argument"):
@@ -402,7 +399,7 @@ def test_the_thread_ends_with_a_sync_that_nobody_takes_back(
     async def main() -> None:
         commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
         if is_begun:
-            done(broker.broker.send(SendRequest((Message("orders", b"x"),)), BORN_HOST))
+            done(sending(broker.broker, (Message("orders", b"x"),)))
             commit.then(broker.store.end, lambda _: None)
             syncer._running = None
         syncer.close()

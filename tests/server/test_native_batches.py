@@ -1,7 +1,4 @@
-"""Messages of rmqlite.v1 as bytes: sent as batches, pulled as records.
-
-Older clients, and those of other languages, send and pull messages as values; the two are alike.
-"""
+"""Messages of rmqlite.v1 as bytes: sent as batches, pulled as records."""
 
 from __future__ import annotations
 
@@ -15,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.client.producing.encoding import encoded
+from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError
-from rmqlite.message import Message
+from rmqlite.message import DELAY, Message, encode_properties, message_properties
+from rmqlite.records.drafts import Draft
 from rmqlite.records.record import to_message
-from rmqlite.requests.messages import EncodedBatch, PullRequest, SendRequest, SendResult
+from rmqlite.requests.messages import EncodedBatch, PullRequest, PullResult, SendRequest
 from rmqlite.server.protocols.native.table import methods_of
 from rmqlite.wire import rpcs
 from rmqlite.wire.limits import RequestLimits
@@ -29,6 +27,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext
 from tests.support.forms import OTHER, bytes_in, damaged
 from tests.support.messages import TOPIC, create_topic
+from tests.support.sends import BORN_HOST, encoded_of
 from tests.support.services import Served, served
 
 LIMITS = RequestLimits(BrokerConfig())
@@ -63,28 +62,44 @@ MESSAGES = some.lists(
 )
 
 
-def as_values(messages: tuple[Message, ...]) -> SendRequest:
-    return SendRequest(messages, "g", 1, 17)
+def as_single_drafts(messages: tuple[Message, ...]) -> DraftCall:
+    """The same call as RocketMQ's clients would send its messages one by one."""
+    drafts: list[Draft] = []
+    for message in messages:
+        pairs = message_properties(message, message.message_id)
+        if message.delay_level > 0 and message.delay is None:
+            pairs[DELAY] = str(message.delay_level)
+        delay = "" if message.delay is None else str(message.delay)
+        draft = Draft(message.topic, 1, encode_properties(pairs), message.body, 17, BORN_HOST)
+        drafts.append(draft._replace(flag=message.flag, delay=delay))
+    return DraftCall(drafts)
 
 
 def results_of(
     under_test: BrokerUnderTest, messages: tuple[Message, ...], *, as_batches: bool
-) -> tuple[SendResult, ...] | str:
-    """What a caller gets, through the bytes of request and answer."""
-    found: list[tuple[SendResult, ...] | str] = []
+) -> tuple[list[int], ...] | str:
+    """Places and due times, through the bytes of request and answer; or the refusal."""
+    found: list[tuple[list[int], ...] | str] = []
 
     async def scenario(server: Served, _: object) -> None:
-        sent = encoded(messages, "g", 1)
-        request = as_values(messages)
-        if as_batches:
-            request = SendRequest((), "g", 1, 17, sent.request.batches)
         send = methods_of(server.service)[rpcs.SEND]
         try:
-            data = rpcs.SEND.encode_request(request)
-            LIMITS.check(rpcs.SEND, data)
-            answer = await send(rpcs.SEND.decode_request(data), cast(Any, FakeContext()))
-            answer = rpcs.SEND.decode_response(rpcs.SEND.encode_response(answer))
-            found.append(sent.results(answer) if as_batches else answer.results)
+            if as_batches:
+                sent = encoded_of(messages, 1, group="g", born_at_ms=17)
+                data = rpcs.SEND.encode_request(sent.request)
+                LIMITS.check(rpcs.SEND, data)
+                context = cast(Any, FakeContext())
+                answer = await send(rpcs.SEND.decode_request(data), context)
+                results = sent.results(rpcs.SEND.decode_response(rpcs.SEND.encode_response(answer)))
+                found.append(
+                    (
+                        [each.queue_offset for each in results],
+                        [each.deliver_at_ms for each in results],
+                    )
+                )
+            else:
+                stored = await server.service.messages.send(as_single_drafts(messages))
+                found.append(([*stored.queue_offsets], [*stored.due_ms]))
         except RmqliteError as error:
             found.append(f"{type(error).__name__}: {error}")
 
@@ -108,11 +123,8 @@ def test_batches_are_stored_as_messages_are(messages: list[Message]) -> None:
             create_topic(broker, TOPIC)
             create_topic(broker, OTHER)
             found = results_of(broker, tuple(messages), as_batches=as_batches)
-            if not isinstance(found, str):
-                found = tuple([each._replace(physical_offset=0) for each in found])
-                if not is_one:
-                    found = tuple([each._replace(queue_offset=0) for each in found])
-            answers.append(found)
+            # Batches are stored one behind the other.
+            answers.append(found if is_one or isinstance(found, str) else found[1])
             broker.close()
             stores.append(bytes_in(Path(folder)))
     assert answers[0] == answers[1]
@@ -125,7 +137,7 @@ def send(under_test: BrokerUnderTest, *batches: EncodedBatch) -> list[object]:
     found: list[object] = []
 
     async def scenario(server: Served, _: object) -> None:
-        request = SendRequest((), "g", 0, 17, batches)
+        request = SendRequest("g", 0, 17, batches)
         try:
             answer = await methods_of(server.service)[rpcs.SEND](request, cast(Any, FakeContext()))
             found.append(answer)
@@ -151,7 +163,7 @@ def test_a_damaged_batch_is_refused_or_stored_whole(under_test: BrokerUnderTest)
         for _number in range(300):
             batch = EncodedBatch(TOPIC, "", damaged(good, random))
             try:
-                await call(SendRequest((), "g", 0, 17, (batch,)), cast(Any, FakeContext()))
+                await call(SendRequest("g", 0, 17, (batch,)), cast(Any, FakeContext()))
             except RmqliteError as error:
                 found.append(error)
 
@@ -185,29 +197,25 @@ def test_all_batches_are_stored_or_none(under_test: BrokerUnderTest) -> None:
 
 
 @pytest.mark.parametrize("expression", ["*", "TagA"])
-def test_records_are_the_messages_that_others_get(
+def test_a_client_makes_of_records_what_the_log_has(
     under_test: BrokerUnderTest, expression: str
 ) -> None:
-    """A client takes them apart as the broker does for clients that want messages."""
+    """Whether they were found whole, or one by one."""
     create_topic(under_test, TOPIC)
     odd: Sequence[Message] = [
         Message(TOPIC, b"x" * (at + 1), "TagA", f"k{at}", {"Farbe": "größer"}, delay_level=-1)
         for at in range(5)
     ]
-    under_test.send(*odd, queue_id=0)
-    pulled: list[Any] = []
+    sent = under_test.send(*odd, queue_id=0)
+    pulled: list[PullResult] = []
 
     async def scenario(server: Served, _: object) -> None:
         pull = methods_of(server.service)[rpcs.PULL]
-        for as_records in (True, False):
-            request = PullRequest("g", TOPIC, 0, 0, expression, as_records=as_records)
-            answer = await pull(request, cast(Any, FakeContext()))
-            assert bool(answer.records) == as_records
-            data = rpcs.PULL.encode_response(answer)
-            pulled.append(rpcs.PULL.decode_response(data))
+        request = PullRequest("g", TOPIC, 0, 0, expression)
+        data = rpcs.PULL.encode_response(await pull(request, cast(Any, FakeContext())))
+        pulled.append(rpcs.PULL.decode_response(data))
 
     served(under_test, scenario)
-    assert pulled[0] == pulled[1]
-    assert [each.body for each in pulled[0].messages] == [each.body for each in odd]
-    record = under_test.store.read_record(pulled[0].messages[0].physical_offset)
-    assert pulled[0].messages[0] == to_message(record.head, record.buffer)
+    (found,) = pulled
+    records = [under_test.store.read_record(each.physical_offset) for each in sent]
+    assert list(found.messages) == [to_message(each.head, each.buffer) for each in records]

@@ -11,7 +11,6 @@ from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, Unavailable
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.gate.limits import Limits
 from rmqlite.server.protocols.grpc.calls import Handlers
 from rmqlite.server.protocols.grpc.health import Health
@@ -27,11 +26,12 @@ from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.clock import SetTime
+from tests.support.sends import request_of
 from tests.support.services import Served, served
 
 KEY = "the-admin"
 ADMIN = account(KEY, role=Role.ADMIN)
-SEND = rpcs.SEND.encode_request(SendRequest((Message("orders", b"x"),)))
+SEND = rpcs.SEND.encode_request(request_of((Message("orders", b"x"),)))
 
 
 def guarded(server: Served) -> Handlers:

@@ -21,7 +21,7 @@ from rmqlite.requests.messages import PullRequest
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.service.part import Part
 from rmqlite.server.service.service import Service
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.redrives import GROUP
 from tests.support.service_calls import NEW, READING, SEND, WRITING, ask, filled
@@ -109,7 +109,7 @@ def test_a_disk_that_is_slow_or_full_ends_nothing(
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
         with pytest.raises(type(error)):
-            await server.service.messages.send(SEND, BORN_HOST)
+            await server.service.messages.send(SEND)
         await asyncio.sleep(0)
         assert not ending.done()
 
@@ -137,7 +137,7 @@ def test_a_front_that_is_closed_lets_nobody_wait_and_stores_nothing(
         assert service.is_closing
         assert not (await service.messages.pull(pull)).records
         with pytest.raises(BrokerClosing):
-            await service.messages.send(SEND, BORN_HOST)
+            await service.messages.send(SEND)
         with pytest.raises(BrokerClosing):
             await service.groups.heartbeat(beat)
 

@@ -13,13 +13,13 @@ from rmqlite.broker.leases.deliveries import Received
 from rmqlite.message import MESSAGE_GROUP
 from rmqlite.requests.groups import GroupChange
 from rmqlite.requests.leases import AckRequest, InvisibleChange, ReceiveRequest
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.loops import Expiring
 from rmqlite.store.check import check
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body
 from tests.support.messages import GROUP, TOPIC, plain
+from tests.support.sends import call_of
 from tests.support.services import Served, served
 
 ASKED = ReceiveRequest(GROUP, TOPIC, CLIENT, invisible_ms=INVISIBLE_MS, wait_ms=30_000)
@@ -56,7 +56,7 @@ def test_a_new_message_wakes_one_of_those_who_wait(under_test: BrokerUnderTest) 
     async def scenario(server: Served, _: object) -> None:
         begin(under_test, server)
         calls = await parked(server, 8)
-        await server.service.messages.send(SendRequest((plain("a"),)), BORN_HOST)
+        await server.service.messages.send(call_of((plain("a"),)))
         await turns_until(lambda: any(call.done() for call in calls))
         assert server.service.parked == 7
         (answered,) = [call for call in calls if call.done()]
@@ -74,7 +74,7 @@ def test_whoever_leaves_messages_behind_wakes_the_next_one(under_test: BrokerUnd
         begin(under_test, server)
         calls = await parked(server, 4, replace(ASKED, max_messages=1))
         messages = tuple([plain(each) for each in "abc"])
-        await server.service.messages.send(SendRequest(messages), BORN_HOST)
+        await server.service.messages.send(call_of(messages))
         await turns_until(lambda: server.service.parked == 1)
         server.service.close()
         assert sum([len(each.messages) for each in await asyncio.gather(*calls)]) == 3

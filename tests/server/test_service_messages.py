@@ -13,11 +13,12 @@ import pytest
 from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.steps import Steps
 from rmqlite.message import Message
-from rmqlite.requests.messages import PullRequest, PullStatus, SendRequest
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from rmqlite.requests.messages import PullRequest, PullStatus
+from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import outcomes, request
 from tests.support.calls import turns_until
 from tests.support.messages import TOPIC, plain
+from tests.support.sends import BORN_HOST, call_of
 from tests.support.services import Served, served
 from tests.support.steps import done
 
@@ -39,8 +40,8 @@ def test_a_duplicate_is_answered_when_what_it_repeats_is_on_disk(tmp_path: Path)
     store.release()
 
 
-def numbered(value: int) -> SendRequest:
-    return SendRequest((plain(str(value), properties={"n": str(value)}),), queue_id=0)
+def numbered(value: int) -> Message:
+    return plain(str(value), properties={"n": str(value)})
 
 
 WAITING = PullRequest("readers", TOPIC, 0, 0, wait_ms=30_000)
@@ -65,7 +66,7 @@ def test_a_waiting_pull_sleeps_on_through_messages_that_do_not_match(
         return asked[-1] == queue_offset
 
     under_test.broker.pull = counted  # type: ignore[method-assign]
-    under_test.send(*numbered(0).messages)
+    under_test.send(numbered(0))
     match = Message(TOPIC, b"7", "T", properties={"n": "7"})
 
     async def scenario(server: Served, _: object) -> None:
@@ -74,10 +75,10 @@ def test_a_waiting_pull_sleeps_on_through_messages_that_do_not_match(
         parked = asyncio.create_task(messages.pull(waiting))
         for number in range(1, 5):
             await turns_until(lambda: server.service.parked == 1)
-            await messages.send(numbered(number), BORN_HOST)
+            await messages.send(call_of([numbered(number)], 0))
             await turns_until(partial(has_asked, number + 1))
         assert not parked.done()
-        await messages.send(SendRequest((match,), queue_id=0), BORN_HOST)
+        await messages.send(call_of((match,), queue_id=0))
         result = await parked
         assert [record.body for record in result.records] == [b"7"]
         assert (result.status, result.next_offset) == (PullStatus.FOUND, 6)
@@ -90,7 +91,7 @@ def test_a_waiting_pull_sleeps_on_through_messages_that_do_not_match(
 def test_a_waiting_pull_says_how_far_it_has_looked(tmp_path: Path) -> None:
     """When its time is over, or its filter has compared many: then the offset is committed."""
     under_test = BrokerUnderTest(tmp_path, filter_scan_max=3)
-    under_test.send(*numbered(0).messages, *numbered(1).messages)
+    under_test.send(numbered(0), numbered(1))
 
     async def scenario(server: Served, _: object) -> None:
         under_test.heard.appended = server.commit.appended  # type: ignore[method-assign]
@@ -101,7 +102,7 @@ def test_a_waiting_pull_says_how_far_it_has_looked(tmp_path: Path) -> None:
         waiting = replace(request, wait_ms=30_000)
         parked = asyncio.create_task(messages.pull(waiting))
         await turns_until(lambda: server.service.parked == 1)
-        await messages.send(numbered(2), BORN_HOST)
+        await messages.send(call_of([numbered(2)], 0))
         result = await parked
         assert (result.status, result.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 3)
 

@@ -14,15 +14,15 @@ import pytest
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.groups import GroupChange, HeartbeatRequest
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.check import check
-from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, small_config
+from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
 from tests.support.files import FaultyFiles
 from tests.support.messages import TOPIC
 from tests.support.remoting import ProtocolUnderTest, served_protocol
+from tests.support.sends import call_of, sending
 from tests.support.services import Served, served
 from tests.support.steps import done
 
@@ -147,10 +147,10 @@ def test_a_message_whose_topic_cannot_be_written_is_refused(
 
     async def scenario(server: Served) -> None:
         files.fail("replace", where=lambda path: path.name == "topics.json")
-        request = SendRequest((Message("new", b"x"),), queue_id=0)
+        call = call_of([Message("new", b"x")], 0)
         with pytest.raises(StoreUnavailable):
-            await server.service.messages.send(request, BORN_HOST)
-        await server.service.messages.send(request, BORN_HOST)
+            await server.service.messages.send(call)
+        await server.service.messages.send(call)
 
     run(under_test, scenario)
     under_test.crash()
@@ -213,7 +213,7 @@ def test_no_crash_leaves_a_message_without_its_topic(seed: int) -> None:
     for number in range(12):
         topics = [f"t-{number}-{each}" for each in range(3)]
         for topic in topics:
-            done(broker.broker.send(SendRequest((Message(topic, b"x"),), queue_id=0), BORN_HOST))
+            done(sending(broker.broker, (Message(topic, b"x"),), queue_id=0))
         broker.sync()
         promised.update(topics)
     assert crashes

@@ -18,13 +18,13 @@ from rmqlite.errors import DiskFull, FlushFailed, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import AtOnce, run_with
 from tests.support.scrape import watch_of
+from tests.support.sends import sending
 from tests.support.steps import done
 from tests.support.timers import send_timer
 
@@ -114,7 +114,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def send(broker: BrokerUnderTest, body: bytes = b"x", level: int = 0) -> None:
     message = Message("orders", body, delay_level=level)
-    done(broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST))
+    done(sending(broker.broker, (message,), queue_id=0))
 
 
 def fill(broker: BrokerUnderTest, files: int, age_hours: float) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.spark.sink.options import SinkOptions
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.fake_broker import FakeBroker
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 

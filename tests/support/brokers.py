@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.pulling import decoded
+from rmqlite.broker.pulling import Pulled
 from rmqlite.config import BrokerConfig
-from rmqlite.message import Message, StoredMessage, pack_host
-from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
+from rmqlite.message import Message, StoredMessage
+from rmqlite.requests.messages import PullRequest, PullResult, SendResult
 from rmqlite.store.disk.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Tree
 from tests.support.clock import FakeClock
 from tests.support.disk import SimulatedDisk
 from tests.support.files import QuickFiles
+from tests.support.sends import sending
 from tests.support.steps import done
 
 CALL_MESSAGES = 500
-BORN_HOST = pack_host("10.0.0.1:1234")
 
 
 @dataclass
@@ -123,7 +123,7 @@ class BrokerUnderTest:
         results: list[SendResult] = []
         for begin in range(0, len(messages) or 1, CALL_MESSAGES):
             part = messages[begin : begin + CALL_MESSAGES]
-            results += done(self.broker.send(SendRequest(part, queue_id=queue_id), BORN_HOST))
+            results += done(sending(self.broker, part, queue_id=queue_id))
         self.sync()
         return tuple(results)
 
@@ -163,8 +163,7 @@ class BrokerUnderTest:
     def pull(
         self, topic: str, queue_id: int = 0, queue_offset: int = 0, group: str = "readers"
     ) -> PullResult:
-        pulled = done(self.broker.pull(PullRequest(group, topic, queue_id, queue_offset)))
-        return done(decoded(pulled))
+        return decoded(done(self.broker.pull(PullRequest(group, topic, queue_id, queue_offset))))
 
     def messages(self, topic: str, queue_id: int = 0) -> Sequence[StoredMessage]:
         """Everything in a queue."""
@@ -176,6 +175,12 @@ class BrokerUnderTest:
             if result.next_offset == offset:
                 return found
             offset = result.next_offset
+
+
+def decoded(pulled: Pulled) -> PullResult:
+    """What a client makes of an answer."""
+    bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+    return PullResult(*bounds, tuple([record.to_message() for record in pulled.records]))
 
 
 class BrokerOnDisk(BrokerUnderTest):

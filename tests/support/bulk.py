@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 TOPIC = "orders"

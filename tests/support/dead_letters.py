@@ -13,11 +13,12 @@ from typing import Any, Final
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendBackRequest, SendRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from tests.support.brokers import BORN_HOST, Heard
+from tests.support.brokers import Heard
 from tests.support.clock import START_MS, FakeClock
+from tests.support.sends import sending
 from tests.support.steps import done
 
 GROUP: Final = "shop"
@@ -91,7 +92,7 @@ def dead_letter_store(
                 for n in numbers
             ]
         )
-        sent = done(broker.send(SendRequest(messages), BORN_HOST))
+        sent = done(sending(broker, messages))
         for n, result in zip(numbers, sent, strict=True):
             broker.send_back(
                 SendBackRequest(group, result.physical_offset, delay_level=-1, reason=reason_of(n))

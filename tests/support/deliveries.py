@@ -10,10 +10,10 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.records.packed import Packed
 from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import Delivery
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import run_with
+from tests.support.sends import sending
 from tests.support.steps import done
 
 
@@ -37,7 +37,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[No
 def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
     """Send delayed messages, notify the tasks like a server; return the deliver times."""
     messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
-    results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
+    results = done(sending(under_test.broker, messages, queue_id=0))
     for wait_queue in under_test.heard.sooner:
         delivery.due_sooner(wait_queue)
     under_test.heard.sooner.clear()

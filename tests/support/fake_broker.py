@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -24,10 +24,15 @@ from rmqlite.message import (
     Message,
     StoredMessage,
     decode_properties,
+    encode_properties,
     message_properties,
+    pack_host,
 )
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
+from rmqlite.records.encoding import encode
+from rmqlite.records.record import NewRecord, body_crc
 from rmqlite.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.requests.groups import (
     Assignment,
@@ -42,6 +47,7 @@ from rmqlite.requests.groups import (
     Subscription,
 )
 from rmqlite.requests.messages import (
+    PulledRecords,
     PullRequest,
     PullResult,
     PullStatus,
@@ -119,7 +125,7 @@ class FakeBroker:
                 queue_id=queue_id,
                 queue_offset=len(kept),
                 physical_offset=self._next_offset,
-                store_size=100 + len(message.body),
+                store_size=0,
                 body=message.body,
                 properties=message_properties(message),
                 flag=message.flag,
@@ -132,6 +138,7 @@ class FakeBroker:
                 prepared_transaction_offset=0,
             )
             stored = replace(stored, **fields)
+            stored = replace(stored, store_size=len(record_of(stored)))
             kept.append(stored)
             self.changed.notify_all()
             return stored
@@ -157,7 +164,7 @@ class FakeBroker:
         def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
             request = rpc.decode_request(data)
             if rpc is rpcs.SEND:
-                request = with_messages(request)
+                request = sent_of(request)
             context.add_callback(self._wake)
             with self.changed:
                 self.asked[rpc.name].append(request)
@@ -168,9 +175,11 @@ class FakeBroker:
                     answer = self.answers[rpc.name](request)
                 else:
                     answer = self.plain(rpc.name, request, context)
-                return rpc.encode_response(
-                    answer_to_batches(answer, request) if rpc is rpcs.SEND else answer
-                )
+                if rpc is rpcs.SEND:
+                    answer = answer_to_batches(answer, request)
+                elif rpc is rpcs.PULL:
+                    answer = as_records(answer)
+                return rpc.encode_response(answer)
             except RmqliteError as error:
                 context.set_trailing_metadata(((ERROR_METADATA, error_to_metadata(error)),))
                 status = getattr(grpc.StatusCode, STATUS_NAMES[error.code])
@@ -200,7 +209,7 @@ class FakeBroker:
         topic = TopicInfo(request.topic, 1, 1)
         return Route(topic, "fake", self.levels, 4 * 1024 * 1024)
 
-    def _Send(self, request: SendRequest, _: Any) -> tuple[SendResult, ...]:
+    def _Send(self, request: Sent, _: Any) -> tuple[SendResult, ...]:
         results = []
         for message in request.messages:
             stored = self.add(message, max(0, request.queue_id))
@@ -327,8 +336,48 @@ def failing_at(number: int, answer: Callable[[Any], Any], error: Exception) -> C
     return answer_or_fail
 
 
-def with_messages(request: SendRequest) -> SendRequest:
-    """A request of batches, as the messages that the client has encoded."""
+def as_records(result: PullResult) -> PulledRecords:
+    """The answer with the records of its messages."""
+    records = [record_of(message) for message in result.messages]
+    bounds = (result.status, result.next_offset, result.min_offset, result.max_offset)
+    return PulledRecords(*bounds, b"".join(records))
+
+
+def record_of(message: StoredMessage) -> bytes:
+    """One record as it would lie in a log."""
+    record = NewRecord(
+        message.topic,
+        message.queue_id,
+        PropertyString(encode_properties(message.properties)),
+        message.body,
+        body_crc(message.body),
+        message.flag,
+        message.sys_flag,
+        message.born_timestamp_ms,
+        pack_host(message.born_host),
+        pack_host(message.store_host),
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+    )
+    return encode(
+        record,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        store_timestamp_ms=message.store_timestamp_ms,
+    )
+
+
+class Sent(NamedTuple):
+    """A SendRequest with the messages that the client has encoded."""
+
+    messages: tuple[Message, ...]
+    producer_group: str
+    queue_id: int
+    born_at_ms: int
+    batches: int
+
+
+def sent_of(request: SendRequest) -> Sent:
     messages: list[Message] = []
     for batch in request.batches:
         shared = Draft(
@@ -354,11 +403,17 @@ def with_messages(request: SendRequest) -> SendRequest:
                     properties=own,
                 )
             )
-    return request._replace(messages=tuple(messages)) if request.batches else request
+    return Sent(
+        tuple(messages),
+        request.producer_group,
+        request.queue_id,
+        request.born_at_ms,
+        len(request.batches),
+    )
 
 
-def answer_to_batches(results: tuple[SendResult, ...], request: SendRequest) -> SendAnswer:
+def answer_to_batches(results: tuple[SendResult, ...], request: Sent) -> SendAnswer:
     """All messages of a request have one queue id."""
-    whole = SendAnswer.of(results)
-    queue_ids = whole.queue_ids[:1] * len(request.batches)
-    return whole._replace(topics=(), message_ids=(), queue_ids=queue_ids)
+    _, queue_ids, queue_offsets, _, physical_offsets, due_ms, hosts = zip(*results, strict=True)
+    queue_ids = queue_ids[:1] * request.batches
+    return SendAnswer(queue_ids, queue_offsets, physical_offsets, due_ms, hosts[0])

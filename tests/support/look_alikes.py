@@ -6,7 +6,8 @@ from rmqlite.broker.sends.calls import DraftCall
 from rmqlite.records.drafts import Draft
 from rmqlite.records.encoding import encode
 from rmqlite.records.record import NewRecord, layout_of
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 

@@ -40,7 +40,6 @@ from rmqlite.requests.messages import (
     MessageQuery,
     PullRequest,
     SendBackRequest,
-    SendRequest,
     TransactionEnd,
 )
 from rmqlite.requests.redrive import (
@@ -66,10 +65,11 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.server.service.service import Service
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.clock import START_MS
 from tests.support.redrives import GROUP, bury_many, start
+from tests.support.sends import BORN_HOST, call_of
 from tests.support.timers import send_timer
 from tests.support.transactions import GROUP as PRODUCERS
 from tests.support.transactions import send_half
@@ -86,10 +86,9 @@ HOLDERS = "holders"
 HELD = Handle(Handle.lease_of(START_MS, 1), False, 0, 0)
 """Of the first message, which a client of HOLDERS has received."""
 FILTER = PendingFilter(topic="orders")
-SEND = SendRequest((Message("orders", b"x"),))
+SEND = call_of([Message("orders", b"x")])
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("messages.send", (SEND, BORN_HOST)),
-    ("messages.send_draft", (DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),)),
+    ("messages.send", (SEND,)),
     ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),), print)),
     ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
     ("messages.send_back", (SendBackRequest(GROUP, 0),)),

@@ -8,8 +8,9 @@ from rmqlite.broker.sends.calls import DraftCall, Outcome
 from rmqlite.errors import RmqliteError
 from rmqlite.message import encode_properties
 from rmqlite.records.drafts import Draft
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 

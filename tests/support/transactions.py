@@ -11,7 +11,8 @@ from rmqlite.records.drafts import Draft
 from rmqlite.records.stored import Record
 from rmqlite.records.written import Written
 from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
+from tests.support.sends import BORN_HOST
 from tests.support.steps import done
 
 GROUP = "payers"

@@ -31,46 +31,30 @@ def passes(message: Any, limits: dict[str, Limit]) -> bool:
     return True
 
 
-def outgoing() -> some.SearchStrategy[pb.OutgoingMessage]:
+def batches() -> some.SearchStrategy[pb.EncodedBatch]:
     text = some.text(some.characters(exclude_categories=["Cs"]), max_size=300)
-    return some.builds(
-        pb.OutgoingMessage,
-        topic=text,
-        body=some.binary(max_size=300),
-        keys=some.lists(text, max_size=4),
-        properties=some.dictionaries(text, text, max_size=4),
-        delay_level=some.integers(-(2**31), 2**31 - 1),
-        message_id=text,
-    )
+    return some.builds(pb.EncodedBatch, topic=text, delay=text, messages=some.binary(max_size=300))
 
 
 @settings(deadline=None, max_examples=60)
-@given(some.lists(outgoing(), max_size=6), some.integers(0, 6))
-def test_messages_are_counted_as_they_are(messages: list[pb.OutgoingMessage], most: int) -> None:
+@given(some.lists(batches(), max_size=6), some.integers(0, 6))
+def test_batches_are_counted_as_they_are(sent: list[pb.EncodedBatch], most: int) -> None:
     """Exactly: one more than allowed is refused, as many are not."""
-    request = pb.SendRequest(producer_group="g", messages=messages, queue_id=-1)
-    assert passes(request, {"SendRequest.messages": Limit(count=most)}) == (len(messages) <= most)
+    request = pb.SendRequest(producer_group="g", batches=sent, queue_id=-1)
+    assert passes(request, {"SendRequest.batches": Limit(count=most)}) == (len(sent) <= most)
 
 
 @settings(deadline=None, max_examples=60)
-@given(outgoing(), some.integers(0, 1_200))
-def test_texts_are_measured_as_they_are(message: pb.OutgoingMessage, most: int) -> None:
-    """In bytes, each key and value for itself and all bodies together."""
-    request = pb.SendRequest(messages=[message])
-    is_looked_into = message.ByteSize() > SMALL_BYTES_MAX
-    for name, lengths in {
-        "OutgoingMessage.topic": [len(message.topic.encode())],
-        "OutgoingMessage.keys": [len(key.encode()) for key in message.keys],
-        "PropertiesEntry.value": [
-            len(value.encode())
-            for key, value in message.properties.items()
-            if len(key.encode()) + len(value.encode()) > SMALL_BYTES_MAX
-        ],
-    }.items():
-        is_fine = not is_looked_into or max(lengths, default=0) <= most
-        assert passes(request, {name: Limit(size=most)}) == is_fine, name
-    is_fine = not is_looked_into or len(message.body) <= most
-    assert passes(request, {"OutgoingMessage.body": Limit(total=most)}) == is_fine
+@given(batches(), some.integers(0, 1_200))
+def test_texts_are_measured_as_they_are(batch: pb.EncodedBatch, most: int) -> None:
+    """In bytes, each text for itself and all bodies together."""
+    request = pb.SendRequest(batches=[batch])
+    is_looked_into = batch.ByteSize() > SMALL_BYTES_MAX
+    for name, text in {"topic": batch.topic, "delay": batch.delay}.items():
+        is_fine = not is_looked_into or len(text.encode()) <= most
+        assert passes(request, {f"EncodedBatch.{name}": Limit(size=most)}) == is_fine, name
+    is_fine = not is_looked_into or len(batch.messages) <= most
+    assert passes(request, {"EncodedBatch.messages": Limit(total=most)}) == is_fine
 
 
 @settings(deadline=None, max_examples=60)
@@ -108,11 +92,11 @@ def test_bytes_that_are_no_message_are_left_to_the_parser(
     some.lists(
         some.sampled_from(
             [
-                b"\x12\x00",
-                b"\x12\x02\x0a\x00",
+                b"\x2a\x00",
+                b"\x2a\x02\x0a\x00",
                 b"\x18\x01",
-                b"\x92\x00\x00",
-                b"\x12\x80\x00",
+                b"\xaa\x00\x00",
+                b"\x2a\x80\x00",
                 b"\x1b",
                 b"\x1c",
                 b"\x7d\x00\x00\x00\x00",
@@ -128,11 +112,11 @@ def test_what_protobuf_reads_is_counted_however_it_is_written(parts: list[bytes]
     """Numbers longer than they need be, groups, and unknown fields hide nothing."""
     data = b"".join(parts)
     try:
-        count = len(pb.SendRequest.FromString(data + PADDING).messages)
+        count = len(pb.SendRequest.FromString(data + PADDING).batches)
     except DecodeError:
         return
     if count:
-        assert not passes(data, {"SendRequest.messages": Limit(count=count - 1)})
+        assert not passes(data, {"SendRequest.batches": Limit(count=count - 1)})
 
 
 def test_the_look_ends_at_the_limit() -> None:
@@ -145,8 +129,8 @@ def test_the_look_ends_at_the_limit() -> None:
             Watched.highest = max(Watched.highest, at if isinstance(at, int) else at.stop)
             return bytes.__getitem__(self, at)
 
-    data = Watched(b"\x12\x00" * 100_000)
-    limits = {"SendRequest.messages": Limit(count=10)}
+    data = Watched(b"\x2a\x00" * 100_000)
+    limits = {"SendRequest.batches": Limit(count=10)}
     with pytest.raises(InvalidValue):
         Bounds(SEND, limits, size=WHOLE).check(data)
     assert Watched.highest < 30

@@ -61,7 +61,7 @@ def test_a_limit_that_an_operator_may_change_names_its_key() -> None:
         for limit in limits_of(CONFIG).values()
         for key in (limit.size_key, limit.count_key, limit.total_key)
     }
-    assert keys - {""} == {"maxSendMessages", "maxSendBytes", "maxMessageSize", "maxBulkMessages"}
+    assert keys - {""} == {"maxSendBytes", "maxBulkMessages"}
     assert keys - {""} <= set(KEYS.values())
 
 
@@ -76,13 +76,6 @@ def refusal(rpc: Rpc[Any, Any], request: Any) -> InvalidValue:
 @pytest.mark.parametrize(
     ("rpc", "request_", "field", "value", "rule"),
     [
-        (
-            rpcs.SEND,
-            b"\x12\x00" * 1_000_000,
-            "messages",
-            "more than 500",
-            "at most 500 in one call (maxSendMessages)",
-        ),
         (
             rpcs.COMMIT_OFFSETS,
             b"\x12\x00" * 400_000,
@@ -113,29 +106,10 @@ def refusal(rpc: Rpc[Any, Any], request: Any) -> InvalidValue:
         ),
         (
             rpcs.SEND,
-            pb.SendRequest(messages=[pb.OutgoingMessage(topic="t", keys=["k"] * 1_001)]),
-            "messages.keys",
-            "more than 1000",
-            "at most 1000 in one call",
-        ),
-        (
-            rpcs.SEND,
-            pb.SendRequest(messages=[pb.OutgoingMessage(topic="t", keys=["k" * 1_000] * 200)] * 2),
-            "messages.keys",
-            "66000 bytes",
-            "at most 65536 bytes in one call",
-        ),
-        (
-            rpcs.SEND,
-            pb.SendRequest(
-                messages=[
-                    pb.OutgoingMessage(properties={f"{n}.{m}": "v" for m in range(50)})
-                    for n in range(200)
-                ]
-            ),
-            "messages.properties",
-            "more than 4000",
-            "at most 4000 in one call",
+            pb.SendRequest(batches=[pb.EncodedBatch(topic="t")] * 101),
+            "batches",
+            "more than 100",
+            "at most 100 in one call",
         ),
         (
             rpcs.GET_TIMELINE,
@@ -183,21 +157,12 @@ def test_a_request_is_not_much_longer_than_its_bodies() -> None:
     assert (error.field, error.rule) == ("request without bodies", "at most 2097152 bytes")
 
 
-@pytest.mark.parametrize(
-    ("request_", "field"),
-    [
-        (pb.SendRequest(messages=[pb.OutgoingMessage(body=bytes((4 << 20) + 1))]), "messages.body"),
-        (
-            pb.SendRequest(messages=[pb.OutgoingMessage(body=bytes(5 << 19))] * 2),
-            "messages.body",
-        ),
-    ],
-)
-def test_a_body_that_is_too_large_is_called_so(request_: pb.SendRequest, field: str) -> None:
+def test_bodies_that_are_too_large_together_are_called_so() -> None:
     """By the class that a client knows, which splits its call then."""
-    error = refusal(rpcs.SEND, request_)
+    batch = pb.EncodedBatch(messages=bytes(7 << 19))
+    error = refusal(rpcs.SEND, pb.SendRequest(batches=[batch] * 2))
     assert isinstance(error, MessageTooLarge)
-    assert error.field == field
+    assert error.field == "request"
 
 
 def test_one_bad_message_of_a_bulk_call_is_not_the_others_fault() -> None:
@@ -227,20 +192,9 @@ def test_junk_is_not_looked_at_for_long() -> None:
 
 def test_the_largest_requests_that_are_allowed_pass() -> None:
     """The limits fit together."""
-    text = "x" * limits.MESSAGE_ID_BYTES_MAX
-    message = pb.OutgoingMessage(
-        topic="t" * TOPIC_BYTES_MAX,
-        body=bytes(8_000),
-        tags="x" * limits.TAGS_BYTES_MAX,
-        keys=["k" * 60] * 2,
-        properties={f"property-{number}": "v" * 20 for number in range(8)},
-        message_id=text,
-        delay_level=3,
-        flag=1,
-        delay="10m",
-        max_reconsume_times=16,
-    )
-    LIMITS.check(rpcs.SEND, pb.SendRequest(messages=[message] * 500).SerializeToString())
+    batch = pb.EncodedBatch(topic="t" * TOPIC_BYTES_MAX, delay="10m", messages=bytes(8_000))
+    request = pb.SendRequest(batches=[batch] * limits.BATCHES_MAX)
+    LIMITS.check(rpcs.SEND, request.SerializeToString())
     ids = [f"{number:0255}" for number in range(1_000)]
     LIMITS.check(rpcs.CHANGE_BY_IDS, pb.ChangeByIdsRequest(message_ids=ids).SerializeToString())
     offset = pb.QueueOffset(topic="t" * TOPIC_BYTES_MAX, queue_id=1_000, queue_offset=1 << 40)

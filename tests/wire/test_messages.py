@@ -19,8 +19,8 @@ from rmqlite.wire import rpcs
 from rmqlite.wire.native import read_messages
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.remoting.batch import read_batch, write_messages
-from tests.support.brokers import BORN_HOST
 from tests.support.forms import damaged, needs_compiled
+from tests.support.sends import BORN_HOST
 
 SLOTS = tuple([vars(StoredMessage)[name] for name in StoredMessage.__slots__])
 TEXTS = some.sampled_from(("a", "order-1", "Größe", "x" * 40))

@@ -23,7 +23,6 @@ from rmqlite.broker.jobs.bulk_rows import (
 )
 from rmqlite.broker.jobs.journal import Journal, job_record
 from rmqlite.broker.parts import BrokerParts
-from rmqlite.broker.sends.calls import is_large
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC
@@ -46,6 +45,8 @@ from rmqlite.table_shapes import BulkJobsTable, validated
 HOUR_MS: Final = 3_600_000
 TABLE: Final = "bulkJobs.json"
 _TEXT_CHARS_MAX: Final = 300
+ROWS_STEP: Final = 100
+"""A call with more messages makes its records in a step of 10 ms, and appends in the next."""
 
 
 class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
@@ -156,14 +157,14 @@ class Bulk:
             waits = Waits(table, request.match, self._timers, now_ms)
             rows, refused = rows_of(request, waits, queue_of, self._room)
             made, too_long = records_of(rows, sender)
-            if is_large(len(rows)):
+            if len(rows) > ROWS_STEP:
                 yield
             # Only after the refusals: a refused message makes no later one a duplicate.
             fitting = [row for row in rows if row.position in made] if too_long else rows
             names = [(row.topic, row.message_id) for row in fitting]
             before = SentBefore(self._store, names, since_ms)
             sent, end = before.positions(), self._store.end
-            if is_large(len(rows)):
+            if len(rows) > ROWS_STEP:
                 yield
             if self._store.end != end:
                 # Other calls have appended meanwhile.

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import Room
 from rmqlite.compression import COMPRESSED
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError
-from rmqlite.limits import KEYS_MAX, PROPERTIES_MAX
-from rmqlite.message import DELAY, KEYS, Message, encode_properties, message_properties
-from rmqlite.names import check_sendable
+from rmqlite.limits import KEYS_MAX
+from rmqlite.message import KEYS
 from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
-from rmqlite.requests.messages import SendRequest, SendResult
 
 STEP_MESSAGES: Final = 256
 """After so many messages, 4 ms, or as much work, other calls may run."""
-ROWS_STEP: Final = 100
-"""A bulk call with more messages makes its records in a step of 10 ms, and appends in the next."""
 BATCH_WORK_MAX: Final = 6_000
 """The work of one call, whose records are made in steps but stored by one append."""
 BODY_BYTES: Final = 16 << 10
@@ -87,35 +80,6 @@ class Stored(NamedTuple):
 Outcome = Stored | RmqliteError
 
 
-def check_batch(messages: Sequence[Message], config: BrokerConfig, room: Room) -> None:
-    """Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing."""
-    check_messages("messages", len(messages), config.send_messages_max, "maxSendMessages")
-    total = keys = properties = 0
-    for message in messages:
-        keys += len(message.keys)
-        properties += len(message.properties)
-        size = len(message.body)
-        total += size
-        room.check_body(size)
-    check_size(total, config)
-    check_count("keys", keys, KEYS_MAX)
-    check_count("properties", properties, PROPERTIES_MAX)
-    for topic in {message.topic for message in messages}:
-        check_sendable(topic)
-
-
-def check_size(size: int, config: BrokerConfig) -> None:
-    """Raises MessageTooLarge for more bytes of bodies than a call may have."""
-    if size > config.send_bytes_max:
-        rule = f"bodies of at most {config.send_bytes_max} bytes in one call (maxSendBytes)"
-        raise MessageTooLarge("messages", size, rule)
-
-
-def is_large(count: int) -> bool:
-    """Is a call of so many rows stored in two steps?"""
-    return count > ROWS_STEP
-
-
 def check_messages(field: str, count: int, most: int, key: str) -> None:
     """Raises InvalidValue for none, and MessageTooLarge for more than a call may have."""
     if not 1 <= count <= most:
@@ -154,41 +118,3 @@ def work_of(draft: Draft) -> int:
     if count >= KEYS_MAX:
         raise MessageTooLarge("keys", f"{count + 1} of them", f"at most {KEYS_MAX} in a message")
     return work + count // KEYS_WORK
-
-
-def drafts_of(
-    request: SendRequest, ids: Sequence[str], born_at_ms: int, born_host: bytes
-) -> Iterator[Draft]:
-    """The drafts of messages that come as values, with these message ids."""
-    for message, message_id in zip(request.messages, ids, strict=True):
-        pairs = message_properties(message, message_id)
-        if message.delay_level > 0 and message.delay is None:
-            pairs[DELAY] = str(message.delay_level)
-        yield Draft(
-            message.topic,
-            request.queue_id,
-            encode_properties(pairs),
-            message.body,
-            born_at_ms,
-            born_host,
-            message.flag,
-            delay="" if message.delay is None else str(message.delay),
-        )
-
-
-def send_results(
-    request: SendRequest, ids: Sequence[str], stored: Stored, store_host: str
-) -> tuple[SendResult, ...]:
-    """The results for these messages, of each of which there was a draft."""
-    topics = [message.topic for message in request.messages]
-    columns = zip(
-        topics,
-        stored.queue_ids,
-        stored.queue_offsets,
-        ids,
-        stored.physical_offsets,
-        stored.due_ms,
-        repeat(store_host),
-        strict=False,
-    )
-    return tuple(map(SendResult._make, columns))

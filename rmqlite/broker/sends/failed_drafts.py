@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.broker.admission import level_of
-from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import outlines
 from rmqlite.broker.finding.matching import claimed_of, origin_of
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.retry import (
     FAILURE_PROPERTIES,
     is_in_chain,
@@ -25,8 +25,6 @@ from rmqlite.broker.retry import (
     reason_properties,
 )
 from rmqlite.broker.routing import LEVEL_MAX, QUEUE_ID_MAX, route, routed
-from rmqlite.broker.tables.groups import GroupTable
-from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.errors import Refused
 from rmqlite.limits import MESSAGE_ID_BYTES_MAX, PROPERTIES_BYTES_MAX
@@ -51,7 +49,6 @@ from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
 from rmqlite.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.records.record import TIMES_MAX, Head, body_crc
-from rmqlite.store.message_store import MessageStore
 
 SAME_ID_MAX: Final = 8
 """How many records with the message's id, or its hash, are looked at in each of two topics."""
@@ -75,19 +72,12 @@ _Changes = dict[str, str | bytes]
 class FailedDrafts:
     """Rewrites what drafts to retry and dead-letter topics tell of failures."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        counts: Counts,
-        cluster: str,
-    ) -> None:
-        self._cluster = cluster
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._counts = counts
+    def __init__(self, parts: BrokerParts) -> None:
+        self._cluster = parts.config.cluster_name
+        self._store = parts.store
+        self._topics = parts.topics
+        self._groups = parts.groups
+        self._counts = parts.counts
 
     def of(self, draft: Draft, limit: int | None, *, is_alone: bool) -> Draft:
         """The draft to store: a retry, or at the limit a dead letter.

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import Room, TimerRules
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.routing import route
-from rmqlite.clock import Clock
 from rmqlite.compiled import only_in_c
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
@@ -24,7 +23,6 @@ from rmqlite.records.drafts import Draft
 from rmqlite.records.encoding import PackedBytes
 from rmqlite.records.packed import Packed
 from rmqlite.records.wait_queues import TIMERS, QueueKey, queue_of
-from rmqlite.store.message_store import MessageStore
 
 _TIMER: Final = 127
 """Stands for a level where pack_drafts() says that a message waits for an instant."""
@@ -54,21 +52,13 @@ instant, or 0.
 class Packing:
     """Packs the drafts of one broker."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        clock: Clock,
-        room: Room,
-        timers: TimerRules,
-        cluster: str,
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._room = room
-        self._timers = timers
-        self._cluster = cluster
-        self._store_host = store_host
+    def __init__(self, parts: BrokerParts) -> None:
+        self._store = parts.store
+        self._clock = parts.clock
+        self._room = parts.room
+        self._timers = parts.timers
+        self._cluster = parts.config.cluster_name
+        self._store_host = parts.host
 
     def packed(self, drafts: list[Draft]) -> Packed | None:
         """The records of drafts whose queues are chosen; None: the plain form's work."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.broker.admission import (
-    Room,
-    TimerRules,
     check_draft,
     has_timer,
     level_of,
     without_timer,
 )
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.routing import record_of
 from rmqlite.broker.sends.calls import (
     BATCH_WORK_MAX,
@@ -26,10 +25,7 @@ from rmqlite.broker.sends.calls import (
     work_of,
 )
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.transactions.halves import half_record, is_half
-from rmqlite.clock import Clock
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing
 from rmqlite.message import WAIT
 from rmqlite.names import HALF_TOPIC, group_of, is_retry
@@ -37,7 +33,6 @@ from rmqlite.property_string import PropertyString
 from rmqlite.records.drafts import Draft
 from rmqlite.records.record import TRANSACTION_TYPE, NewRecord
 from rmqlite.records.wait_queues import QueueKey
-from rmqlite.store.message_store import MessageStore
 
 _WAIT_PAIR: Final = f"{WAIT}\x01".encode()
 _WAIT_ONLY: Final = frozenset({WAIT})
@@ -46,23 +41,14 @@ _WAIT_ONLY: Final = frozenset({WAIT})
 class PlainRecords:
     """Makes the records of one broker."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        timers: TimerRules,
-        topics: TopicTable,
-        room: Room,
-        store_host: bytes,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clock = clock
-        self._timers = timers
-        self._topics = topics
-        self._room = room
-        self._store_host = store_host
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._clock = parts.clock
+        self._timers = parts.timers
+        self._topics = parts.topics
+        self._room = parts.room
+        self._store_host = parts.host
 
     def of(self, call: DraftCall) -> Steps[tuple[list[NewRecord], int]]:
         """The records of a call whose queues are chosen, and their work; in steps.

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rmqlite.broker.admission import DELAY_PAIR, Room, TimerRules, check_draft, has_timer
-from rmqlite.broker.appending import Appending
-from rmqlite.broker.counts import Counts
+from rmqlite.broker.admission import DELAY_PAIR, check_draft, has_timer
+from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.sends.calls import (
     BODY_BYTES,
@@ -31,18 +30,14 @@ from rmqlite.broker.sends.failed_drafts import LOOK_WORK, FailedDrafts
 from rmqlite.broker.sends.packing import Packing
 from rmqlite.broker.sends.plain_records import PlainRecords
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable, OnDemand
-from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.clock import Clock
+from rmqlite.broker.tables.groups import OnDemand
 from rmqlite.compiled import SPAN
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, InvalidValue, RmqliteError
 from rmqlite.levels import LevelTable
-from rmqlite.message import DELAY, host_text, pack_host
+from rmqlite.message import DELAY
 from rmqlite.names import check_sendable, group_of, is_retry
 from rmqlite.records.drafts import Draft, joined
 from rmqlite.records.packed import Packed, packed_records
-from rmqlite.store.message_store import MessageStore
 
 PACKED_WORK_MAX: Final = 80_000
 """The work of one call whose records are made in C."""
@@ -54,8 +49,8 @@ _NOWHERE: Final = Stored((), (), (), ())
 """Until a call is stored or refused."""
 
 
-class _Numbered(NamedTuple):
-    """A call whose queues are chosen, and its number in the outcomes."""
+class _Placed(NamedTuple):
+    """A call whose queues and levels are chosen, and its number in the outcomes."""
 
     number: int
     call: DraftCall
@@ -70,56 +65,48 @@ class _Numbered(NamedTuple):
 class _Part:
     """What the next append will store.
 
-    singles: calls that are still to be packed together.  taken: calls that are packed, each with
+    short: calls that are still to be packed together.  taken: calls that are packed, each with
     the packed records that it has a part in, its first row there, and how many rows are its.
     queues: what _queues_to_choose() has said in this step.
     """
 
-    singles: list[_Numbered] = field(default_factory=list)
+    short: list[_Placed] = field(default_factory=list)
     packed: list[Packed] = field(default_factory=list)
-    taken: list[tuple[_Numbered, Sequence[Packed], int, int]] = field(default_factory=list)
+    taken: list[tuple[_Placed, Sequence[Packed], int, int]] = field(default_factory=list)
     queues: dict[str, int] = field(default_factory=dict)
     work: int = 0
 
-    def take(self, calls: Iterable[_Numbered], packed: Sequence[Packed]) -> None:
+    def take(self, calls: Iterable[_Placed], packed: Sequence[Packed]) -> None:
         """Calls whose records are packed, in their order."""
         self.packed += packed
         first = 0
-        for numbered in calls:
-            count = numbered.messages
-            self.taken.append((numbered, packed, first, count))
+        for placed in calls:
+            count = placed.messages
+            self.taken.append((placed, packed, first, count))
             first += count
 
 
 class Sends:
-    """The sends of one broker."""
+    """The sends of one broker: each call is placed, packed, appended.
+
+    Short calls are packed and appended together, in one step; a long one is packed by itself, in
+    steps, and appended when it is complete.
+    """
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        timers: TimerRules,
-        topics: TopicTable,
-        groups: GroupTable,
-        retention: Retention,
-        room: Room,
-        appending: Appending,
-        counts: Counts,
-        needed: Callable[[int], OnDemand],
+        self, parts: BrokerParts, retention: Retention, needed: Callable[[int], OnDemand]
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._timers = timers
-        self._topics = topics
+        self._store = parts.store
+        self._clock = parts.clock
+        self._timers = parts.timers
+        self._topics = parts.topics
+        self._counts = parts.counts
+        self._log = parts.appending
         self._retention = retention
-        self._log = appending
-        self._counts = counts
         self._needed = needed
-        self._failed = FailedDrafts(store, topics, groups, counts, config.cluster_name)
-        host = pack_host(host_text(config.broker_ip, config.listen_port))
-        self._plain = PlainRecords(config, store, clock, timers, topics, room, host)
-        self._packing = Packing(store, clock, room, timers, config.cluster_name, host)
+        self._failed = FailedDrafts(parts)
+        self._plain = PlainRecords(parts)
+        self._packing = Packing(parts)
 
     def check(self, draft: Draft) -> None:
         """Raises what refuses a message that is passed on before it is stored."""
@@ -135,78 +122,59 @@ class Sends:
         part = _Part()
         for number, call in enumerate(calls):
             try:
-                if not self._takes_one(number, call, part):
-                    part.queues.clear()
-                    yield from self._take(number, call, part, outcomes)
+                work = _work_of_call(call)
+                if work < STEP_MESSAGES:
+                    placed = _Placed(number, self._placed(call, part.queues))
+                    part.short.append(placed)
+                    part.work += work + self._work_of_new_queues(placed.call)
+                else:
+                    yield from self._store_part(part, outcomes)
+                    yield from self._store_long(number, call, outcomes)
             except RmqliteError as error:
                 _refuse((number,), error, outcomes)
             if part.work >= STEP_MESSAGES and number + 1 < len(calls):
-                part.queues.clear()
                 yield from self._store_part(part, outcomes)
                 yield
         yield from self._store_part(part, outcomes)
         return outcomes
 
-    def _takes_one(self, number: int, call: DraftCall, part: _Part) -> bool:
-        """Take a call of one message or a short batch, as nearly all are; else leave it to _take().
+    # ---- where its messages go
 
-        That would take twice as long.  Raises what _take() raises.
+    def _placed(self, call: DraftCall, queues: dict[str, int]) -> DraftCall:
+        """The call with the queue and level of each draft; missing topics are made at once.
+
+        Raises InvalidValue, InvalidName, DelayUnknown, TopicUnknown, QueueUnknown,
+        PermissionMissing, DiskFull, StoreUnavailable.
         """
-        draft = call.drafts[0] if len(call.drafts) == 1 else None
-        if draft is None or (draft.spans and len(draft.body) > BODY_BYTES):
-            return False
-        queues = part.queues.get(draft.topic)
-        if queues is None:
-            queues = part.queues[draft.topic] = self._queues_to_choose(draft.topic)
-        work = work_of(draft)
-        if not queues or work + NEW_QUEUE_WORK >= STEP_MESSAGES:
-            return False
-        if not 0 <= draft.queue_id < queues:
-            queue_id = self._needed(draft.queue_id).queue_for(draft.topic, draft.queue_id)
-            # Not _replace(): it takes three times as long.
-            draft = Draft(draft.topic, queue_id, *draft[2:])
-            call = DraftCall((draft,), call.max_reconsume_times)
-        if draft.delay:
-            self._store.levels.current.level_lasting(draft.delay)
-        part.singles.append(_Numbered(number, call))
-        part.work += work + self._new_queue_work(draft)
-        return True
+        if len(call.drafts) == 1:
+            # Nearly all are one message, or one batch, to a topic that is there.
+            draft = call.drafts[0]
+            topic, queue_id = draft.topic, draft.queue_id
+            count = queues.get(topic)
+            if count is None:
+                count = queues[topic] = self._queues_to_choose(topic)
+            if count:
+                if 0 <= queue_id < count and not draft.delay:
+                    return call
+                if not 0 <= queue_id < count:
+                    queue_id = self._needed(queue_id).queue_for(topic, queue_id)
+                    # Not _replace(): it takes three times as long.
+                    draft = Draft(topic, queue_id, *draft[2:])
+                draft = _with_level(draft, self._store.levels.current)
+                return DraftCall((draft,), call.max_reconsume_times)
+        queues.clear()
+        return self._any_placed(call)
 
     def _queues_to_choose(self, topic: str) -> int:
-        """The queues of an ordinary topic that may be sent to; 0 leaves its sends to _take().
-
-        Raises what _take() raises.
-        """
+        """The queues of an ordinary topic that may be sent to; 0 leaves it to _any_placed()."""
         info = self._topics.get(topic)
         if info is None or group_of(topic) is not None:
             return 0
-        self._retention.check_room()
         check_sendable(topic)
         return self._topics.wanted(topic).write_queues
 
-    def _take(
-        self, number: int, call: DraftCall, part: _Part, outcomes: list[Outcome]
-    ) -> Steps[None]:
-        """Add a call to a part.  Raises what Broker.send() raises; then it adds none."""
-        self._retention.check_room()
-        placed = _Numbered(number, self._placed(call))
-        for draft in placed.call.drafts:
-            _with_level(draft, self._store.levels.current)
-        if not call.is_batch:
-            work = sum(map(self._work_of, placed.call.drafts))
-            if work < STEP_MESSAGES:
-                part.singles.append(placed)
-                part.work += work
-                return
-        yield from self._pack_singles(part, outcomes)
-        size = sum([len(draft.body) for draft in placed.call.drafts])
-        if placed.messages + size // BODY_BYTES >= STEP_MESSAGES:
-            # A table of levels may come into force between its steps.
-            self._append(part, outcomes)
-        yield from self._pack(placed, part)
-
-    def _placed(self, call: DraftCall) -> DraftCall:
-        """The call with the queue of each draft; topics that are missing are made at once."""
+    def _any_placed(self, call: DraftCall) -> DraftCall:
+        """_placed() for every call."""
         if not call.drafts:
             raise InvalidValue("messages", 0, "at least one")
         needed: OnDemand | None = None
@@ -223,8 +191,9 @@ class Sends:
                 if (topic, queue_id) not in chosen:
                     chosen[topic, queue_id] = needed.queue_for(topic, queue_id)
                 draft = draft._replace(queue_id=chosen[topic, queue_id])
-            drafts.append(draft)
+            drafts.append(_with_level(draft, self._store.levels.current))
         if needed is not None:
+            self._retention.check_room()
             needed.make()
         return call._replace(drafts=drafts)
 
@@ -243,99 +212,82 @@ class Sends:
                     known = known._replace(spans=SPAN.pack(known.flag, 0, len(known.body), 0, 0))
                 yield known
 
-    def _work_of(self, draft: Draft) -> int:
-        """The work of a single draft.  Raises MessageTooLarge."""
-        work = work_of(draft)
-        if group_of(draft.topic) is not None:
-            return work + LOOK_WORK
-        return work + self._new_queue_work(draft)
+    def _work_of_new_queues(self, call: DraftCall) -> int:
+        """Of a call whose queues are chosen."""
+        work = 0
+        for draft in call.drafts:
+            if self._store.queue(draft.topic, draft.queue_id) is None:
+                # A message that waits is stored elsewhere.
+                waits = DELAY_PAIR in draft.properties or has_timer(draft.properties)
+                work += 0 if waits else NEW_QUEUE_WORK
+        return work
 
-    def _new_queue_work(self, draft: Draft) -> int:
-        if self._store.queue(draft.topic, draft.queue_id) is not None:
-            return 0
-        # A message that waits is stored elsewhere.
-        waits = DELAY_PAIR in draft.properties or has_timer(draft.properties) or draft.delay
-        return 0 if waits else NEW_QUEUE_WORK
-
-    def _pack_singles(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
-        """Pack the calls of single drafts together, or, if that cannot be, each by itself."""
-        singles, part.singles = part.singles, []
-        if not singles:
-            return
-        table = self._store.levels.current
-        drafts = [
-            _with_level(draft, table) if draft.delay else draft
-            for each in singles
-            for draft in each.call.drafts
-        ]
-        packed = self._packing.packed(drafts)
-        if packed is not None and not self._has_new_queues(packed):
-            part.take(singles, [packed])
-            return
-        part.work = 0
-        for place, numbered in enumerate(singles, 1):
-            try:
-                yield from self._pack_plainly(numbered, part)
-            except RmqliteError as error:
-                _refuse((numbered.number,), error, outcomes)
-            if part.work >= STEP_MESSAGES and place < len(singles):
-                self._append(part, outcomes)
-                yield
-
-    def _has_new_queues(self, packed: Packed) -> bool:
-        """To make some takes turns of their own, which only the plain form takes."""
-        new = sum([self._store.queue(*key) is None for key in packed.queues])
-        return new * NEW_QUEUE_WORK >= STEP_MESSAGES
-
-    def _pack(self, numbered: _Numbered, part: _Part) -> Steps[None]:
-        """Pack one call: in C, in parts, one for each step; else by the plain form."""
-        drafts = numbered.call.drafts
-        while True:
-            table = self._store.levels.current
-            parts: list[Packed] = []
-            for each in _parts_of(drafts):
-                if parts:
-                    yield
-                packed = self._packing.packed([_with_level(draft, table) for draft in each])
-                if packed is None:
-                    yield from self._pack_plainly(numbered, part)
-                    return
-                parts.append(packed)
-                check_work(_work_of(parts), PACKED_WORK_MAX)
-            if len(parts) > 1:
-                # The append of a long batch takes a step of its own, in which its topics exist.
-                yield
-                self._placed(numbered.call)
-            if self._store.levels.current is table:
-                break
-        new = {key for each in parts for key in each.queues if self._store.queue(*key) is None}
-        part.take([numbered], parts)
-        part.work += _work_of(parts) + NEW_QUEUE_WORK * len(new)
-
-    def _pack_plainly(self, numbered: _Numbered, part: _Part) -> Steps[None]:
-        call, steps = numbered.call, 0
-        while True:
-            table = self._store.levels.current
-            drafts = [_with_level(draft, table) for draft in call.drafts]
-            making = self._plain.of(call._replace(drafts=drafts))
-            try:
-                while True:
-                    next(making)
-                    steps += 1
-                    yield
-            except StopIteration as end:
-                records, work = end.value
-            if self._store.levels.current is table:
-                break
-        if steps:
-            # Between two steps its topic may have been deleted.
-            self._placed(call)
-        part.take([numbered], [packed_records(records)])
-        part.work += work
+    # ---- its records
 
     def _store_part(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
-        yield from self._pack_singles(part, outcomes)
+        """Pack the short calls together, or, if that cannot be, each by itself; append them."""
+        short, part.short = part.short, []
+        part.queues.clear()
+        if short:
+            packed = self._packing.packed([draft for each in short for draft in each.call.drafts])
+            if packed is not None and self._new_queue_work([packed]) < STEP_MESSAGES:
+                part.take(short, [packed])
+                short = []
+        part.work = 0
+        for place, placed in enumerate(short, 1):
+            try:
+                packed_alone, work = yield from self._packed(placed.call)
+            except RmqliteError as error:
+                _refuse((placed.number,), error, outcomes)
+                continue
+            part.take([placed], packed_alone)
+            part.work += work
+            if part.work >= STEP_MESSAGES and place < len(short):
+                self._append(part, outcomes)
+                yield
         self._append(part, outcomes)
+
+    def _store_long(self, number: int, call: DraftCall, outcomes: list[Outcome]) -> Steps[None]:
+        """Pack one call in steps, and append it in a step of its own.  Raises what refuses it."""
+        while True:
+            table = self._store.levels.current
+            placed = _Placed(number, self._any_placed(call))
+            packed, _ = yield from self._packed(placed.call)
+            yield
+            if self._store.levels.current is table:
+                break
+        # Between two steps its topic may have been deleted.
+        needed = self._needed(0)
+        for queue in {(draft.topic, draft.queue_id) for draft in placed.call.drafts}:
+            needed.queue_for(*queue)
+        needed.make()
+        part = _Part()
+        part.take([placed], packed)
+        self._append(part, outcomes)
+
+    def _packed(self, call: DraftCall) -> Steps[tuple[list[Packed], int]]:
+        """The records of one call, in C, or else by the plain form; and their work; in steps.
+
+        Raises what refuses the call.
+        """
+        packed: list[Packed] = []
+        for drafts in _parts_of(call.drafts):
+            if packed:
+                yield
+            part = self._packing.packed(drafts)
+            if part is None:
+                break
+            packed.append(part)
+            check_work(_work_of(packed), PACKED_WORK_MAX)
+        else:
+            return packed, _work_of(packed) + self._new_queue_work(packed)
+        records, work = yield from self._plain.of(call)
+        return [packed_records(records)], work
+
+    def _new_queue_work(self, packed: Sequence[Packed]) -> int:
+        """To make the first file of a queue takes long."""
+        queues = {key for each in packed for key in each.queues}
+        return NEW_QUEUE_WORK * sum([self._store.queue(*key) is None for key in queues])
 
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
         """Store what is packed, and begin anew."""
@@ -345,13 +297,15 @@ class Sends:
         if not packed:
             return
         try:
+            # Last of all: who is refused for good need not try again while the disk is full.
+            self._retention.check_room()
             self._log.append_packed(packed)
         except RmqliteError as error:
             _refuse([each.number for each, *_ in taken], error, outcomes)
             return
         self._counts.sent += sum(map(len, packed))
-        for numbered, mine, first, count in taken:
-            outcomes[numbered.number] = _stored(numbered.call, mine, first, count)
+        for placed, mine, first, count in taken:
+            outcomes[placed.number] = _stored(placed.call, mine, first, count)
 
 
 def _parts_of(drafts: Sequence[Draft]) -> Iterable[list[Draft]]:
@@ -396,6 +350,16 @@ def _stored(call: DraftCall, packed: Sequence[Packed], first: int, count: int) -
         queue_offsets, physical_offsets, due_ms = ([*column[rows]] for column in columns[0])
     queue_ids = [draft.queue_id for draft in call.drafts]
     return Stored(queue_ids, queue_offsets, physical_offsets, due_ms)
+
+
+def _work_of_call(call: DraftCall) -> int:
+    """The work of a call, without that of new queues.  Raises MessageTooLarge."""
+    work = 0
+    for draft in call.drafts:
+        work += work_of(draft)
+        if group_of(draft.topic) is not None:
+            work += LOOK_WORK
+    return work
 
 
 def _work_of(parts: Sequence[Packed]) -> int:

@@ -100,7 +100,6 @@ class PullConsumer(Closing):
             max_messages,
             wait_ms=wait_ms,
             sql=given_sql(sql),
-            as_records=True,
         )
         began_at_ms = wall_ms()
         try:
@@ -151,7 +150,6 @@ class PullConsumer(Closing):
             max_messages,
             wait_ms=wait_ms,
             sql=given_sql(sql),
-            as_records=True,
         )
         timeout_s = self._timeout_s + wait_ms / 1000
         try:

@@ -155,7 +155,6 @@ class QueueReader:
             self._settings.batch,
             wait_ms=PULL_WAIT_MS,
             sql=self._subscription.sql,
-            as_records=True,
         )
         self._asked_at_s = elapsed_s()
         self._ask(rpcs.PULL, request, self._on_pulled, self._pull, PULL_WAIT_MS)

@@ -61,7 +61,7 @@ def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> Encoded
         groups = [tuple([messages[at] for at in mine]) for mine in by_kind]
         places = [at for mine in by_kind for at in mine]
     batches = tuple([_batch(mine) for mine in groups])
-    return Encoded(SendRequest((), group, queue_id, wall_ms(), batches), groups, places)
+    return Encoded(SendRequest(group, queue_id, wall_ms(), batches), groups, places)
 
 
 def _are_alike(messages: tuple[Message, ...]) -> bool:

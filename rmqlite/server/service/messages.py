@@ -7,7 +7,6 @@ turns between them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
@@ -41,8 +40,6 @@ from rmqlite.requests.messages import (
     PullStatus,
     SendBackRequest,
     SendBackResult,
-    SendRequest,
-    SendResult,
     TransactionEnd,
     TransactionQuestion,
 )
@@ -72,13 +69,6 @@ class DraftsSent(NamedTuple):
     is_durable: bool = True
 
 
-class StoredHere(NamedTuple):
-    """Where the messages of drafts are, and on which broker."""
-
-    stored: Stored
-    store_host: str
-
-
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
     if request.group == TOOLS_GROUP:
         return [topic_right(Right.VIEW, request.topic)]
@@ -104,20 +94,21 @@ def _right_at(right: Right, broker: Broker, physical_offset: int) -> Need:
 class MessageCalls(Part):
     """Calls of producers and consumers."""
 
-    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in request.topics])
-    async def send(
-        self, request: SendRequest | DraftCall, born_host: bytes
-    ) -> tuple[SendResult, ...] | StoredHere:
-        """Store messages of one caller, all or none; they come as values, or as drafts."""
+    @needs(lambda call: [topic_right(Right.PUB, each) for each in call.topics])
+    async def send(self, call: DraftCall) -> Stored:
+        """Store messages of one caller, all or none.  Raises what refuses them."""
         self._check_open()
-        if isinstance(request, SendRequest):
-            return await self._stored(self._broker.send(request, born_host))
-        messages = sum([draft.messages for draft in request.drafts])
+        messages = sum([draft.messages for draft in call.drafts])
         check_messages("messages", messages, self._config.send_messages_max, "maxSendMessages")
-        (outcome,) = await self._stored(self._broker.drafts.send([request]))
+        (outcome,) = await self._stored(self._broker.drafts.send([call]))
         if isinstance(outcome, RmqliteError):
             raise outcome
-        return StoredHere(outcome, self._broker.store_host)
+        return outcome
+
+    @property
+    def store_host(self) -> str:
+        """This broker, "ip:port", as in offset message ids."""
+        return self._broker.store_host
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.
@@ -131,15 +122,6 @@ class MessageCalls(Part):
     def check_draft(self, draft: Draft) -> None:
         """Raises what refuses a message, before it is passed on to somebody else than the store."""
         self._broker.drafts.check(draft)
-
-    @needs(lambda call: [topic_right(Right.PUB, each.topic) for each in call.drafts])
-    async def send_draft(self, call: DraftCall) -> Outcome:
-        """Store what came of one caller; its outcome, when it is on disk."""
-        answered: asyncio.Future[DraftsSent] = asyncio.get_running_loop().create_future()
-        outcomes = await done_in_turns(self._broker.drafts.send([call]))
-        self._commit.then(self._broker.store.end, partial(_answer, outcomes, answered.set_result))
-        (outcome,) = (await answered).outcomes
-        return outcome
 
     @needs(lambda *_: (Need(Right.ADMIN, "", ""),))
     async def send_drafts(

@@ -134,54 +134,17 @@ class Error(_message.Message):
     can_retry: bool
     def __init__(self, code: _Optional[str] = ..., response_code: _Optional[int] = ..., sentence: _Optional[str] = ..., field: _Optional[str] = ..., value: _Optional[str] = ..., rule: _Optional[str] = ..., can_retry: bool = ...) -> None: ...
 
-class OutgoingMessage(_message.Message):
-    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay", "max_reconsume_times", "deliver_at_ms", "deliver_after_ms")
-    class PropertiesEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    BODY_FIELD_NUMBER: _ClassVar[int]
-    TAGS_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
-    DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
-    FLAG_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    DELAY_FIELD_NUMBER: _ClassVar[int]
-    MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
-    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
-    DELIVER_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    body: bytes
-    tags: str
-    keys: _containers.RepeatedScalarFieldContainer[str]
-    properties: _containers.ScalarMap[str, str]
-    delay_level: int
-    flag: int
-    message_id: str
-    delay: str
-    max_reconsume_times: int
-    deliver_at_ms: int
-    deliver_after_ms: int
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., deliver_after_ms: _Optional[int] = ...) -> None: ...
-
 class SendRequest(_message.Message):
-    __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms", "batches")
+    __slots__ = ("producer_group", "queue_id", "born_at_ms", "batches")
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     BORN_AT_MS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     producer_group: str
-    messages: _containers.RepeatedCompositeFieldContainer[OutgoingMessage]
     queue_id: int
     born_at_ms: int
     batches: _containers.RepeatedCompositeFieldContainer[EncodedBatch]
-    def __init__(self, producer_group: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., queue_id: _Optional[int] = ..., born_at_ms: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[EncodedBatch, _Mapping]]] = ...) -> None: ...
+    def __init__(self, producer_group: _Optional[str] = ..., queue_id: _Optional[int] = ..., born_at_ms: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[EncodedBatch, _Mapping]]] = ...) -> None: ...
 
 class EncodedBatch(_message.Message):
     __slots__ = ("topic", "delay", "messages")
@@ -194,22 +157,18 @@ class EncodedBatch(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., delay: _Optional[str] = ..., messages: _Optional[bytes] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("topics", "queue_ids", "queue_offsets", "message_ids", "physical_offsets", "deliver_at_ms", "store_host")
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("queue_ids", "queue_offsets", "physical_offsets", "deliver_at_ms", "store_host")
     QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedScalarFieldContainer[str]
     queue_ids: _containers.RepeatedScalarFieldContainer[int]
     queue_offsets: _containers.RepeatedScalarFieldContainer[int]
-    message_ids: _containers.RepeatedScalarFieldContainer[str]
     physical_offsets: _containers.RepeatedScalarFieldContainer[int]
     deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
     store_host: str
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[str]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ...) -> None: ...
+    def __init__(self, queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("group", "topic", "queue_id", "queue_offset", "expression", "max_messages", "max_bytes", "wait_ms", "sql", "as_records")
@@ -236,20 +195,18 @@ class PullRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., expression: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., sql: _Optional[str] = ..., as_records: bool = ...) -> None: ...
 
 class PullResponse(_message.Message):
-    __slots__ = ("status", "next_offset", "min_offset", "max_offset", "messages", "records")
+    __slots__ = ("status", "next_offset", "min_offset", "max_offset", "records")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
-    messages: _containers.RepeatedCompositeFieldContainer[KeptMessage]
     records: bytes
-    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., messages: _Optional[_Iterable[_Union[KeptMessage, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class KeptMessage(_message.Message):
     __slots__ = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body", "properties", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset")

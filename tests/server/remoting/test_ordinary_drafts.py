@@ -14,8 +14,8 @@ from rmqlite.server.protocols.remoting.requests.sends import call_of, ordinary_d
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
-from tests.support.brokers import BORN_HOST
 from tests.support.forms import needs_compiled
+from tests.support.sends import BORN_HOST
 
 pytestmark = needs_compiled
 

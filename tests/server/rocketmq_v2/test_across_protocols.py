@@ -24,7 +24,6 @@ from rmqlite.requests.messages import (
     PullResult,
     SendBackRequest,
     SendBackResult,
-    SendRequest,
 )
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
@@ -76,6 +75,7 @@ from tests.support.rocketmq_v2_client import (
     ordered,
     served_v2,
 )
+from tests.support.sends import request_of
 
 
 class Native:
@@ -206,7 +206,7 @@ def test_messages_of_the_others_are_received_here(under_test: BrokerUnderTest) -
         assert (await client.ask(SEND_MESSAGE_V2, asked, b"remoting")).code == 0
         bare = SendMessage(TOPIC, "senders", queue_id=0, properties="")
         at = int((await client.ask(SEND_MESSAGE_V2, bare, b"bare")).ext["msgId"][-16:], 16)
-        request = SendRequest((Message(TOPIC, b"native", tags="paid"),), queue_id=0)
+        request = request_of([Message(TOPIC, b"native", tags="paid")], 0)
         await Native(v2).ask(native_rpcs.SEND, request)
         first, second, third = await v2.received()
         assert [each.body for each in (first, second, third)] == [b"remoting", b"bare", b"native"]
@@ -354,7 +354,7 @@ class Traced:
     async def send(self, protocol: str) -> None:
         if protocol == "native":
             first = Message(TOPIC, b"a", properties=CONTEXT, delay_level=1)
-            await self.native.ask(native_rpcs.SEND, SendRequest((first,)))
+            await self.native.ask(native_rpcs.SEND, request_of([first]))
         elif protocol == "remoting":
             text = encode_properties(CONTEXT | {DELAY: "1"}).decode()
             asked = SendMessage(TOPIC, "senders", queue_id=0, properties=text)

@@ -10,7 +10,6 @@ from google.protobuf.duration_pb2 import Duration
 
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
-from rmqlite.requests.messages import SendRequest
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import (
     ACK_MESSAGE,
@@ -20,7 +19,7 @@ from rmqlite.wire.rocketmq_v2.rpcs import (
     definition,
     service,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, talk, turns_until
 from tests.support.rocketmq_v2_client import (
     GROUP,
@@ -36,6 +35,7 @@ from tests.support.rocketmq_v2_client import (
     receive,
     served_v2,
 )
+from tests.support.sends import call_of
 
 
 def forward(
@@ -217,7 +217,7 @@ def test_a_message_wakes_a_poll(under_test: BrokerUnderTest) -> None:
         await v2.received()
         polling = asyncio.create_task(v2.received(poll_s=20))
         await turns_until(lambda: v2.server.service.parked == 1)
-        await v2.server.service.messages.send(SendRequest((Message(TOPIC, b"b"),)), BORN_HOST)
+        await v2.server.service.messages.send(call_of((Message(TOPIC, b"b"),)))
         assert [each.body for each in await polling] == [b"b"]
 
     served_v2(under_test, scenario)

@@ -11,12 +11,11 @@ import pytest
 
 from rmqlite.errors import DiskFull, FlushFailed
 from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.wire.rocketmq_v2.codes import Code
 from rmqlite.wire.rocketmq_v2.rpcs import RECALL_MESSAGE, SEND_MESSAGE, service
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.clock import START_MS
 from tests.support.rocketmq_v2_client import (
@@ -31,6 +30,7 @@ from tests.support.rocketmq_v2_client import (
     ordered,
     served_v2,
 )
+from tests.support.sends import call_of
 
 
 def recall(handle: str, topic: str = TOPIC) -> service.RecallMessageRequest:
@@ -294,7 +294,7 @@ def test_both_kinds_of_messages_have_the_same_broker(under_test: BrokerUnderTest
 
     async def scenario(v2: V2) -> None:
         sent = Message(TOPIC, b"x", tags="paid", keys=("k1", "k2"), properties={"colour": "red"})
-        await v2.server.service.messages.send(SendRequest((sent,)), BORN_HOST)
+        await v2.server.service.messages.send(call_of((sent,)))
         (received,) = await v2.received()
         system = received.system_properties
         assert (received.body, system.tag, list(system.keys)) == (b"x", "paid", ["k1", "k2"])

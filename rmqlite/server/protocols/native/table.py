@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from rmqlite.broker.pulling import Pulled, decoded
-from rmqlite.broker.sends.calls import DraftCall
+from rmqlite.broker.pulling import Pulled
+from rmqlite.broker.sends.calls import DraftCall, Stored
 from rmqlite.clock import wall_ms
 from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
@@ -16,8 +16,8 @@ from rmqlite.requests.groups import GroupDeletion
 from rmqlite.requests.messages import (
     FoundMessages,
     MessageQuery,
+    PulledRecords,
     PullRequest,
-    PullResult,
     SendAnswer,
     SendRequest,
 )
@@ -38,7 +38,6 @@ from rmqlite.server.service.groups import GroupCalls
 from rmqlite.server.service.messages import MessageCalls
 from rmqlite.server.service.service import Service
 from rmqlite.server.service.topics import TopicCalls
-from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.names import FieldError
@@ -76,7 +75,7 @@ def methods_of(service: Service) -> Methods:
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
-        rpcs.PULL: _of(partial(_messages, messages.pull)),
+        rpcs.PULL: _of(partial(_pulled, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
         rpcs.QUERY_MESSAGES: _of(partial(_found, messages)),
         rpcs.GET_MESSAGE: _of(messages.at),
@@ -180,9 +179,13 @@ async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:
 
 
 async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) -> SendAnswer:
-    if not request.batches:
-        results: Any = await messages.send(request, born_host)
-        return SendAnswer.of(results)
+    """Store messages, all or none.  Each draft is a batch, if of one message only."""
+    stored = await messages.send(call_of(request, born_host))
+    return answer_of(stored, messages.store_host)
+
+
+def call_of(request: SendRequest, born_host: bytes) -> DraftCall:
+    """Raises InvalidValue for a damaged batch."""
     drafts = [
         Draft(
             each.topic,
@@ -196,16 +199,17 @@ async def _sent(messages: MessageCalls, request: SendRequest, born_host: bytes) 
         )
         for each in request.batches
     ]
-    found: Any = await messages.send(DraftCall(drafts), born_host)
-    (queue_ids, queue_offsets, physical_offsets, due_ms, _), host = found
+    return DraftCall(drafts)
+
+
+def answer_of(stored: Stored, store_host: str) -> SendAnswer:
+    queue_ids, queue_offsets, physical_offsets, due_ms, _ = stored
     return SendAnswer(
-        (),
         tuple(queue_ids),
         tuple(queue_offsets),
-        (),
         tuple(physical_offsets),
         tuple(due_ms) if any(due_ms) else (),
-        host,
+        store_host,
     )
 
 
@@ -216,14 +220,10 @@ def _spans(messages: bytes) -> bytes:
         raise InvalidValue("batches", f"{error.field}: {error.value}", error.rule) from error
 
 
-async def _messages(pull: Callable[..., Awaitable[Pulled]], request: PullRequest) -> PullResult:
-    """A pull's answer: records, or, for clients that want them, messages as text."""
+async def _pulled(pull: Callable[..., Awaitable[Pulled]], request: PullRequest) -> PulledRecords:
     pulled = await pull(request, making)
-    if not request.as_records:
-        async with working():
-            return await done_in_turns(decoded(pulled))
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    return PullResult(*bounds, records=pulled.records.encoded)
+    return PulledRecords(*bounds, pulled.records.encoded)
 
 
 async def _group_deleted(groups: GroupCalls, request: GroupDeletion) -> None:

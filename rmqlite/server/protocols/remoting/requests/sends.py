@@ -304,13 +304,14 @@ class Replies:
         """Store a reply.  One that cannot be stored was still given to the client that asked."""
         if not self._config.stores_replies:
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
-        draft = call_of(send, call.command, call.connection.born_host)
-        outcome = await self._service.messages.send_draft(draft)
-        if isinstance(outcome, RmqliteError):
+        drafts = call_of(send, call.command, call.connection.born_host)
+        try:
+            stored = await self._service.messages.send(drafts)
+        except RmqliteError:
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
-        (physical_offset,) = outcome.physical_offsets
+        (physical_offset,) = stored.physical_offsets
         message_id = self._sends.message_id(physical_offset)
-        return SendAnswer(message_id, outcome.queue_id, outcome.queue_offset)
+        return SendAnswer(message_id, stored.queue_id, stored.queue_offset)
 
 
 def _id_count(outcome: Outcome) -> int:
