@@ -33,6 +33,7 @@ BY_NAME = {page.name: page for page in PAGES}
 CLI = BY_NAME["rmqlite/cli/README.md"]
 OPTIONS_OF_OTHERS = {
     "--alone",
+    "--archives",
     "--calls",
     "--compare",
     "--concurrency",
@@ -42,10 +43,12 @@ OPTIONS_OF_OTHERS = {
     "--keep",
     "--long",
     "--messages",
+    "--no-deps",
     "--only-rmqlite",
     "--parked",
     "--pending",
     "--plot",
+    "--py-files",
     "--repeat",
     "--rocketmq",
     "--scale",
@@ -55,7 +58,7 @@ OPTIONS_OF_OTHERS = {
     "--together",
     "--turns",
 }
-"""Of the demo, tests/run.py and the benchmarks, and Celery's."""
+"""Of the demo, tests/run.py and the benchmarks; Celery's, pip's and spark-submit's."""
 CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",
