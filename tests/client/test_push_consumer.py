@@ -44,7 +44,7 @@ from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker, raises
 
 NEVER_MS = 3_600_000
-RECORD_BYTES = 98
+ONE_BYTES = 98
 """Of a record with a body of one letter, in the topic "orders"."""
 QUEUE = Queue("orders", 0)
 RETRY = Queue(retry_topic("g"), 0)
@@ -340,9 +340,7 @@ def test_a_running_message_holds_back_the_commit_of_later_ones(
     broker.until(lambda: broker.committed[QUEUE] == 3)
 
 
-@pytest.mark.parametrize(
-    "limit", [{"cached_messages_max": 4}, {"cached_bytes_max": 4 * RECORD_BYTES}]
-)
+@pytest.mark.parametrize("limit", [{"cached_messages_max": 4}, {"cached_bytes_max": 4 * ONE_BYTES}])
 def test_a_full_cache_stops_the_pulls_of_its_queue_only(
     broker: FakeBroker, seen: Seen, make: Make, limit: dict[str, int]
 ) -> None:

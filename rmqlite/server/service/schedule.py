@@ -6,7 +6,7 @@ when it is on disk.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
@@ -17,6 +17,7 @@ from rmqlite.requests.schedule import (
     ChangeByIds,
     ChangedId,
     ChangedPage,
+    ChangeOutcome,
     LevelsChange,
     LevelsChanged,
     LevelsInForce,
@@ -105,3 +106,17 @@ class ScheduleCalls(Part):
     async def change_levels(self, change: LevelsChange) -> LevelsChanged:
         async with self._alone():
             return self._broker.levels.change(change)
+
+
+_NOT_RECALLED: Final = {
+    ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
+    " another instant, or has been deleted since",
+    ChangeOutcome.ALREADY_DELIVERED: "is delivered already",
+    ChangeOutcome.ALREADY_CANCELLED: "is cancelled already",
+    ChangeOutcome.UNDELIVERABLE: "could not be delivered: it is a dead letter of the schedule",
+}
+
+
+def why_not_recalled(changed: ChangedId) -> str:
+    """What a client reads whose recall() has not cancelled the message."""
+    return f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"

@@ -115,8 +115,7 @@ class RemotingServer:
             config.in_flight_bytes_max,
             f"{here}, rmqlite.v1 is on grpcPort={running.grpc_port}",
         )
-        for name, work in (("sends", self._sends.run()), ("idle connections", self._close_idle())):
-            self._tasks.append(running.tasks.create_task(work, name=name))
+        self._tasks.append(running.tasks.create_task(self._close_idle(), name="idle connections"))
         for bound in self._sockets:
             self._servers.append(await listen(bound, self._connections.made, self._keys))
 

@@ -10,15 +10,19 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from rmqlite.broker.sends.calls import check_messages
+from rmqlite.broker.sends.calls import DraftCall, Stored, check_messages
 from rmqlite.config import BrokerConfig
+from rmqlite.errors import FlushFailed, RmqliteError
 from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.requests.topics import RouteRequest
 from rmqlite.server.protocols.rocketmq_v2.calls import refused
 from rmqlite.server.protocols.rocketmq_v2.clients import Clients
 from rmqlite.server.protocols.rocketmq_v2.guard import Asker
 from rmqlite.server.protocols.rocketmq_v2.sent_window import SentWindow, key_of
-from rmqlite.server.protocols.rocketmq_v2.storing import Storing
+from rmqlite.server.service.access import CALLER
+from rmqlite.server.service.gathering import Gathering
+from rmqlite.server.service.messages import DraftsSent
+from rmqlite.server.service.schedule import why_not_recalled
 from rmqlite.server.service.service import Service
 from rmqlite.wire.rocketmq_v2 import rules
 from rmqlite.wire.rocketmq_v2.codes import OK, Code, Refusal, status
@@ -26,15 +30,9 @@ from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of, takes_long_to
 from rmqlite.wire.rocketmq_v2.rpcs import SEND_MESSAGE, definition, service
 from rmqlite.wire.rocketmq_v2.transactions import transaction_id
 
+_Sender = asyncio.Future[Stored]
 AT_ONCE_MAX: Final = 32
 """So many messages of one call are stored together, in 5 ms; clients send one."""
-_NOT_RECALLED: Final = {
-    ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
-    " another instant, or has been deleted since",
-    ChangeOutcome.ALREADY_DELIVERED: "is delivered already",
-    ChangeOutcome.ALREADY_CANCELLED: "is cancelled already",
-    ChangeOutcome.UNDELIVERABLE: "could not be delivered: it is a dead letter of the schedule",
-}
 
 
 class Sends:
@@ -45,7 +43,7 @@ class Sends:
         self._service = own
         self._clients = clients
         self._allowed = SendRules(config.max_message_bytes, 1_000 * config.timer_max_delay_s)
-        self._storing = Storing(own.messages)
+        self._gathering = Gathering[_Sender](own.messages, _answer, _refuse)
         self._window = SentWindow()
 
     async def send(
@@ -78,8 +76,7 @@ class Sends:
         changed = await self._service.schedule.recall(topic, request.recall_handle)
         if changed.outcome is not ChangeOutcome.DONE:
             # Not MESSAGE_NOT_FOUND: some clients take that for success.
-            why = f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"
-            raise Refusal(Code.NOT_FOUND, why)
+            raise Refusal(Code.NOT_FOUND, why_not_recalled(changed))
         return service.RecallMessageResponse(status=OK, message_id=changed.message_id)
 
     async def _entry(
@@ -113,7 +110,10 @@ class Sends:
             now_ms=self._service.clock.now_ms(),
         )
         draft = await asyncio.to_thread(make) if takes_long_to_store(message) else make()
-        stored = await self._storing.store(draft)
+        self._service.messages.check_sender(CALLER.get(), topic)
+        storing: _Sender = asyncio.get_running_loop().create_future()
+        self._gathering.add(storing, DraftCall((draft,)))
+        stored = await storing
         system = message.system_properties
         entry = service.SendResultEntry(
             status=OK, message_id=system.message_id, offset=stored.queue_offset
@@ -126,3 +126,20 @@ class Sends:
                 topic, self._config.broker_name, stored.timer_out_ms, system.message_id
             ).text()
         return entry.SerializeToString()
+
+
+def _answer(senders: list[_Sender], sent: DraftsSent) -> None:
+    for sender, outcome in zip(senders, sent.outcomes, strict=True):
+        if isinstance(outcome, RmqliteError):
+            _refuse([sender], outcome)
+        elif not sent.is_durable:
+            sentence = "the disk is slow: the message may or may not survive a crash"
+            _refuse([sender], FlushFailed(sentence, is_final=False))
+        elif not sender.done():
+            sender.set_result(outcome)
+
+
+def _refuse(senders: list[_Sender], error: Exception) -> None:
+    for sender in senders:
+        if not sender.done():
+            sender.set_exception(error)

@@ -1,7 +1,7 @@
 """Sends, recalls of timers, and replies to clients that wait for them.
 
-All sends that arrive in one turn of the loop, on all connections, are one append.  Its messages
-then wait for one sync, and the answers of a connection leave in one write.
+The sends of all connections are gathered (service/gathering.py), and the answers of a connection
+leave in one write.
 
 The client that a reply is for is named by a property of the reply.  It gets the reply as a request
 of the broker, which it answers; only then the consumer gets its own answer.  The reply is also
@@ -11,7 +11,6 @@ stored, for people to look at: no consumer needs it.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Final, NamedTuple
 
 from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
@@ -26,8 +25,10 @@ from rmqlite.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.server.protocols.remoting.calls import Call, answers, refused
 from rmqlite.server.protocols.remoting.connection import Answered, Connection, NotAnswered
 from rmqlite.server.protocols.remoting.requests.clients import Clients
-from rmqlite.server.service.access import BROKER, CALLER, Caller
+from rmqlite.server.service.access import CALLER, Caller
+from rmqlite.server.service.gathering import Gathering
 from rmqlite.server.service.messages import DraftsSent
+from rmqlite.server.service.schedule import why_not_recalled
 from rmqlite.server.service.service import Service
 from rmqlite.server.turns import let_others
 from rmqlite.wire.remoting.batch import read_batch
@@ -47,8 +48,6 @@ from rmqlite.wire.remoting.requests.sends import (
 
 STEP_IDS: Final = 5_000
 """So many message ids are written into answers in 2 ms; then other calls may run."""
-CALLS_MAX: Final = 500
-"""How many sends are stored together at most."""
 make_draft: Final = only_in_c("make_draft")
 """(ext fields with the short names, body, born_host, Draft) -> the draft of a single send."""
 VERSION_WITH_LIMIT: Final = 121
@@ -61,13 +60,6 @@ _NOT_STORED: Final = "0"
 SENDS: Final = {
     row.code: row.fields
     for row in (codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE)
-}
-_NOT_RECALLED: Final = {
-    ChangeOutcome.NOT_FOUND: "is not known here: it was not sent to this broker, was moved to"
-    " another instant, or has been deleted since",
-    ChangeOutcome.ALREADY_DELIVERED: "is delivered already",
-    ChangeOutcome.ALREADY_CANCELLED: "is cancelled already",
-    ChangeOutcome.UNDELIVERABLE: "could not be delivered: it is a dead letter of the schedule",
 }
 
 
@@ -82,12 +74,11 @@ class Sends:
     """The sends that have arrived and are not yet answered."""
 
     def __init__(self, config: BrokerConfig, service: Service) -> None:
-        self._service = service
+        self._check_sender = service.messages.check_sender
         self._broker_name = config.broker_name
         self._batch_bytes_max = config.max_message_bytes
         self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
-        self._arrived = asyncio.Event()
-        self._waiting: list[_Send] = []
+        self._gathering = Gathering[_Send](service.messages, self._stored, self._refuse)
         self._unanswered = 0
         self._answering: set[asyncio.Task[None]] = set()
         """The tasks that answer long batches."""
@@ -98,26 +89,23 @@ class Sends:
         self, connection: Connection, command: Command, size: int, caller: Caller | None
     ) -> None:
         """Store a message, or a batch, with everything else that arrives in this turn."""
-        check_sender = self._service.messages.check_sender
         try:
             draft = ordinary_draft(command, connection.born_host)
             if draft is not None:
-                check_sender(caller, draft.topic)
+                self._check_sender(caller, draft.topic)
                 call = DraftCall((draft,))
             else:
                 send = SENDS[command.code].read(command.ext)
-                check_sender(caller, send.topic)
+                self._check_sender(caller, send.topic)
                 if send.is_batch:
                     self._check_batch(len(command.body))
                 call = call_of(send, command, connection.born_host)
         except (AccessDenied, FieldError, MessageTooLarge) as error:
             connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
-        if not self._waiting:
-            self._arrived.set()
-            self.all_answered.clear()
-        self._waiting.append(_Send(connection, command, size, call))
+        self.all_answered.clear()
         self._unanswered += 1
+        self._gathering.add(_Send(connection, command, size, call), call)
 
     def _check_batch(self, size: int) -> None:
         """As RocketMQ does: it limits the bytes of a batch as it was sent, not its messages."""
@@ -125,27 +113,9 @@ class Sends:
             rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
             raise MessageTooLarge("batch", size, rule)
 
-    async def run(self) -> None:
-        """Store what has arrived, again and again, in one task: a turn of the loop makes none."""
-        CALLER.set(BROKER)
-        while True:
-            await self._arrived.wait()
-            # What comes with them joins them.  And a route that is asked right behind the send
-            # that makes its topic is unknown still, as in RocketMQ's captured answers.
-            await asyncio.sleep(0)
-            self._arrived.clear()
-            waiting, self._waiting = self._waiting, []
-            for first in range(0, len(waiting), CALLS_MAX):
-                await self._store(waiting[first : first + CALLS_MAX])
-
-    async def _store(self, sends: list[_Send]) -> None:
-        try:
-            await self._service.messages.send_drafts(
-                [send.call for send in sends], partial(self._stored, sends)
-            )
-        except Exception as error:
-            refusals = [refused(send.command, error, REFUSED_SEND_EXT) for send in sends]
-            self._answer(sends, [encode(refusal) for refusal in refusals])
+    def _refuse(self, sends: list[_Send], error: Exception) -> None:
+        refusals = [refused(send.command, error, REFUSED_SEND_EXT) for send in sends]
+        self._answer(sends, [encode(refusal) for refusal in refusals])
 
     def _stored(self, sends: list[_Send], sent: DraftsSent) -> None:
         code = ResponseCode.SUCCESS if sent.is_durable else ResponseCode.FLUSH_DISK_TIMEOUT
@@ -230,7 +200,7 @@ class Recalls:
         else:
             if changed.outcome is ChangeOutcome.DONE:
                 return call.done(RecallAnswer(changed.message_id))
-            why = f"the message {changed.message_id} {_NOT_RECALLED[changed.outcome]}"
+            why = why_not_recalled(changed)
         remark = f"recall failed: {why}"
         return command.answer(ResponseCode.ILLEGAL_OPERATION, REFUSED_RECALL_EXT, remark=remark)
 
