@@ -6,8 +6,7 @@ The map, from the ground up; each package imports only those above it in this li
               levels, config, config_keys/, clock, retry_policy, visible, json_tree,
               table_shapes, compression, extras; the accounts, their file and the decision who
               may do what: access/; the broker's requests and answers as plain values: requests/;
-              the check of a user's values against their types: declared_types/; and the hottest
-              loops in C, which an installation may lack: compiled/
+              and the hottest loops in C, which an installation may lack: compiled/
     records/  a RocketMQ record: its fields, drafts of new ones, runs of many, what completes
               what, and which queues hold messages that wait
     store/    bytes on disk: commit log, consume queues, key index, recovery; and, for use

@@ -451,3 +451,12 @@ def restore(code: str, sentence: str, *, field: str, value: str, rule: str) -> R
     # The process that raised it has shortened the value already.
     error.value = value
     return error
+
+
+def must_be_type(field: str, rule: str, value: object) -> InvalidValue:
+    """The error for a value of a wrong type: it names the type, the value may be a secret.
+
+    field: also a part of one, such as "properties['amount']"; the error's field is "properties".
+    """
+    kind, whole = type(value).__name__, field.partition("[")[0]
+    return InvalidValue(whole, kind, rule, f"{field} must be {rule}, not {kind}")

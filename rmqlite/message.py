@@ -16,10 +16,8 @@ from types import NoneType
 from typing import Any, Final
 
 from rmqlite.compiled import in_c
-from rmqlite.declared_types.checks import check_fields
-from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms, whole_wait
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import Delay, delay_text
+from rmqlite.errors import InvalidValue, must_be_type
+from rmqlite.levels import Delay, Instant, Wait, delay_text, instant_ms, wait_ms, whole_wait
 from rmqlite.limits import INT32_MAX, MESSAGE_ID_BYTES_MAX
 from rmqlite.names import is_dlq, is_retry
 from rmqlite.property_string import KEY_END as KEY_END
@@ -29,6 +27,7 @@ from rmqlite.property_string import decode_properties as decode_properties
 from rmqlite.property_string import encode_properties as encode_properties
 from rmqlite.property_string import find_property as find_property
 from rmqlite.property_string import property_marker as property_marker
+from rmqlite.visible import shortened
 
 # Names of RocketMQ 4.9 (reference §5.2) that this project reads or writes.
 KEYS: Final = "KEYS"
@@ -128,6 +127,17 @@ BODY_RULE: Final = (
     "at least 1 byte: RocketMQ's Java consumer fails at an empty body,"
     " and loses the messages that it pulled with it"
 )
+_FIELD_TYPES: Final = {
+    "topic": str,
+    "body": bytes,
+    "tags": str,
+    "message_id": str,
+    "delay_level": int,
+    "flag": int,
+    "max_reconsume_times": int,
+    "deliver_at_ms": int,
+}
+_NEVER_NONE: Final = {"topic", "body", "tags", "message_id", "delay_level"}
 _WAITS: Final = ("delay", "delay_level", "deliver_at", "deliver_after")
 
 
@@ -180,10 +190,10 @@ class Message:
             if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
                 _check_numbers(self)
         except (TypeError, ValueError, AttributeError):
-            check_fields(self)  # names the wrong type; in nearly all messages there is none
+            check_field_types(self)  # names the wrong type; in nearly all messages there is none
             raise
         if self.body.__class__ is not bytes or not self.body:
-            check_fields(self, "body")
+            check_field_types(self)
             raise InvalidValue("body", "", BODY_RULE)
 
     @property
@@ -367,6 +377,27 @@ def unpack_host(packed: bytes) -> str:
     return f"[{ipaddress.IPv6Address(packed[:-4])}]:{port}"
 
 
+def check_field_types(message: Any) -> None:
+    """Raises InvalidValue for a field of another type than a Message, or a BulkMessage, declares.
+
+    Few users run a type checker: without it a wrong type is an error far from its cause.
+    """
+    for name, kind in _FIELD_TYPES.items():
+        value = getattr(message, name, None)
+        if not isinstance(value, kind) and not (value is None and name not in _NEVER_NONE):
+            raise must_be_type(name, kind.__name__, value)
+        if isinstance(value, bool):
+            raise must_be_type(name, kind.__name__, value)
+    keys, properties = message.keys, message.properties
+    if not isinstance(keys, str | Sequence) or not all(isinstance(key, str) for key in keys):
+        raise must_be_type("keys", "str or a sequence of str", keys)
+    if not isinstance(properties, Mapping) or not all(isinstance(key, str) for key in properties):
+        raise must_be_type("properties", "a mapping of str to str", properties)
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            raise must_be_type(f"properties[{shortened(key)!r}]", "str", value)
+
+
 def _check_numbers(message: Message) -> None:
     if message.delay is not None:
         object.__setattr__(message, "delay", delay_text(message.delay))
@@ -381,7 +412,7 @@ def _check_numbers(message: Message) -> None:
         raise InvalidValue(given[0], getattr(message, given[0]), rule)
     kinds = (message.delay_level.__class__, message.flag.__class__)
     if kinds != (int, int) or message.max_reconsume_times.__class__ not in (int, NoneType):
-        check_fields(message, "delay_level", "flag", "max_reconsume_times")
+        check_field_types(message)
     for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
         if not -INT32_MAX - 1 <= number <= INT32_MAX:
             raise InvalidValue(name, number, "a 32-bit integer")

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from rmqlite.errors import InvalidName, PermissionMissing
+from rmqlite.errors import InvalidName, PermissionMissing, must_be_type
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 AUTO_CREATE_TOPIC: Final = "TBW102"
@@ -179,6 +179,8 @@ def check_group(group: str) -> None:
 
 
 def _check_name(field: str, name: str, bytes_max: int) -> None:
+    if not isinstance(name, str):
+        raise must_be_type(field, "str", name)
     if not name:
         raise InvalidName(field, name, f"1 to {bytes_max} {_NAME_RULE}")
     if len(name) > bytes_max:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.access.files import read_text
-from rmqlite.declared_types.checks import check_fields
 from rmqlite.errors import ConfigInvalid, InvalidValue
 
 ACCESS_KEY_VARIABLE: Final = "RMQLITE_ACCESS_KEY"
@@ -42,9 +41,6 @@ class Credentials:
     ca: str = field(default="", repr=False)
     certificate: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def with_environment(

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.client.credentials import ENVIRONMENT
-from rmqlite.declared_types.checks import check_type
-from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
+from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError, must_be_type
 from rmqlite.wire.status import error_from_status
 
 TLS: Final = "tls://"
@@ -92,7 +91,8 @@ class Endpoint:
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str] = ENVIRONMENT) -> Endpoint:
         """With the proxy that the environment names for rmqlite.  Raises InvalidValue."""
-        check_type("endpoint", text, str)
+        if not isinstance(text, str):
+            raise must_be_type("endpoint", "str", text)
         is_tls = text.startswith(TLS)
         address = text.removeprefix(TLS)
         matched = _ADDRESS.fullmatch(address)

@@ -12,7 +12,6 @@ from typing import Final, Generic, TypeVar
 from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
-from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.log import (
@@ -34,7 +33,6 @@ _Q = TypeVar("_Q", LogReadRequest, QueueReadRequest)
 _A = TypeVar("_A", LogRead, QueueRead)
 
 
-@check_public_arguments()
 class RawReader(Closing):
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import InvalidValue, RmqliteError, restore
 from rmqlite.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 from rmqlite.property_string import check_properties
@@ -149,11 +148,7 @@ def check_job_id(job_id: str) -> None:
 
 def property_text(properties: Mapping[str, str]) -> str:
     """A user's properties as a property string.  Raises InvalidValue."""
-    try:
-        check_properties(properties, RESERVED_PROPERTIES)
-    except TypeError:
-        check_type("properties", properties, Mapping[str, str])
-        raise
+    check_properties(properties, RESERVED_PROPERTIES)
     return PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
 
 

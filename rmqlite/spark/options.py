@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.clock import utc_ms
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import check_not_long_ago
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.visible import did_you_mean

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 BASE = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
-    | {"access", "declared_types", "requests", "retry_policy", "visible", "compression"}
+    | {"access", "requests", "retry_policy", "visible", "compression"}
     | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
 )
 LAYERS = frozenset(
@@ -59,7 +59,7 @@ ALONE = {
     "fcntl": {"rmqlite.store.disk.files"},
     "sqlite3": {"rmqlite.store.timers.index"},
     "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock", "rmqlite.levels", "rmqlite.declared_types.deliver_times"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels"},
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),

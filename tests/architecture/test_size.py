@@ -14,7 +14,7 @@ from tests.architecture.sources import ROOT, written
 
 PRODUCT: Final = ROOT / "rmqlite"
 BASE: Final = "base"
-BASE_FOLDERS: Final = ("access", "config_keys", "declared_types", "requests")
+BASE_FOLDERS: Final = ("access", "config_keys", "requests")
 """They belong to the base layer, with the modules beside them."""
 
 

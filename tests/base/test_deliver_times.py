@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import DELAY_MS_MAX
+from rmqlite.levels import DELAY_MS_MAX, INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
 from rmqlite.message import Message, message_properties
 
 LEAP_DAY_MS = 1_835_420_400_000

@@ -47,7 +47,7 @@ def test_a_call_is_the_administrators(broker: FakeBroker) -> None:
         broker.answers["DescribeGroup"] = raises(GroupUnknown("x"))
         with pytest.raises(GroupUnknown):
             await admin.group("x")
-        with pytest.raises(InvalidValue, match="queues must be int, not str"):
+        with pytest.raises(InvalidValue, match="request must be of the types that it declares"):
             await admin.create_topic("orders", queues="8")  # type: ignore[arg-type]
 
     run(broker, test)

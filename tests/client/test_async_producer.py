@@ -99,7 +99,7 @@ def test_errors_are_the_producers(broker: FakeBroker) -> None:
             await producer.send("a")  # type: ignore[arg-type]
         with pytest.raises(DelayUnknown):
             await producer.send(message("a", delay="7s"))
-        with pytest.raises(InvalidValue, match="message_id must be str, not int"):
+        with pytest.raises(InvalidValue, match="request must be of the types that it declares"):
             await producer.cancel(7)  # type: ignore[arg-type]
         broker.answers["Send"] = raises(BrokerClosing())
         with pytest.raises(BrokerClosing):
@@ -108,8 +108,6 @@ def test_errors_are_the_producers(broker: FakeBroker) -> None:
     run(broker, test, retries=0)
     with pytest.raises(InvalidValue, match="in_flight_max must be 1 or more"):
         AsyncProducer(broker.endpoint, "makers", in_flight_max=0)
-    with pytest.raises(InvalidValue, match="linger_ms"):
-        AsyncProducer(broker.endpoint, "makers", linger_ms="x")  # type: ignore[arg-type]
 
 
 def test_a_waiting_message_is_cancelled_and_rescheduled(broker: FakeBroker) -> None:

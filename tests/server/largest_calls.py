@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rmqlite import limits
 from rmqlite.broker.tables.membership import PAUSE_MS
-from rmqlite.declared_types.deliver_times import INSTANT_MS_MIN
+from rmqlite.levels import INSTANT_MS_MIN
 from rmqlite.message import Message, offset_message_id
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.requests.dead_letters import (

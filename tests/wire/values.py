@@ -10,8 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN
-from rmqlite.levels import DELAY_MS_MAX
+from rmqlite.levels import DELAY_MS_MAX, INSTANT_MS_MAX, INSTANT_MS_MIN
 from rmqlite.message import RESERVED_PROPERTIES, Message
 from rmqlite.requests.messages import SendResult
 

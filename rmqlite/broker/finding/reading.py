@@ -23,8 +23,8 @@ from rmqlite.broker.finding.matching import (
     number_of,
     origin_of,
 )
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import check_not_long_ago
 from rmqlite.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
     DELIVERY_ATTEMPTS,

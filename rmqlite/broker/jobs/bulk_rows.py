@@ -15,9 +15,8 @@ from rmqlite.broker.admission import Room, TimerRules, check_sent_properties
 from rmqlite.broker.routing import record_of
 from rmqlite.broker.sends.calls import check_count, check_messages
 from rmqlite.config import BrokerConfig
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
-from rmqlite.levels import LevelTable, parse_delay
+from rmqlite.levels import LevelTable, check_not_long_ago, parse_delay
 from rmqlite.limits import (
     KEYS_MAX,
     MESSAGE_ID_BYTES_MAX,

@@ -13,8 +13,8 @@ from rmqlite.broker.parts import BrokerParts
 from rmqlite.broker.pulling import queue_range
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import check_queue
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import GroupInUse, InvalidValue
+from rmqlite.levels import check_not_long_ago
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import OffsetReset, QueueReset
 from rmqlite.requests.topics import Queue

@@ -19,8 +19,8 @@ from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
+from rmqlite.levels import check_not_long_ago
 from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
     CLUSTER,

@@ -19,8 +19,8 @@ from rmqlite.broker.finding.reading import read_heads
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import check_not_long_ago
 from rmqlite.limits import check_length
 from rmqlite.message import (
     KEYS,

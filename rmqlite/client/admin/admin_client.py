@@ -10,7 +10,6 @@ from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
-from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.figures import BrokerStatus
 from rmqlite.requests.groups import (
@@ -27,7 +26,6 @@ from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo, 
 from rmqlite.wire import rpcs
 
 
-@check_public_arguments()
 class AdminClient(Asking, Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 

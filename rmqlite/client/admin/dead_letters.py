@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from rmqlite.client.admin import Asking
-from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.dead_letters import (
     EVERY_DEAD_LETTER,
     DeadLetter,
@@ -31,7 +30,6 @@ BEFORE_ALL_MS: Final = 1
 """No letter died before."""
 
 
-@check_public_arguments()
 class DeadLetterAdmin(Asking):
     """Asks the broker behind a connection about retries and dead letters.
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.admin import Asking
-from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     NOTHING_SEEN,
@@ -32,7 +31,6 @@ from rmqlite.requests.redrive import (
 from rmqlite.wire import rpcs
 
 
-@check_public_arguments()
 class RedriveAdmin(Asking):
     """Asks the broker behind a connection about its redrive jobs.
 

@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.admin import Asking
-from rmqlite.declared_types.checks import check_public_arguments
-from rmqlite.declared_types.deliver_times import Instant, Wait, instant_ms, wait_ms
 from rmqlite.errors import RmqliteError
+from rmqlite.levels import Instant, Wait, instant_ms, wait_ms
 from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import (
     CHANGES_MAX,
@@ -36,7 +35,6 @@ from rmqlite.wire import rpcs
 EVERYTHING = PendingFilter()
 
 
-@check_public_arguments()
 class ScheduleAdmin(Asking):
     """Asks the broker behind a connection about its schedule, timeout_s for each call.
 

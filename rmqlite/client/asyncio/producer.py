@@ -24,7 +24,6 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.producing.producer import Producer
 from rmqlite.client.tracing import Tracing
-from rmqlite.declared_types.checks import check_arguments
 from rmqlite.errors import InvalidValue
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendResult
@@ -37,7 +36,6 @@ class AsyncProducer(Bridge[Producer], AsyncClosing):
     under way.  in_flight_max: at this number of messages without an outcome, send() waits.
     """
 
-    @check_arguments
     def __init__(
         self,
         endpoint: str,

@@ -32,7 +32,6 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.compression import inflated
-from rmqlite.declared_types.checks import check_arguments
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 from rmqlite.requests.topics import Queue
@@ -55,7 +54,6 @@ class AsyncPushConsumer(AsyncClosing):
     for running listeners before it cancels them.  All other options are those of PushConsumer.
     """
 
-    @check_arguments
     def __init__(
         self,
         endpoint: str,

@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rmqlite.compression import inflated
-from rmqlite.declared_types.checks import check_fields, must_be_type
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import InvalidValue, must_be_type
 from rmqlite.message import StoredMessage
 from rmqlite.visible import encodable, text_of_error
 
@@ -45,7 +44,8 @@ class ConsumeResult:
 
     def __post_init__(self) -> None:
         # Check here: the error names the listener's own line; later, no send-back would work.
-        check_fields(self)
+        if not isinstance(self.delay_level, int):
+            raise must_be_type("delay_level", "int", self.delay_level)
         if not -(2**31) <= self.delay_level < 2**31:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
 

@@ -18,7 +18,6 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.tracing import Tracing
 from rmqlite.clock import wall_ms
 from rmqlite.compression import inflated
-from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
@@ -31,7 +30,6 @@ RETRIES: Final = 2
 """Every call here may run twice."""
 
 
-@check_public_arguments()
 class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 

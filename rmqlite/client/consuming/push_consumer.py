@@ -30,9 +30,8 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
-from rmqlite.declared_types.checks import check_public_arguments
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
+from rmqlite.levels import check_not_long_ago
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit, Subscription
@@ -60,7 +59,6 @@ class _Running:
     send_backs: SendBacks
 
 
-@check_public_arguments()
 class PushConsumer(Closing):
     """Consumes messages as a member of a group.  Usable from any thread.
 

@@ -21,10 +21,10 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.declared_types.checks import check_fields, check_public_arguments
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import Delay, delay_text
 from rmqlite.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.message import check_field_types
 from rmqlite.requests.bulk import (
     BulkAnswer,
     BulkMatch,
@@ -71,13 +71,13 @@ class BulkMessage:
             _ = self.topic + self.tags + self.message_id + _keys_text(self.keys)
             levels = self.delay_level.__class__ is self.deliver_at_ms.__class__ is int
             if self.body.__class__ is not bytes or not levels:
-                check_fields(self)
+                check_field_types(self)
             if self.delay != "":
                 object.__setattr__(self, "delay", delay_text(self.delay))
             if self.properties or self.properties.__class__ is not dict:
                 property_text(self.properties)
         except (TypeError, ValueError, AttributeError):
-            check_fields(self)  # names the wrong type; in nearly all messages there is none
+            check_field_types(self)  # names the wrong type; in nearly all messages there is none
             raise
 
 
@@ -129,7 +129,6 @@ class _Call:
     failing_since_s: float = 0.0
 
 
-@check_public_arguments()
 class BulkScheduler(Closing):
     """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
 

@@ -13,8 +13,7 @@ from typing import Final
 
 from rmqlite.client.channel import Connection
 from rmqlite.clock import elapsed_s
-from rmqlite.declared_types.checks import check_type
-from rmqlite.errors import DelayUnknown, InvalidValue
+from rmqlite.errors import DelayUnknown, InvalidValue, must_be_type
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import Message
 from rmqlite.requests.topics import RouteRequest
@@ -44,7 +43,8 @@ class LevelLookup:
             if isinstance(message, str | bytes):
                 what = type(message).__name__
                 raise InvalidValue("message", what, "a Message(topic, body): send(Message(...))")
-            check_type("message", message, Message)
+            if not isinstance(message, Message):
+                raise must_be_type("message", "Message", message)
         if message.delay is None:
             return message
         delay = str(message.delay)

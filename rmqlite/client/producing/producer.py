@@ -20,9 +20,8 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.declared_types.checks import check_public_arguments, check_type
-from rmqlite.declared_types.deliver_times import Instant, Wait
-from rmqlite.errors import MessageTooLarge, RmqliteError
+from rmqlite.errors import MessageTooLarge, RmqliteError, must_be_type
+from rmqlite.levels import Instant, Wait
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendAnswer, SendResult
 from rmqlite.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
@@ -30,7 +29,6 @@ from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
 
 
-@check_public_arguments(besides=("send", "send_async", "send_batch"))
 class Producer(Closing):
     """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
 
@@ -90,8 +88,6 @@ class Producer(Closing):
         never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable if it did not work
         within send_timeout_ms; the message may have been stored all the same.
         """
-        if queue_id is not None:
-            check_type("queue_id", queue_id, int)
         named = self._named(message)
         if self._spans is None:
             return self._sent(named, queue_id)
@@ -218,7 +214,8 @@ class Producer(Closing):
         return resolved if resolved.message_id else resolved.named(self._ids.next())
 
     def _all_named(self, messages: Iterable[Message]) -> list[Message]:
-        check_type("messages", messages, Iterable[Message])
+        if not isinstance(messages, Iterable):
+            raise must_be_type("messages", "a sequence of Message", messages)
         resolved = [self._levels.resolve(message) for message in messages]
         ids = iter(self._ids.take(sum([not each.message_id for each in resolved])))
         return [each if each.message_id else each.named(next(ids)) for each in resolved]

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from rmqlite.clock import local_ms
-from rmqlite.declared_types.deliver_times import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
 from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.records.wait_queues import TIMERS
 from rmqlite.requests.dead_letters import DeadLetterFilter

@@ -14,9 +14,8 @@ from typing import Final
 from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s, local_text, zone_text
-from rmqlite.declared_types.deliver_times import wait_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import LevelTable
+from rmqlite.levels import LevelTable, wait_ms
 from rmqlite.names import group_of
 from rmqlite.requests.schedule import (
     ChangeByFilter,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite.arrow.options import BrokerOptions
 from rmqlite.clock import local_ms
-from rmqlite.declared_types.deliver_times import instant_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import LevelTable, parse_delay
+from rmqlite.levels import LevelTable, instant_ms, parse_delay
 from rmqlite.names import check_sendable
 from rmqlite.requests.bulk import BulkMatch, check_job_id
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS

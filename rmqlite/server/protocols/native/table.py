@@ -9,8 +9,8 @@ from typing import Any, Final
 from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.calls import DraftCall, Stored
 from rmqlite.clock import wall_ms
-from rmqlite.declared_types.deliver_times import check_not_long_ago
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import check_not_long_ago
 from rmqlite.records.drafts import Draft
 from rmqlite.requests.groups import GroupDeletion
 from rmqlite.requests.messages import (
