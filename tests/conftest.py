@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from rmqlite import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
+from tests.support.thinned import Thinned
 
 TESTS = Path(__file__).parent
 TOGETHER = (TESTS / "spark", TESTS / "conformance" / "rocketmq_v2", TESTS / "conformance")
@@ -37,7 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     What a run proves with --long, and without it only in part:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not 1,000;
-    - every property test and model that asks for no number of its own: 200 examples, not 30.
+    - every property test and model that asks for no number of its own: 200 examples, not 30;
+    - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
+    - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
+      not one of a few.
     """
     parser.addoption(
         "--long",
@@ -69,6 +73,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is read: its own settings begin with these."""
     settings.load_profile(LONG if config.getoption("--long") else GATE)
+    config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test marked seeds takes a seed."""
+    for mark in metafunc.definition.iter_markers("seeds"):
+        gate, long = mark.args
+        metafunc.parametrize("seed", range(long if metafunc.config.getoption("--long") else gate))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,6 +104,13 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
 def golden(tmp_path: Path) -> Path:
     """The unpacked stores of RocketMQ 4.9.8, and what it said is in them."""
     return unpack_golden(tmp_path)
+
+
+@pytest.fixture
+def thinned(request: pytest.FixtureRequest) -> Thinned:
+    """thinned(positions, stride, first=0): one of stride of them; with --long all of them."""
+    is_long = bool(request.config.getoption("--long"))
+    return lambda positions, stride, first=0: positions if is_long else positions[first::stride]
 
 
 @pytest.fixture
