@@ -18,6 +18,8 @@ from tests.support.thinned import Thinned
 TESTS = Path(__file__).parent
 TOGETHER = (TESTS / "spark", TESTS / "conformance" / "rocketmq_v2", TESTS / "conformance")
 """The tests of one of these run in one process: they share a Spark session, or running clients."""
+SHARED = {TESTS / "conformance": {"broker", "programs"}}
+"""Where not all tests of a folder use what is shared: the fixtures of those that do."""
 
 # No example is wrong because the machine had much else to do.
 _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - every property test and model that asks for no number of its own: 200 examples, not 30;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
-      not one of a few.
+      not one of a few;
+    - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
+    - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
+      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400.
     """
     parser.addoption(
         "--long",
@@ -88,7 +93,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
     for item in items:
         folder = next((each for each in TOGETHER if each in item.path.parents), None)
-        if folder is not None:
+        is_apart = item.get_closest_marker("xdist_group") is not None
+        used = SHARED.get(folder) if folder else None
+        if used is not None:
+            is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
+        if folder is not None and not is_apart:
             item.add_marker(pytest.mark.xdist_group(folder.name))
 
 
@@ -107,9 +116,14 @@ def golden(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def thinned(request: pytest.FixtureRequest) -> Thinned:
+def is_long(request: pytest.FixtureRequest) -> bool:
+    """Was --long asked for?"""
+    return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def thinned(is_long: bool) -> Thinned:
     """thinned(positions, stride, first=0): one of stride of them; with --long all of them."""
-    is_long = bool(request.config.getoption("--long"))
     return lambda positions, stride, first=0: positions if is_long else positions[first::stride]
 
 
