@@ -16,8 +16,14 @@ from tests.support.golden import unpack_golden
 from tests.support.thinned import Thinned
 
 TESTS = Path(__file__).parent
-TOGETHER = (TESTS / "spark", TESTS / "conformance" / "rocketmq_v2", TESTS / "conformance")
-"""The tests of one of these run in one process: they share a Spark session, or running clients."""
+TOGETHER = (
+    TESTS / "spark",
+    TESTS / "conformance" / "rocketmq_v2",
+    TESTS / "conformance",
+    TESTS / "architecture",
+)
+"""The tests of one of these run in one process: they share a Spark session, running clients, or
+what they have read of all sources."""
 SHARED = {TESTS / "conformance": {"broker", "programs"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
 

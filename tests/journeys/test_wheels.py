@@ -16,6 +16,8 @@ from rmqlite.clock import pause_s
 from tests.build_wheels import ROOT, build_wheels
 from tests.support.broker_processes import OF_ANY_DISK
 
+pytestmark = pytest.mark.xdist_group("wheels")
+
 VERSIONS = range(11, 16)
 FREE_PORTS = ("--listen-port", "0", "--grpc-port", "0", "--name-server-port", "0")
 BUILT_FROM = ("LICENSE", "README.md", "conf", "pyproject.toml", "rmqlite")
@@ -54,7 +56,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         else:
             (root / "source").mkdir(exist_ok=True)
             shutil.copy(ROOT / name, root / "source" / name)
-    return build_wheels(root / "dist", root / "source")
+    with pytest.MonkeyPatch.context() as patch:
+        # What is compiled does not run here.
+        patch.setenv("CFLAGS", "-O0")
+        return build_wheels(root / "dist", root / "source")
 
 
 def test_the_wheel_for_every_python_runs_in_another_one(
