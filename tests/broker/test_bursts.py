@@ -18,9 +18,9 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.records.queue_entry import ENTRY_BYTES
 from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.test_pace import most_in_a_second
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
+from tests.support.deliveries import most_in_a_second
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named

@@ -7,12 +7,8 @@ from random import Random
 import pytest
 
 from rmqlite.broker.schedule.pace import Pace
+from tests.support.deliveries import most_in_a_second
 from tests.support.thinned import Thinned
-
-
-def most_in_a_second(done: list[tuple[int, int]]) -> int:
-    """Of all windows of 1,000 ms that one can lay over the time."""
-    return max(sum(count for at, count in done if begin <= at < begin + 1_000) for begin, _ in done)
 
 
 @pytest.mark.parametrize("is_steady", [True, False])

@@ -102,8 +102,7 @@ class Site:
         self.static = Static(FOLDER / "static")
         self.rates = Rates(from_start=True)
         """Of all visits that have asked for the status."""
-        # Compiling the templates now: later it would hold up other calls.
-        _templates()
+        _templates()  # Now: to compile them later would hold up other calls.
 
     def rendered(self, template: str, values: Mapping[str, Any]) -> str:
         return _templates().get_template(template).render(values)
