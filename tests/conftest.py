@@ -45,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Only here: a package's own conftest is read too late for options.
 
     What a run proves with --long, and without it only in part:
-    - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not 1,000;
+    - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
+      runs with about 3,500;
     - every property test and model that asks for no number of its own: 200 examples, not 30;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,

@@ -10,6 +10,7 @@ import pytest
 from tests.model.crash_run import Tally
 
 GATE_POINTS = 1_000
+"""Less than a run has: without --long there is one run in each part."""
 _TALLY = pytest.StashKey[Tally]()
 
 

@@ -18,7 +18,8 @@ from tests.model.crash_run import CrashRun, Tally
 PROGRESS_S = 10.0
 PARTS = 3
 """As many processes that test can share them."""
-SEEDS_APART = 1_000_000
+SEEDS_APART = 1_000_001
+"""Odd: the runs of the second part begin with the plain form."""
 
 
 @pytest.mark.usefixtures("quiet")
