@@ -2,7 +2,9 @@
 
 Needs nothing but Python: makes .venv if there is none, sets up Java for the Spark tests and
 Chromium for those of the web page where it can, then lints, checks types and tests, and stops
-at the first of these that fails.
+at the first of these that fails.  Every test's time is in .cache/test-times.tsv afterwards.
+
+--long does more, in hours instead of minutes; tests/conftest.py says what.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ of small stores, and on a slow disk wait for it most of the time."""
 
 def environment_of_tests() -> dict[str, str]:
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
-    return os.environ | ({"PYTEST_DEBUG_TEMPROOT": str(MEMORY)} if has_room else {})
+    # Without its byte code, each start of a broker or a command would compile all modules again.
+    shell = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return shell | ({"PYTEST_DEBUG_TEMPROOT": str(MEMORY)} if has_room else {})
 
 
 def main() -> int:
@@ -46,7 +50,7 @@ def main() -> int:
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "pytest": ["pytest", *SPREAD, "--durations=20", *sys.argv[1:]],
+        "pytest": ["pytest", *SPREAD, "-p", "tests.times", *sys.argv[1:]],
     }
     for name, arguments in steps.items():
         print(f"\n{name}", flush=True)

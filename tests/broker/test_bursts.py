@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from rmqlite.broker.schedule import schedule
-from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.schedule import REST_MS, REST_MS_MAX
 from rmqlite.broker.waits.wait_queue import READ_ENTRIES
 from rmqlite.levels import parse_levels
@@ -21,6 +20,7 @@ from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
+from tests.support.deliveries import most_in_a_second
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named
@@ -124,11 +124,6 @@ def run_at_rate(broker: BrokerUnderTest, until_ms: int) -> list[tuple[int, int]]
         forward_to(broker, due_ms)
 
 
-def most_in_a_second(done: list[tuple[int, int]]) -> int:
-    """Of all windows of 1,000 ms that one can lay over the time."""
-    return max(sum(count for at, count in done if begin <= at < begin + 1_000) for begin, _ in done)
-
-
 @pytest.mark.parametrize("rate", [1, 2, 3, 7, 19, 20, 21, 30, 39, 100, 250])
 @pytest.mark.parametrize("slice_max", [3, 500])
 def test_no_second_sees_more_than_the_rate_and_a_burst_has_nearly_all_of_it(
@@ -147,44 +142,6 @@ def test_no_second_sees_more_than_the_rate_and_a_burst_has_nearly_all_of_it(
     broker.sync()
     order = due_order(broker)
     assert order == sorted(order)
-
-
-@pytest.mark.parametrize("rate", range(1, 400))
-def test_a_pace_holds_in_every_second_and_reaches_nearly_the_rate(rate: int) -> None:
-    """Every rate, with as much to do as one likes, and at odd moments."""
-    random = Random(rate)
-    for is_steady in (True, False):
-        pace, now_ms, done = Pace(rate), 0, []
-        while now_ms < 10_000:
-            free = pace.free(now_ms, 1 << 30)
-            if free:
-                count = free if is_steady else random.randint(1, free)
-                pace.take(now_ms, count)
-                done.append((now_ms, count))
-            elif is_steady:
-                assert pace.free_at_ms(now_ms) > now_ms
-                now_ms = pace.free_at_ms(now_ms)
-            if not is_steady:
-                now_ms += random.choice((0, 1, 3, 40, 300))
-        assert most_in_a_second(done) <= rate
-        if is_steady:
-            assert sum(count for _, count in done) >= 10 * rate * 0.94
-
-
-@pytest.mark.parametrize("rate", [40, 1_000, 5_000, 50_000])
-@pytest.mark.parametrize("late_ms", [0, 1, 4])
-def test_who_comes_a_little_late_reaches_the_rate_all_the_same(rate: int, late_ms: int) -> None:
-    """A loop wakes a millisecond late, and an append takes some more."""
-    pace, now_ms, done = Pace(rate), 0, []
-    while now_ms < 10_000:
-        count = pace.free(now_ms, 200)
-        if not count:
-            now_ms = pace.free_at_ms(now_ms) + late_ms
-            continue
-        pace.take(now_ms, count)
-        done.append((now_ms, count))
-    assert most_in_a_second(done) <= rate
-    assert sum(count for _, count in done) >= 10 * rate * 0.98
 
 
 class SlowFiles(SystemFiles):

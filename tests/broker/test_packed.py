@@ -87,7 +87,6 @@ def told(outcome: Outcome) -> object:
 # ---- batches
 
 
-@settings(max_examples=200)
 @given(some.lists(BATCHES, min_size=1, max_size=3))
 @example([USUAL])
 def test_both_forms_store_a_batch_as_the_same_bytes(batches: list[list[BatchItem]]) -> None:
@@ -118,7 +117,6 @@ def single(topic: str, queue_id: int, properties: bytes) -> DraftCall:
     return DraftCall((Draft(topic, queue_id, properties, b"order", 17, BORN_HOST),))
 
 
-@settings(max_examples=200)
 @given(some.lists(SINGLES, min_size=1, max_size=8))
 def test_both_forms_store_a_single_message_as_the_same_bytes(drafts: list[Draft]) -> None:
     """With a delay or without one, whatever a client puts into it."""
@@ -298,7 +296,6 @@ def put(broker: BrokerUnderTest, *news: NewRecord) -> list[tuple[int, ...]] | ty
         return type(error)
 
 
-@settings(max_examples=150)
 @given(
     some.lists(strings(ODD_PAIRS), min_size=1, max_size=4),
     some.sampled_from((TOPIC, "Größe", "%RETRY%workers", SCHEDULE_TOPIC, "x" * 127, "x" * 128)),
@@ -396,7 +393,6 @@ def deliver(broker: BrokerUnderTest) -> list[tuple[int | None, int, int]]:
     return [*said, (due_ms, late.count, late.max_ms)]
 
 
-@settings(max_examples=100)
 @given(some.lists(strings(ODD_PAIRS), max_size=4), some.integers(1, 5))
 def test_both_forms_deliver_the_same_bytes(properties: list[bytes], slice_max: int) -> None:
     """Destination, keys, tags, and the end that completes the scheduled record."""
@@ -416,7 +412,7 @@ def test_both_forms_deliver_the_same_bytes(properties: list[bytes], slice_max: i
     same_in_both(scenario, deliver_batch_max=slice_max)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.seeds(10, 40)
 def test_both_forms_deliver_a_damaged_log_alike(seed: int) -> None:
     """A byte of the log or of the queue is another one; no message blocks those behind it."""
 

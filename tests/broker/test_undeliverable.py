@@ -218,51 +218,52 @@ def test_a_body_just_as_long_as_the_lowered_limit_is_delivered(make: Make) -> No
     assert broker.deliver() == 1
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        b"",
-        b"\x01",
-        b"\x02\x02\x01\x01",
-        b"\xff\xfe\x80",
-        bytes(range(256)),
-        encode_properties({**SOUND, REAL_QID: "-1"}),
-        encode_properties({**SOUND, REAL_QID: "0x0"}),
-        encode_properties({**SOUND, REAL_QID: "99999999999999999999"}),
-        encode_properties({**SOUND, REAL_QID: "9" * 5_000}),
-        encode_properties({**SOUND, DELAY: "1" * 5_000}),
-        encode_properties({**SOUND, REAL_QID: "4"}),
-        encode_properties({**SOUND, REAL_QID: "\u0660"}),
-        encode_properties({**SOUND, REAL_TOPIC: "order\u00e4"}),
-        encode_properties({**SOUND, REAL_TOPIC: ".."}),
-        encode_properties({**SOUND, REAL_TOPIC: SCHEDULE_TOPIC}),
-        encode_properties({**SOUND, REAL_TOPIC: "t" * 300}),
-        encode_properties({**SOUND, DELAY: "5"}),
-        encode_properties({**SOUND, DELAY: "one"}),
-        encode_properties({**SOUND, DELAY: ""}),
-        encode_properties({name: each for name, each in SOUND.items() if name != DELAY}),
-        encode_properties(SOUND).replace(b"REAL_TOPIC", b"REAL_TQPIC"),
-        encode_properties(SOUND).replace(TOPIC.encode(), b"\xc3\x28"),
-        encode_properties(SOUND).replace(b"\x02", b"\x03"),
-        encode_properties(SOUND).replace(b"\x01", b"\x00"),
-        encode_properties({"full": "f" * 32_700}),
-        b"junk\x01" + b"\xff" * 32_700,
-        encode_properties({FAILURE_REASON: "r" * 32_600, DELAY: "1"}),
-    ],
-)
+DAMAGED = [
+    b"",
+    b"\x01",
+    b"\x02\x02\x01\x01",
+    b"\xff\xfe\x80",
+    bytes(range(256)),
+    encode_properties({**SOUND, REAL_QID: "-1"}),
+    encode_properties({**SOUND, REAL_QID: "0x0"}),
+    encode_properties({**SOUND, REAL_QID: "99999999999999999999"}),
+    encode_properties({**SOUND, REAL_QID: "9" * 5_000}),
+    encode_properties({**SOUND, DELAY: "1" * 5_000}),
+    encode_properties({**SOUND, REAL_QID: "4"}),
+    encode_properties({**SOUND, REAL_QID: "\u0660"}),
+    encode_properties({**SOUND, REAL_TOPIC: "order\u00e4"}),
+    encode_properties({**SOUND, REAL_TOPIC: ".."}),
+    encode_properties({**SOUND, REAL_TOPIC: SCHEDULE_TOPIC}),
+    encode_properties({**SOUND, REAL_TOPIC: "t" * 300}),
+    encode_properties({**SOUND, DELAY: "5"}),
+    encode_properties({**SOUND, DELAY: "one"}),
+    encode_properties({**SOUND, DELAY: ""}),
+    encode_properties({name: each for name, each in SOUND.items() if name != DELAY}),
+    encode_properties(SOUND).replace(b"REAL_TOPIC", b"REAL_TQPIC"),
+    encode_properties(SOUND).replace(TOPIC.encode(), b"\xc3\x28"),
+    encode_properties(SOUND).replace(b"\x02", b"\x03"),
+    encode_properties(SOUND).replace(b"\x01", b"\x00"),
+    encode_properties({"full": "f" * 32_700}),
+    b"junk\x01" + b"\xff" * 32_700,
+    encode_properties({FAILURE_REASON: "r" * 32_600, DELAY: "1"}),
+]
+
+
 @pytest.mark.parametrize("restart", WAYS)
 def test_damaged_properties_of_any_kind_block_nobody(
-    under_test: BrokerUnderTest, properties: bytes, restart: Restart
+    under_test: BrokerUnderTest, restart: Restart
 ) -> None:
-    """A dead letter with the same body, once, also after a restart."""
+    """Dead letters with the same bodies, once, also after a restart."""
     under_test.send(named("before", 1))
-    put(under_test, properties, b"astray")
+    astray = [b"astray %d" % number for number in range(len(DAMAGED))]
+    for properties, body in zip(DAMAGED, astray, strict=True):
+        put(under_test, properties, body)
     under_test.send(named("behind", 1))
     assert counts(under_test) == true_counts(under_test)
     under_test.clock.forward(1_000)
     under_test.deliver()
     for _ in range(2):
-        assert [each.body for each in dead(under_test)] == [b"astray"]
+        assert [each.body for each in dead(under_test)] == astray
         assert bodies(under_test) == ["before", "behind"]
         assert counts(under_test) == true_counts(under_test) == {}
         restart(under_test)

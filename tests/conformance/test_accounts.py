@@ -13,6 +13,8 @@ from tests.conformance.conftest import CLIENTS, live_broker
 from tests.support.accounts import SECRET, signing
 from tests.support.programs import Program
 
+pytestmark = pytest.mark.xdist_group("accounts")
+
 DENIED = "access denied|payments|orders"
 """Go says why, Java and C++ which message failed."""
 ACCOUNTS = f"""\

@@ -27,6 +27,8 @@ from tests.support.java_server import name_server
 from tests.support.programs import Event, Program
 from tests.support.rocketmq import rocketmq
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 PLACES = (
     "three of rmqlite",
     "one of rmqlite beside RocketMQ's",

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
@@ -38,9 +37,9 @@ from tests.support.dead_letters import (
 from tests.support.eventually import eventually
 from tests.support.looking import untouched
 
-MANY = 20_000
+MANY = 6_000
 MANY_IN_A_LONG_RUN = 100_000
-SOME = 6_000
+SOME = 2_000
 HOUR_MS = 3_600_000
 
 
@@ -107,10 +106,10 @@ def job(shell: Shell, job_id: str) -> dict[str, Any]:
 
 
 def test_many_letters_are_redriven_once_through_a_kill(
-    tmp_path: Path, start_broker: StartBroker, request: pytest.FixtureRequest
+    tmp_path: Path, start_broker: StartBroker, is_long: bool
 ) -> None:
     """Nobody follows the job, the broker is killed in the middle; each letter arrives once."""
-    count = MANY_IN_A_LONG_RUN if request.config.getoption("--long") else MANY
+    count = MANY_IN_A_LONG_RUN if is_long else MANY
     shell = with_letters(tmp_path, count, start_broker)
     (listed,) = shell.tree("dlq", "list")["groups"]
     assert (listed["group"], listed["open"], listed["redriven"]) == (GROUP, count, 0)
@@ -122,7 +121,7 @@ def test_many_letters_are_redriven_once_through_a_kill(
 
     preview = shell.tree("dlq", "redrive", GROUP, "--dry-run")
     assert (preview["sent"], preview["refused"], preview["letters"]) == (count, 0, count)
-    how = ("--rate", "10000", "--job-id", "all", "--detach", "--yes")
+    how = ("--rate", str(count // 3), "--job-id", "all", "--detach", "--yes")
     assert shell("dlq", "redrive", GROUP, *how).stdout == "all\n"
     eventually(lambda: job(shell, "all")["sent"] > count // 10, "the job is well under way")
     shell.broker.kill()
@@ -158,14 +157,14 @@ def test_a_job_is_paused_slowed_cancelled_and_what_is_left_sent_by_another(
 ) -> None:
     """Paused stays paused through a kill; what the first job sent the second one leaves out."""
     shell = with_letters(tmp_path, SOME, start_broker)
-    shell("dlq", "redrive", GROUP, "--rate", "500", "--job-id", "slow", "--detach", "--yes")
+    shell("dlq", "redrive", GROUP, "--rate", "100", "--job-id", "slow", "--detach", "--yes")
     eventually(lambda: job(shell, "slow")["sent"] > 0, "it begins")
     assert "job slow: paused" in shell("job", "pause", "slow").stdout
     shell.broker.kill()
     shell.broker.start()
     paused = job(shell, "slow")
     assert (paused["state"], 0 < paused["sent"] < SOME) == ("paused", True)
-    assert shell.tree("job", "rate", "slow", "700")["spec"]["max_per_second"] == 700
+    assert shell.tree("job", "rate", "slow", "200")["spec"]["max_per_second"] == 200
     assert shell.tree("job", "resume", "slow")["state"] == "running"
     eventually(lambda: job(shell, "slow")["sent"] > paused["sent"], "it goes on")
     cancelled = shell.tree("job", "cancel", "slow")

@@ -29,7 +29,8 @@ from tests.support.eventually import eventually
 from tests.support.sending import SEED, TOPIC, Sending, kill_and_restart
 
 LEVELS = "1s 2s 1s 1s"
-KILLS = 6
+KILLS = 3
+KILLS_IN_A_LONG_RUN = 6
 
 
 def drained(endpoint: str) -> None:
@@ -59,14 +60,14 @@ def everything_in(endpoint: str, topic: str) -> Counter[str]:
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("seed", [SEED])
 def test_every_acknowledged_message_arrives_exactly_once(
-    start_broker: StartBroker, flush: str, seed: int
+    start_broker: StartBroker, flush: str, seed: int, is_long: bool
 ) -> None:
     """A SIGKILL costs neither a message nor a duplicate, wherever it strikes."""
     chance = random.Random(seed)
     broker = start_broker(messageDelayLevel=LEVELS, flushDiskType=flush)
     sending = Sending(broker.endpoint, seed, with_timers=True)
     sending.start()
-    for _ in range(KILLS):
+    for _ in range(KILLS_IN_A_LONG_RUN if is_long else KILLS):
         kill_and_restart(broker, sending, chance)
     sending.stop()
     drained(broker.endpoint)
@@ -105,7 +106,7 @@ def test_every_message_is_consumed_and_retried_across_kills(
     sending.start()
     with consumer:
         consumer.start()
-        for _ in range(KILLS // 2):
+        for _ in range(KILLS):
             kill_and_restart(broker, sending, chance)
         sending.stop()
         wanted = set(sending.acknowledged)

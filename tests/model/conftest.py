@@ -9,7 +9,8 @@ import pytest
 
 from tests.model.crash_run import Tally
 
-CI_POINTS = 4_000
+GATE_POINTS = 1_000
+"""Less than a run has: without --long there is one run in each part."""
 _TALLY = pytest.StashKey[Tally]()
 
 
@@ -34,7 +35,7 @@ def crash_options(request: pytest.FixtureRequest) -> CrashOptions:
         with capture.global_and_fixture_disabled():
             print(f"\n{line}", end="", flush=True)
 
-    return CrashOptions(points or CI_POINTS, config.getoption("--seed"), bool(points), say)
+    return CrashOptions(points or GATE_POINTS, config.getoption("--seed"), bool(points), say)
 
 
 @pytest.fixture

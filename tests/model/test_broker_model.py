@@ -657,7 +657,6 @@ def _reaching(delay_ms: int, table: LevelTable) -> int:
 def test_a_broker_does_what_a_ledger_says() -> None:
     """Nothing is lost, early, twice or forgotten, whatever happens in whatever order."""
     settings_ = settings(
-        max_examples=60,
         stateful_step_count=40,
         deadline=None,
         database=None,

@@ -16,10 +16,16 @@ from tests.model.conftest import CrashOptions
 from tests.model.crash_run import CrashRun, Tally
 
 PROGRESS_S = 10.0
+PARTS = 3
+"""As many processes that test can share them."""
+SEEDS_APART = 1_000_001
+"""Odd: the runs of the second part begin with the plain form."""
 
 
 @pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("part", range(PARTS))
 def test_nothing_acknowledged_is_lost_wherever_it_crashes(
+    part: int,
     crash_options: CrashOptions,
     crash_tally: Tally,
     tmp_path: Path,
@@ -30,9 +36,10 @@ def test_nothing_acknowledged_is_lost_wherever_it_crashes(
     Each other run is one of the plain form.
     """
     is_on = compiled.is_on
-    seed = crash_options.seed
+    seed = crash_options.seed + part * SEEDS_APART
     said_s = elapsed_s()
-    while crash_tally.points < crash_options.points:
+    enough = crash_tally.points + crash_options.points / PARTS
+    while crash_tally.points < enough:
         monkeypatch.setattr(compiled, "is_on", is_on and seed % 2 == 0)
         CrashRun(seed, crash_tally, tmp_path).run()
         seed += 1

@@ -208,7 +208,6 @@ class LeasesBesideOffsets(RuleBasedStateMachine):
 def test_whoever_wrote_an_offset_last_is_right() -> None:
     """An acknowledgement undoes no reset, and a reset loses no message."""
     settings_ = settings(
-        max_examples=40,
         stateful_step_count=25,
         deadline=None,
         database=None,

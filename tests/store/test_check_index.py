@@ -30,6 +30,7 @@ from tests.support.stores import (
     new_record,
     scheduled,
 )
+from tests.support.thinned import Thinned
 
 SLOTS_AT = HEADER.size
 ENTRIES_AT = HEADER.size + 4 * 7
@@ -72,12 +73,15 @@ def only(store: StoreUnderTest) -> Finding:
 # ---- what is found
 
 
-def test_every_flipped_byte_is_found(keyed: StoreUnderTest) -> None:
+def test_every_flipped_byte_is_found(keyed: StoreUnderTest, thinned: Thinned) -> None:
     """Of every header, slot and entry; told with the file, and with the field it is in."""
     for path in [index_files(keyed)[at] for at in (0, 1, -1)]:
         original = path.read_bytes()
         count = struct.unpack_from(">i", original, 36)[0]
-        for position in [*range(ENTRIES_AT), *range(entry_at(1), entry_at(count))]:
+        for position in (
+            *thinned(range(ENTRIES_AT), 3),
+            *thinned(range(entry_at(1), entry_at(count)), 3),
+        ):
             flip(path, position, 0x80 >> position % 8)
             (finding,) = keyed.findings()
             assert finding.path == path, position

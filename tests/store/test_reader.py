@@ -37,6 +37,7 @@ from tests.support.stores import (
     scheduled,
     tagged,
 )
+from tests.support.thinned import Thinned
 
 HOUR_MS = 3_600_000
 
@@ -183,7 +184,7 @@ def test_queues_that_do_not_fit_the_log_are_not_believed(store: StoreUnderTest) 
     assert_seen_as_opened(store.config)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.seeds(10, 30)
 def test_at_any_moment_a_store_is_seen_as_opened(tmp_path: Path, seed: int) -> None:
     """Random sends, deliveries, changed levels, persists, retention; then a crash or a stop."""
     chance = random.Random(seed)
@@ -212,7 +213,9 @@ def test_at_any_moment_a_store_is_seen_as_opened(tmp_path: Path, seed: int) -> N
     assert_seen_as_opened(each.config)
 
 
-def test_a_log_cut_at_any_byte_ends_where_recovery_would_cut_it(tmp_path: Path) -> None:
+def test_a_log_cut_at_any_byte_ends_where_recovery_would_cut_it(
+    tmp_path: Path, thinned: Thinned
+) -> None:
     """A crash can leave any prefix of the last batch."""
     each = StoreUnderTest(tmp_path / "store")
     each.send("first")
@@ -223,7 +226,7 @@ def test_a_log_cut_at_any_byte_ends_where_recovery_would_cut_it(tmp_path: Path) 
     each.crash()
     path = each.log_files()[0]
     whole = path.read_bytes()
-    for cut in range(begin, end + 1):
+    for cut in thinned(range(begin, end + 1), 3):
         path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
         with StoreReader(each.root) as reader:
             info = reader.overview().info()
@@ -242,9 +245,11 @@ def is_below(folder: str, path: Path) -> bool:
     return folder in path.parts
 
 
-def test_after_a_power_cut_the_reader_ends_where_the_store_does(tmp_path: Path) -> None:
+def test_after_a_power_cut_the_reader_ends_where_the_store_does(
+    tmp_path: Path, thinned: Thinned
+) -> None:
     """What was not synced may be there in part, in the log and in the queues."""
-    for seed in range(20):
+    for seed in thinned(range(20), 3):
         chance = random.Random(seed)
         files = ForgetfulFiles()
         each = StoreUnderTest(tmp_path / str(seed), files=files)
@@ -404,13 +409,13 @@ def sample(under_test: StoreUnderTest) -> list[StoredMessage]:
 
 
 def test_every_way_to_a_message_gives_the_same(
-    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch, thinned: Thinned
 ) -> None:
     """By queue, by walk, in window, from text: what a filter takes does not depend on it."""
     messages = sample(store)
     times = [message.store_timestamp_ms for message in messages]
     chance = random.Random(7)
-    for _ in range(300):
+    for _ in thinned(range(300), 4):
         topic = chance.choice(("", "orders", "aud*", "*", "?rders", "%DLQ%g", "none"))
         group = chance.choice(("", "", "g")) if not topic else ""
         queue_id = chance.choice((None, None, 0, 1))

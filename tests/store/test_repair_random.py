@@ -16,8 +16,6 @@ from rmqlite.store.log.checksums import BLOCK_BYTES
 from tests.support.repairs import Hit, Original, damage, known, repaired
 from tests.support.stores import LOG_FILE_BYTES
 
-SEEDS = 60
-
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Original]:
@@ -30,7 +28,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Original]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeds(20, 60)
 def test_what_was_not_hit_is_there(tmp_path: Path, originals: list[Original], seed: int) -> None:
     """One to five damages at once."""
     chance = random.Random(seed)

@@ -60,3 +60,8 @@ def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -
 
     under_test.store.append_packed = failing  # type: ignore[method-assign]
     return tried
+
+
+def most_in_a_second(done: list[tuple[int, int]]) -> int:
+    """Deliveries are times and counts; of all windows of 1,000 ms that one can lay over them."""
+    return max(sum(count for at, count in done if begin <= at < begin + 1_000) for begin, _ in done)

@@ -38,7 +38,7 @@ class Sending(threading.Thread):
         # No retries: a message whose answer is lost may be stored or not, but never twice.
         with Producer(self._endpoint, "senders", retries=0, send_timeout_ms=2_000) as producer:
             number = 0
-            while not self._stopped.wait(0.002):
+            while not self._stopped.wait(0.005):
                 batch = [self._message(number + n) for n in range(self._random.randint(1, 8))]
                 number += len(batch)
                 names = [message.keys[0] for message in batch]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -69,6 +70,26 @@ class Static:
         return response
 
 
+@cache
+def _templates() -> Environment:
+    """All templates, compiled; once in a process, because that takes half a second."""
+    # Only the templates are trusted: every value in them is escaped.
+    templates = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        auto_reload=False,
+        finalize=visible,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    templates.filters.update(FILTERS)
+    templates.globals.update(GLOBALS)
+    for name in templates.list_templates():
+        templates.get_template(name)
+    return templates
+
+
 class Site:
     """One broker's web page."""
 
@@ -81,24 +102,10 @@ class Site:
         self.static = Static(FOLDER / "static")
         self.rates = Rates(from_start=True)
         """Of all visits that have asked for the status."""
-        # Only the templates are trusted: every value in them is escaped.
-        self._templates = Environment(
-            loader=FileSystemLoader(FOLDER / "templates"),
-            autoescape=True,
-            auto_reload=False,
-            finalize=visible,
-            lstrip_blocks=True,
-            trim_blocks=True,
-            undefined=StrictUndefined,
-        )
-        self._templates.filters.update(FILTERS)
-        self._templates.globals.update(GLOBALS)
-        # Compile all now: compiling takes so long that it would hold up other calls.
-        for name in self._templates.list_templates():
-            self._templates.get_template(name)
+        _templates()  # Now: to compile them later would hold up other calls.
 
     def rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        return self._templates.get_template(template).render(values)
+        return _templates().get_template(template).render(values)
 
 
 class Visit:

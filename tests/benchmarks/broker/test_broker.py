@@ -17,7 +17,7 @@ from rmqlite.client import Producer
 from rmqlite.extras import EXTRAS
 from rmqlite.message import Message
 from rmqlite.store.check import check
-from tests.benchmarks.broker import growth, plot, timers
+from tests.benchmarks.broker import growth, loads, plot, timers
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.document import differences, document, document_of
 from tests.benchmarks.broker.figures import (
@@ -211,7 +211,9 @@ def test_every_scenario_gives_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     """A real broker and every figure; at this scale the numbers mean nothing."""
-    monkeypatch.setattr(timers, "SENDS", ((1, 1), (2, 2)))
+    monkeypatch.setattr(timers, "SENDS", ((2, 2),))
+    monkeypatch.setattr(timers, "BESIDE_PER_S", 100)
+    monkeypatch.setattr(loads, "SPREAD_MESSAGES", 8)
     with Progress(disable=True) as progress:
         bench = Bench(tmp_path, "ASYNC_FLUSH", 0.001, progress, pending=20, in_one_process=True)
         figures = list(measure(bench, frozenset(names)))

@@ -30,7 +30,6 @@ from tests.support.rocketmq_v2_client import (
     served_v2,
 )
 
-EXAMPLES = 80
 CALLS_MAX = 8
 DEPTH_MAX = 6
 TEXTS = st.one_of(
@@ -146,7 +145,7 @@ def test_any_request_is_answered(
                     assert "Traceback" not in answer.status.message
         assert len(await v2.sent(message("z"))) == 1
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
+    @settings(suppress_health_check=list(HealthCheck), database=None)
     @given(st.data())
     def run(data: st.DataObject) -> None:
         calls = data.draw(st.integers(1, CALLS_MAX))
