@@ -81,6 +81,20 @@ def test_archive_and_live_log_are_one_table(
     assert rows(some) == wanted
 
 
+def test_retention_may_take_what_is_archived_while_a_job_begins(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """The job looked for the last archived record in a log that no longer had it, and failed."""
+    before = rows(read_log(spark, path=str(store), columns=("physical_offset",)))
+    ((_, end),) = archive(spark, tmp_path / "archive", store)
+    live = Live(spark, path=str(store))
+    for gone in log_files(store)[:-1]:
+        assert int(gone.name) < end
+        gone.unlink()
+    log = LogWithArchive(Archive(spark, str(tmp_path / "archive")), live)
+    assert rows(log.read(["physical_offset"])) == before
+
+
 def test_what_a_crash_left_is_not_seen_and_not_appended_again(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
