@@ -37,7 +37,7 @@ def cluster(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
     with ExitStack() as stack:
 
         def start(role: str, host: str, *words: str) -> None:
-            command = [_SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{role}"]
+            command = [str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]
             named = base | {"SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(folder / "work")}
             with log.open("ab") as out:
                 process = subprocess.Popen(

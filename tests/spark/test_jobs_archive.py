@@ -194,3 +194,21 @@ def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
     assert before["totals"]["delivered"] == 3
     assert (after["totals"], after["levels"]) == (before["totals"], before["levels"])
     assert after["snapshot"]["begin_offset"] == 0
+
+
+def test_a_truncated_live_log_is_told_beside_its_archive(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """The archive has all of its own records, but the promises are those of the live log."""
+    place = str(tmp_path / "archive")
+    archive(spark, tmp_path / "archive", store)
+    last = log_files(store)[-1]
+    words = ["pipeline", "reconcile", "--path", str(store), "--archive", place]
+    for size in (100, 0):
+        with last.open("r+b") as log:
+            log.seek(size)
+            log.write(bytes(last.stat().st_size - size))
+        for each in (words, ["pipeline", "archive", *words[2:]]):
+            result = CliRunner().invoke(app, each)
+            assert result.exit_code == 1, result.output
+            assert f"{last} is damaged at byte" in result.stderr

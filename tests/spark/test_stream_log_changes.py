@@ -16,9 +16,10 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.clock import wall_ms
+from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream
-from tests.spark.test_stream import Sink, run
+from tests.spark.stream_sinks import Sink, run
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
 from tests.support.looking import run_store
@@ -73,7 +74,7 @@ class Streams:
                 topic="orders",
                 startingOffsets="earliest",
                 failOnDataLoss=fails,
-                **where,  # type: ignore[arg-type]
+                **where,
             )
             sink.batches.clear()
             error = run(stream, self._folder / kind, sink)
@@ -143,7 +144,8 @@ def test_a_log_that_was_cut_and_has_grown_again_is_told(
     repair(broker, broken, 4_096)
     broker.start()
     send(broker, "new7", "new8")
-    for told in streams.read().values():
+    # Before 4.2 Spark would repeat a batch that ends before its begin until the loss is allowed.
+    for told in streams.read().values() if HAS_READ_LIMITS else ():
         assert "queue 0 of topic 'orders' ends there; the store is not the one" in told[0]
     fresh = [f"new{n}" for n in range(9, 14)]
     send(broker, *fresh)

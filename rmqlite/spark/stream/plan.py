@@ -100,7 +100,7 @@ class StreamPlan:
         replaced: when the record before the offset in start was stored, and the one that is there
         now.  Raises InvalidValue if records are lost.
         """
-        found = {}
+        found: Offsets = {}
         for queue, (read_ms, there_ms) in sorted(replaced.items()):
             if self._options.fail_on_data_loss:
                 rule = (
