@@ -96,8 +96,11 @@ class Archive:
         for run in reversed(self.runs):
             offset = int(run.last[0])
             if offset >= place.begin:
-                there = live.read(_IDENTITY, offset, offset + 1) if run.end <= place.end else None
-                if there is None or _last(there) != run.last:
+                there = live.last_at(offset) if run.end <= place.end else ()
+                if not there and live.begins_now() > offset:
+                    # Retention has deleted it since the look, as it may.
+                    return
+                if there != run.last:
                     rule = f"the archive of {place.where}, not of another store ({run.source})"
                     raise InvalidValue("archive", self.place, rule)
                 return
@@ -153,10 +156,25 @@ class Live:
         self.look = found or looked(path=path, endpoint=endpoint)
         self.place = self.look.place
 
-    def read(self, columns: Sequence[str], begin: int, end: int) -> DataFrame:
+    def last_at(self, offset: int) -> tuple[int | str, ...]:
+        """The identity of the record at a physical offset; empty if there is none, or it is gone.
+
+        Raises StoreDamaged, Unavailable.
+        """
+        return _last(self.read(_IDENTITY, offset, offset + 1, allow_loss=True))
+
+    def begins_now(self) -> int:
+        """Where the log begins: retention may have deleted more since the look."""
+        return looked(**self._source).place.begin
+
+    def read(
+        self, columns: Sequence[str], begin: int, end: int, *, allow_loss: bool = False
+    ) -> DataFrame:
         """The records at begin <= physical offset < end."""
         bounds = {"startingPhysicalOffset": begin, "endingPhysicalOffset": end}
         every: dict[str, Any] = {**bounds, "verifyCrc": True, **self._source}
+        if allow_loss:
+            every["failOnDataLoss"] = False
         return read_log(self._spark, columns=tuple(columns), **every)
 
     def closed_end(self, until_ms: int | None = None) -> int:

@@ -94,6 +94,10 @@ def _check(options: ReadOptions) -> None:
     credentials_of(options)
 
 
+STAMPS: Final = ""
+"""Beside the topics of a checkpoint's offsets: no topic has this name."""
+
+
 def to_spark(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
     """Queue offsets as Spark stores them in its checkpoint, sorted: it compares them as text."""
     tree: dict[str, dict[str, int]] = {}

@@ -17,7 +17,6 @@ from rmqlite.arrow.planning import Look
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.requests.log import LogSnapshot
 from rmqlite.spark.credentials import credentials_of
-from rmqlite.spark.kept_looks import kept_look
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +27,7 @@ def look(options: ReadOptions) -> Look:
     Unavailable.
     """
     if options.path:
-        return kept_look(options.path, allow_loss=not options.fail_on_data_loss)
+        return planning.look_at_store(options.path, allow_loss=not options.fail_on_data_loss)
     return look_at_broker(options)
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite import __version__
 from rmqlite.clock import wall_ms
-from rmqlite.spark.kept_looks import cache_folder
 from rmqlite.spark.session import is_on_disk, java_home
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def short_run(conf: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _class_options() -> tuple[str, Path | None]:
     """Java's options to map the class archive, or to make it when it ends: then also its path."""
     try:
-        archive = _class_archive(cache_folder())
+        archive = _class_archive(_cache_folder())
         if _failed(archive).exists():
             archive.unlink(missing_ok=True)
             _failed(archive).unlink()
@@ -89,6 +88,12 @@ def _class_options() -> tuple[str, Path | None]:
         # No home, or a folder that nobody may write: the job runs without an archive.
         return "", None
     return f' "-XX:ArchiveClassesAtExit={archive}" {_SILENT}', archive
+
+
+def _cache_folder() -> Path:
+    """Where files are that only save time."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home else Path.home() / ".cache") / "rmqlite"
 
 
 def _failed(archive: Path) -> Path:

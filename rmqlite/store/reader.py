@@ -113,11 +113,6 @@ class StoreLayout:
     warnings: tuple[str, ...]
 
 
-def has_progress(root: Path) -> bool:
-    """Do the tables of a store say where its log ends?"""
-    return (root / "config" / PROGRESS_TABLE).exists()
-
-
 class StoreReader:
     """A store opened for reading, by one thread."""
 

@@ -53,7 +53,6 @@ ALONE = {
         *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
         *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
-        "rmqlite.spark.kept_looks",
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rmqlite.spark.session import session
+from rmqlite.spark.short_runs import short_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Compiling plans costs more than a few rows; tests with a Java of their own (test_cluster,
+# test_s3a) have them compiled, as jobs over a large log.
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -27,7 +32,10 @@ QUICK = {
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two slots, each task tried up to three times; ends with the last test that uses it."""
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    made = session("local[2,3]", app_name="rmqlite tests", conf=QUICK | warehouse)
-    made.sparkContext.setLogLevel("ERROR")
-    yield made
-    made.stop()
+    # A short run's Java maps its classes; the first on a machine makes the archive of them.
+    with short_run({}) as settings:
+        conf = settings | QUICK | warehouse
+        made = session("local[2,3]", app_name="rmqlite tests", conf=conf)
+        made.sparkContext.setLogLevel("ERROR")
+        yield made
+        made.stop()

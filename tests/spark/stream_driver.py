@@ -12,13 +12,11 @@ from typing import Any
 
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.session import session
+from rmqlite.spark.short_runs import short_run
 from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
 from tests.spark.conftest import QUICK
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "keys")
-
-SHORT_LIVED = {"spark.sql.codegen.wholeStage": "false"}
-"""What is killed at once has no use for code that would be faster later."""
 
 
 def limit(rows: int) -> dict[str, Any]:
@@ -33,7 +31,8 @@ def beginning(checkpoint: Path) -> Any:
 
 
 def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
-    spark = session("local[2]", conf=QUICK | SHORT_LIVED)
+    with short_run({}) as settings:
+        spark = session("local[2]", conf=settings | QUICK)
     stream = read_stream(
         spark,
         checkpoint=checkpoint,

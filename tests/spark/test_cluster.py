@@ -1,6 +1,6 @@
 """A job on a cluster: its executors have nothing of rmqlite but the zip that is shipped.
 
-Two executors as processes of their own, started by a Python that has pyarrow, numpy, grpcio,
+Two workers of a standalone cluster, started by a Python that has pyarrow, numpy, grpcio,
 protobuf, sortedcontainers and no other package: not this source tree, which pip's editable
 install would show to every other.  The driver is this Python, as on a cluster.
 """
@@ -18,6 +18,7 @@ import pyspark
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.spark.session import java_home
+from tests.spark.standalone import cluster
 from tests.support.stores import StoreUnderTest, new_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,15 +124,16 @@ def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(tmp_path: Path) 
             admin.create_topic("orders")
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         settings = [f"--conf={name}={value}" for name, value in QUICK.items()]
-        options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(shipped), *settings]
         job = ["dlq-export", "--path", str(store.root), "--output", export]
-        done = subprocess.run(
-            [submit, *options, driver, broker.endpoint, export, SUBMITTED, *job],
-            env=surroundings(python),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        with cluster(tmp_path, surroundings(python)) as master:
+            options = ["--master", master, "--py-files", str(shipped), *settings]
+            done = subprocess.run(
+                [submit, *options, driver, broker.endpoint, export, SUBMITTED, *job],
+                env=surroundings(python),
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+            )
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
         # spark-submit makes one stream of the driver's two.
         assert f"500 added to {export}, 0 were there already" in done.stdout

@@ -81,6 +81,20 @@ def test_archive_and_live_log_are_one_table(
     assert rows(some) == wanted
 
 
+def test_retention_may_take_what_is_archived_while_a_job_begins(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """The job looked for the last archived record in a log that no longer had it, and failed."""
+    before = rows(read_log(spark, path=str(store), columns=("physical_offset",)))
+    ((_, end),) = archive(spark, tmp_path / "archive", store)
+    live = Live(spark, path=str(store))
+    for gone in log_files(store)[:-1]:
+        assert int(gone.name) < end
+        gone.unlink()
+    log = LogWithArchive(Archive(spark, str(tmp_path / "archive")), live)
+    assert rows(log.read(["physical_offset"])) == before
+
+
 def test_what_a_crash_left_is_not_seen_and_not_appended_again(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
@@ -180,3 +194,21 @@ def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
     assert before["totals"]["delivered"] == 3
     assert (after["totals"], after["levels"]) == (before["totals"], before["levels"])
     assert after["snapshot"]["begin_offset"] == 0
+
+
+def test_a_truncated_live_log_is_told_beside_its_archive(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """The archive has all of its own records, but the promises are those of the live log."""
+    place = str(tmp_path / "archive")
+    archive(spark, tmp_path / "archive", store)
+    last = log_files(store)[-1]
+    words = ["pipeline", "reconcile", "--path", str(store), "--archive", place]
+    for size in (100, 0):
+        with last.open("r+b") as log:
+            log.seek(size)
+            log.write(bytes(last.stat().st_size - size))
+        for each in (words, ["pipeline", "archive", *words[2:]]):
+            result = CliRunner().invoke(app, each)
+            assert result.exit_code == 1, result.output
+            assert f"{last} is damaged at byte" in result.stderr

@@ -26,6 +26,7 @@ from tests.support.stores import StoreUnderTest, new_record, scheduled
 README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
 QUICK: Final = {
     "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -36,10 +37,15 @@ from typer.testing import CliRunner
 from rmqlite.cli.main import app
 from rmqlite.spark.jobs.dead_letters import read_export
 from rmqlite.spark.jobs.running import running_session
+from rmqlite.spark.short_runs import short_run
 
+JAVA = "spark.driver.defaultJavaOptions"
 conf, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 found = []
-with running_session("driver", master="local[2]", conf=conf) as spark:
+with (
+    short_run({}) as settings,
+    running_session("driver", master="local[2]", conf={JAVA: settings[JAVA]} | conf) as spark,
+):
     for words in commands:
         done = CliRunner().invoke(app, ["pipeline", *words])
         found.append([done.exit_code, done.stdout, done.stderr])

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261121"))
-KILLS = 4
-BROKER_KILLED_IN = (2, 3)
-"""A run that reads from the broker, and one that reads its files."""
+KILLS, LONG_KILLS = 2, 6
+"""With --long, more of them: the broker is then killed under each kind of reading."""
+BROKER_KILLED_FROM = 1
 SPAN_S = 1.5
 """A batch takes a fifth of it, so that a kill hits any part of any of the next few."""
 TOPICS = ("orders", "orders-late")
@@ -50,8 +52,8 @@ class Sending(threading.Thread):
 
     def run(self) -> None:
         with Producer(self._endpoint, "senders") as producer:
-            while not self._stopped.wait(0.02):
-                topic = TOPICS[self.sent > 4_000 and self.sent % 3 == 0]
+            while not self._stopped.wait(0.05):
+                topic = TOPICS[self.sent > 1_500 and self.sent % 3 == 0]
                 keys = [f"m{self.sent + n}" for n in range(25)]
                 self.sent += len(keys)
                 # What is not answered may be there all the same: nobody counts on it.
@@ -110,8 +112,11 @@ def rows_of(table: DataFrame) -> list[tuple[Any, ...]]:
     return list(zip(*columns.values(), strict=True))
 
 
-def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Killed at any moment, also in the first batch from "latest"; from a broker and its files.
+def test_each_record_is_in_the_sink_exactly_once(
+    spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Killed in the first batch from "latest", read from the broker's files, and at any moment of a
+    later one, read from the broker: each kill costs a start of Spark, so --long has more of them.
 
     The broker is killed, too, and comes back: the stream does not notice.  Topics and queues
     that come meanwhile are read from their beginning.
@@ -124,10 +129,10 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
         sending = Sending(broker.endpoint)
         sending.start()
         eventually(lambda: sending.sent > 500, "there is something before the stream begins")
-        places = [("endpoint", broker.endpoint), ("path", broker.store)]
+        places = [("path", broker.store), ("endpoint", broker.endpoint)]
         killed = []
         try:
-            for number in range(KILLS):
+            for number in range(LONG_KILLS if pytestconfig.getoption("--long") else KILLS):
                 driver = Driver(log, *places[number % 2], checkpoint, sink)
                 # The first one as soon as its first batch has begun.
                 before = batches(checkpoint)
@@ -139,7 +144,7 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
                 )
                 assert driver.is_running, log.read_text(errors="replace")[-3_000:]
                 threading.Event().wait(randomly.random() * SPAN_S if number else 0)
-                if number in BROKER_KILLED_IN:
+                if number >= BROKER_KILLED_FROM:
                     broker.kill()
                     broker.start()
                     assert driver.is_running, log.read_text(errors="replace")[-3_000:]

@@ -24,10 +24,13 @@ SENT_MIN = 50
 class Sending(threading.Thread):
     """Sends delayed messages until told to stop; knows which were acknowledged."""
 
-    def __init__(self, endpoint: str, seed: int, *, with_timers: bool = False) -> None:
+    def __init__(
+        self, endpoint: str, seed: int, *, with_timers: bool = False, pause_s: float = 0.002
+    ) -> None:
         """with_timers: half of the delayed messages wait for an instant of their own."""
         super().__init__()
         self._with_timers = with_timers
+        self._pause_s = pause_s
         self._endpoint = endpoint
         self._random = random.Random(seed)
         self._stopped = threading.Event()
@@ -38,7 +41,7 @@ class Sending(threading.Thread):
         # No retries: a message whose answer is lost may be stored or not, but never twice.
         with Producer(self._endpoint, "senders", retries=0, send_timeout_ms=2_000) as producer:
             number = 0
-            while not self._stopped.wait(0.005):
+            while not self._stopped.wait(self._pause_s):
                 batch = [self._message(number + n) for n in range(self._random.randint(1, 8))]
                 number += len(batch)
                 names = [message.keys[0] for message in batch]

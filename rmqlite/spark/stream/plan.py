@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from rmqlite.arrow.options import EARLIEST, LATEST, ReadOptions
 from rmqlite.arrow.partitions import Place, QueueStretch, packed
+from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.names import check_group, is_system
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, QueueRanges, Ranges, limited
@@ -92,6 +93,36 @@ class StreamPlan:
             found.append(QueueStretch(*queue, begin, max(begin, upto)))
         options = self._options
         return packed(found, partitions_max=options.max_partitions, rows=options.rows_per_partition)
+
+    def continued(self, replaced: Mapping[Queue, tuple[int, int]], start: Offsets) -> Offsets:
+        """Where to continue queues whose log was cut behind a read record, and grew again.
+
+        replaced: when the record before the offset in start was stored, and the one that is there
+        now.  Raises InvalidValue if records are lost.
+        """
+        found: Offsets = {}
+        for queue, (read_ms, there_ms) in sorted(replaced.items()):
+            if self._options.fail_on_data_loss:
+                rule = (
+                    f"of the log that was read: the record before it in {_named(queue)} was stored"
+                    f" at {local_text(read_ms)}, the one that is there now at"
+                    f" {local_text(there_ms)}; the log was cut, as rmqlite store repair does, and"
+                    " has grown again; take another checkpoint, or failOnDataLoss=false to continue"
+                    " with the first record after that time"
+                )
+                raise InvalidValue("offset", start[queue], rule)
+            found |= self._source.offsets_at(read_ms + 1, {queue: None})
+            log.warning(
+                "the log was cut and has grown again, the stream continues topic=%s queue_id=%d "
+                "queue_offset=%d next_offset=%d",
+                *(*queue, start[queue], found[queue]),
+            )
+        return found
+
+    def has_record(self, queue: Queue, offset: int) -> bool:
+        """Did the last look find this queue offset?"""
+        low, high = (self._ranges or {}).get(queue, (0, 0))
+        return low <= offset < high
 
     @property
     def newest(self) -> Offsets | None:

@@ -21,6 +21,7 @@ from rmqlite.arrow.planning import Look
 from rmqlite.errors import InvalidValue
 from rmqlite.requests.topics import Queue as BrokerQueue
 from rmqlite.spark.credentials import credentials_of
+from rmqlite.spark.options import STAMPS
 from rmqlite.spark.partitions import look, look_of
 
 if TYPE_CHECKING:
@@ -132,11 +133,15 @@ def ranges_of(options: ReadOptions) -> QueueRanges:
 
 
 def from_spark(tree: Mapping[str, Any]) -> Offsets:
-    """The inverse of to_spark.  Raises InvalidValue if the checkpoint is of another source."""
+    """The inverse of to_spark, without stamps.
+
+    Raises InvalidValue if the checkpoint is of another source.
+    """
     try:
         return {
             (topic, int(queue_id)): int(offset)
             for topic, queues in tree.items()
+            if topic != STAMPS
             for queue_id, offset in queues.items()
         }
     except (AttributeError, TypeError, ValueError) as error:

@@ -8,18 +8,20 @@ Progress lies in Spark's checkpoint; a consumer group only shows it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import QueueSlices
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS, SupportsTriggerAvailableNow
 from rmqlite.spark.options import to_spark
 from rmqlite.spark.partitions import read_partition
 from rmqlite.spark.stream.plan import StreamPlan, check_stream
 from rmqlite.spark.stream.queue_ranges import from_spark, ranges_of
+from rmqlite.spark.stream.stamps import Stamps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +37,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._made: StreamPlan | None = None
+        self._stamps = Stamps(options)
 
     def initialOffset(self) -> dict[str, Any]:
         return to_spark(self._plan.initial())
@@ -52,20 +55,29 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """The end of the next batch; Spark before 4.2 passes no arguments."""
+        plan = self._plan
         if start is None:
-            return to_spark(self._plan.ends())
-        return to_spark(self._plan.latest(from_spark(start), getattr(limit, "max_rows", None)))
+            return self._stamps.stamped(plan.ends(), plan)
+        end = plan.latest(from_spark(start), getattr(limit, "max_rows", None))
+        self._stamps.remember(start)
+        return self._stamps.stamped(end, plan)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         newest = self._plan.newest
         return None if newest is None else to_spark(newest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        slices = self._plan.slices(from_spark(start), from_spark(end))
-        return [InputPartition(QueueSlices(each, self._plan.place)) for each in slices]
+        begins, ends, plan = from_spark(start), from_spark(end), self._plan
+        # It looks at the source, if the plan has not: after a restart.
+        slices = plan.slices(begins, ends)
+        read = {(topic, queue_id) for part in slices for topic, queue_id, *_ in part}
+        replaced = self._stamps.replaced(start, read, plan)
+        if replaced:
+            slices = plan.slices(begins | plan.continued(replaced, begins), ends)
+        return [InputPartition(QueueSlices(each, plan.place)) for each in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition.value, self._options, self._columns)
+        return rows_of(partition.value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Publish; Spark calls this when it plans the next batch, read_stream() is earlier."""
@@ -80,6 +92,40 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is None:
             self._made = StreamPlan(self._options, ranges_of(self._options))
         return self._made
+
+
+def rows_of(
+    slices: QueueSlices | None, options: ReadOptions, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition; at its end it fails if the queues have fewer than offsets.
+
+    Also raises OffsetGone for a record that `store repair` has given up.
+    """
+    # The beginning of a stream is an offset by now.
+    every = replace(options, starting_timestamp_ms=None)
+    lacking = sum(end - begin for _, _, begin, end in slices.ranges) if slices else 0
+    for batch in read_partition(slices, every, columns):
+        lacking -= batch.num_rows
+        yield batch
+    if not lacking or slices is None or not options.fail_on_data_loss:
+        return
+    for stretch in slices.ranges:
+        one = replace(slices, ranges=(stretch,))
+        there = {
+            offset
+            for batch in read_partition(one, every, ("queue_offset",))
+            for offset in batch.column(0).to_pylist()
+        }
+        topic, queue_id, begin, end = stretch
+        for offset in range(begin, end):
+            if offset not in there:
+                following = next((each for each in range(offset, end) if each in there), end)
+                raise OffsetGone(
+                    f"queue {queue_id} of topic {topic!r}, which rmqlite store repair has mended"
+                    " (its report is in the store's folder), read with failOnDataLoss=true",
+                    offset,
+                    following,
+                )
 
 
 def check_reader(options: ReadOptions) -> None:
