@@ -44,7 +44,7 @@ def ensure(extras: str = "") -> Path:
 
 def _fingerprint() -> str:
     """Of what pip reads: the project's file, and the sources that it compiles."""
-    sources = sorted((ROOT / "rmqlite" / "compiled").glob("*.[ch]"))
+    sources = sorted((ROOT / "rmqlite" / "kernel" / "compiled").glob("*.[ch]"))
     read = [path.read_bytes() for path in (ROOT / "pyproject.toml", *sources)]
     return hashlib.sha256(b"".join(read)).hexdigest()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rmqlite import compiled
+from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.thinned import Thinned

@@ -1,4 +1,4 @@
-"""Writes rmqlite/wire/pb/ from proto/, or into the folder named.
+"""Writes rmqlite/protocols/pb/ from proto/, or into the folder named.
 
 Run it after an edit of proto/: python tests/generate_pb.py
 """
@@ -13,7 +13,7 @@ from typing import Final
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-PB = ROOT / "rmqlite" / "wire" / "pb"
+PB = ROOT / "rmqlite" / "protocols" / "pb"
 INIT: Final = '"""Generated from proto/; see tests/generate_pb.py."""\n'
 ROCKETMQ: Final = "apache/rocketmq/v2"
 """The name of the folder is a part of the names of its files in protobuf's registry, where two
@@ -53,7 +53,7 @@ def _generate(source: Path, target: Path, files: list[str]) -> None:
 def _flatten(package: Path) -> None:
     """Move what protoc put into folders to the package, and let it import itself from there."""
     folder = package / ROCKETMQ
-    made, ours = ROCKETMQ.replace("/", "."), f"rmqlite.wire.pb.{ROCKETMQ_PACKAGE}"
+    made, ours = ROCKETMQ.replace("/", "."), f"rmqlite.protocols.pb.{ROCKETMQ_PACKAGE}"
     for path in sorted(folder.iterdir()):
         text = path.read_text("utf-8").replace(f"from {made} import", f"from {ours} import")
         # The module that the classes of the messages name as theirs.

@@ -33,7 +33,7 @@ def ensure(python: Path) -> None:
 def _why_not(python: Path) -> str | None:
     """What rmqlite says of the Java here; None when it has one."""
     code = (
-        "from rmqlite.errors import RmqliteError\n"
+        "from rmqlite.kernel.words.errors import RmqliteError\n"
         "from rmqlite.spark.session import java_home\n"
         "try: java_home()\n"
         "except RmqliteError as error: raise SystemExit(str(error))\n"

@@ -28,8 +28,8 @@ from orders.ledger import Ledger
 from orders.order import GROUP, TOPIC, read_orders
 from orders.view import View, print_dead_letters, print_levels
 from rmqlite.client import AdminClient, PullConsumer, StoredMessage
-from rmqlite.names import dlq_topic
-from rmqlite.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.words.names import dlq_topic
 
 CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "demo.conf"
 SECONDS_MAX: Final = 90.0

@@ -11,15 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from orders.ledger import DeadLetters, Ledger
-from rmqlite.clock import elapsed_s, local_text
-from rmqlite.message import (
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.words.clock import elapsed_s, local_text
+from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
 )
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
 
 LEVEL_COLUMNS = 3
 BAR_WIDTH = 8

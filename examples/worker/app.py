@@ -24,7 +24,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from rmqlite.client import ChangedId, ChangeOutcome, Message, PendingFilter
 from rmqlite.client.asyncio import AsyncAdmin, AsyncProducer
-from rmqlite.errors import RmqliteError
+from rmqlite.kernel.words.errors import RmqliteError
 from worker.inbox import Inbox
 from worker.reminder import Reminder
 from worker.settings import Settings

@@ -17,8 +17,8 @@ from rmqlite.cli.output.terminal import note, print_json, print_lines, print_tab
 from rmqlite.cli.output.writing import template_to_standard_output
 
 if TYPE_CHECKING:
-    from rmqlite.access.accounts import Account, Accounts
-    from rmqlite.access.decision import Need
+    from rmqlite.features.accounts.accounts import Account, Accounts
+    from rmqlite.features.accounts.decision import Need
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -132,7 +132,7 @@ def try_right(
     as_json: AsJson = False,
 ) -> None:
     """Say whether an account may do something, or which rule forbids it (exit code 1)."""
-    from rmqlite.access.decision import why_not
+    from rmqlite.features.accounts.decision import why_not
 
     needs = _needs(verb, topic, group)
     found = _loaded(file).accounts.get(account)
@@ -147,7 +147,7 @@ def try_right(
 
 
 def _loaded(file: Path) -> Accounts:
-    from rmqlite.access.reading import load_accounts
+    from rmqlite.features.accounts.reading import load_accounts
 
     return load_accounts(file)
 
@@ -158,8 +158,8 @@ def _print_warnings(accounts: Accounts) -> None:
 
 
 def _needs(verb: Verb, topic: str, group: str) -> list[Need]:
-    from rmqlite.access.accounts import Right
-    from rmqlite.access.decision import Need
+    from rmqlite.features.accounts.accounts import Right
+    from rmqlite.features.accounts.decision import Need
 
     right = Right[verb.name]
     needs = [Need(right, "topic", topic)] if topic else []
@@ -171,7 +171,7 @@ def _needs(verb: Verb, topic: str, group: str) -> list[Need]:
 
 def _tree(account: Account) -> dict[str, Any]:
     """An account for JSON, field by field: what is not named here is not shown."""
-    from rmqlite.access.accounts import perm_text
+    from rmqlite.features.accounts.accounts import perm_text
 
     return _ACCOUNT.tree(
         access_key=account.access_key,

@@ -22,7 +22,7 @@ from rmqlite import __version__
 from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.output.writing import template_to_standard_output, written_bytes
-from rmqlite.errors import StoreUnavailable
+from rmqlite.kernel.words.errors import StoreUnavailable
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -82,7 +82,7 @@ def broker(
     print_config: PrintConfig = False,  # noqa: ARG001 - typer ends the command before
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads the file's delay levels again."""
-    from rmqlite.config import BrokerConfig, load_config
+    from rmqlite.kernel.config.config import BrokerConfig, load_config
 
     given: dict[str, object] = {
         name: port for name, port in vars(ports).items() if port is not None
@@ -98,8 +98,8 @@ def broker(
     # Else gRPC logs each failed handshake, and anybody could fill the log.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.server.gate.audit import log_as_json
-    from rmqlite.server.serve import Endpoints, serve
+    from rmqlite.features.accounts.gate.audit import log_as_json
+    from rmqlite.kernel.process.serve import Endpoints, serve
 
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=LOG_FORMAT)
     if settings.audit_log_format == "json":

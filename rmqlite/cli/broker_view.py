@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.cli.options import refuse
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
-from rmqlite.records.wait_queues import TIMERS
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
 from rmqlite.views.levels import TIMER
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from rmqlite.errors import RmqliteError
-from rmqlite.names import is_dlq, is_retry, is_system
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.names import is_dlq, is_retry, is_system
 from rmqlite.views.levels import TIMER
 
 if TYPE_CHECKING:

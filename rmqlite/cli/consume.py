@@ -26,11 +26,11 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql, option
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.message_text import MESSAGE, about_of, message_tree
 from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
-from rmqlite.compression import is_compressed, readable_message
-from rmqlite.message import StoredMessage
-from rmqlite.names import TOOLS_GROUP
-from rmqlite.requests.groups import Subscription
-from rmqlite.requests.topics import Queue, QueueRange
+from rmqlite.kernel.requests.groups import Subscription
+from rmqlite.kernel.requests.topics import Queue, QueueRange
+from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.names import TOOLS_GROUP
 
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer

@@ -21,11 +21,11 @@ from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, level_or_timers, number_in_force
 from rmqlite.cli.options import MOMENT_RULE, Key, moment_ms, option, refuse
 from rmqlite.cli.output.terminal import printable, time_text
-from rmqlite.errors import InvalidName, InvalidValue
-from rmqlite.levels import parse_delay, wait_ms
-from rmqlite.names import DLQ_PREFIX, check_group, group_of, is_retry, retry_topic
-from rmqlite.requests.dead_letters import DeadLetterFilter, failure_kind
-from rmqlite.requests.schedule import PendingFilter
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, failure_kind
+from rmqlite.kernel.requests.schedule import PendingFilter
+from rmqlite.kernel.words.errors import InvalidName, InvalidValue
+from rmqlite.kernel.words.levels import parse_delay, wait_ms
+from rmqlite.kernel.words.names import DLQ_PREFIX, check_group, group_of, is_retry, retry_topic
 from rmqlite.views.levels import levels_text
 
 Text = str | None

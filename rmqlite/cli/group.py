@@ -35,16 +35,16 @@ from rmqlite.cli.output.terminal import (
     wrapped,
 )
 from rmqlite.cli.status import whole_picture
-from rmqlite.errors import GroupInUse, GroupUnknown, InvalidValue
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.groups import (
+from rmqlite.kernel.requests.groups import (
     GroupInfo,
     GroupStatus,
     OffsetReset,
     QueueProgress,
     QueueReset,
 )
-from rmqlite.retry_policy import Attempt, RetryPolicy, attempts_of
+from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
+from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
     BROADCASTING,
     ROCKETMQS,

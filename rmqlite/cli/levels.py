@@ -27,9 +27,9 @@ from rmqlite.cli.output.terminal import (
     print_table,
     time_text,
 )
-from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
-from rmqlite.requests.figures import BrokerStatus
-from rmqlite.requests.schedule import LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.schedule import LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.words.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."

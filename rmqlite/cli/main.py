@@ -20,7 +20,7 @@ import typer
 from rich.markup import escape
 from typer.core import HAS_RICH, TyperGroup
 
-from rmqlite import __version__, compiled
+from rmqlite import __version__
 from rmqlite.cli import (
     acl,
     broker,
@@ -44,7 +44,8 @@ from rmqlite.cli.retry import app as retry_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.top import command as top
-from rmqlite.errors import RmqliteError, Unavailable
+from rmqlite.kernel import compiled
+from rmqlite.kernel.words.errors import RmqliteError, Unavailable
 
 REFUSED = 1
 UNAVAILABLE = 3

@@ -19,14 +19,14 @@ from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.cli.retry.history import history
-from rmqlite.compression import readable_message
-from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.records.wait_queues import wait_queue_of
+from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.words.compression import readable_message
 from rmqlite.views.counts import times_text
 from rmqlite.views.messages import where_text
 
 if TYPE_CHECKING:
-    from rmqlite.store.reader import Waiting
+    from rmqlite.store_tools.reader import Waiting
 
 app = typer.Typer(no_args_is_help=True, help="Find messages, show one, and tell its history.")
 app.command("history")(history)
@@ -164,7 +164,7 @@ def _tree(found: FoundMessage) -> dict[str, Any]:
 def _waiting(found: FoundMessage) -> Waiting | None:
     if found.state is not MessageState.SCHEDULED:
         return None
-    from rmqlite.store.reader import Waiting
+    from rmqlite.store_tools.reader import Waiting
 
     level = wait_queue_of(found.message.topic, found.message.queue_id)
     return Waiting(level, found.deliver_at_ms, found.is_pending, found.ended)

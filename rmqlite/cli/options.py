@@ -19,9 +19,9 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.output.terminal import can_ask, is_confirmed, note
 from rmqlite.cli.output.writing import STANDARD_OUTPUT
-from rmqlite.clock import local_ms
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import instant_ms, wait_ms
+from rmqlite.kernel.words.clock import local_ms
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import instant_ms, wait_ms
 
 C = TypeVar("C", bound=Callable[..., Any])
 F = TypeVar("F", bound=enum.StrEnum)

@@ -19,12 +19,13 @@ from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import print_json, print_lines, print_table, print_view
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import RmqliteError, Unavailable
-from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.figures import BrokerStatus
-from rmqlite.requests.groups import GroupInfo, GroupStatus
-from rmqlite.requests.redrive import RedriveJob
+from rmqlite.features.dead_letters.requests import DeadLetterGroup
+from rmqlite.features.redrive.requests import RedriveJob
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import RmqliteError, Unavailable
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.cluster import cluster_tables
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
@@ -33,7 +34,6 @@ from rmqlite.views.rates import Rates
 from rmqlite.views.tables import BAD, WARN, Part, Subject
 from rmqlite.views.times import span_text
 from rmqlite.views.troubles import troubles
-from rmqlite.visible import printable
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

@@ -26,8 +26,8 @@ from rmqlite.cli.output.terminal import (
     print_view,
     time_text,
 )
-from rmqlite.names import is_system
-from rmqlite.requests.topics import QueueRange, TopicInfo, TopicLoss
+from rmqlite.kernel.requests.topics import QueueRange, TopicInfo, TopicLoss
+from rmqlite.kernel.words.names import is_system
 from rmqlite.views.groups import loss_lines, readers_table
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")

@@ -24,9 +24,8 @@ from rmqlite.client.producing.bulk import (
 )
 from rmqlite.client.producing.producer import Producer
 from rmqlite.client.raw import RawReader
-from rmqlite.message import Message, StoredMessage
-from rmqlite.requests.bulk import BulkJob, BulkMatch
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.bulk.requests import BulkJob, BulkMatch
+from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -36,8 +35,7 @@ from rmqlite.requests.dead_letters import (
     HistoryEvent,
     PurgeRequest,
 )
-from rmqlite.requests.messages import PullResult, PullStatus, SendResult
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     JobState,
     OutcomesQuery,
@@ -46,7 +44,8 @@ from rmqlite.requests.redrive import (
     RedriveResults,
     RedriveSpec,
 )
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.messages import PullResult, PullStatus, SendResult
+from rmqlite.kernel.requests.schedule import (
     ChangedId,
     ChangeOutcome,
     PendingFilter,
@@ -54,7 +53,8 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import Message, StoredMessage
 
 __all__ = [
     "CONSUME_SUCCESS",

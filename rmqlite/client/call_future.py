@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from rmqlite.client.forks import follow
-from rmqlite.errors import RmqliteError, Unavailable
+from rmqlite.kernel.words.errors import RmqliteError, Unavailable
 
 T = TypeVar("T")
 

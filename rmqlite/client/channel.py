@@ -21,13 +21,13 @@ from rmqlite.client.credentials import Credentials, with_environment
 from rmqlite.client.endpoint import Endpoint
 from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
 from rmqlite.client.quiet_grpc import grpc, know_gevent
-from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
-from rmqlite.limits import check_note
-from rmqlite.wire.notes import note_metadata
-from rmqlite.wire.rpcs import Rpc
-from rmqlite.wire.signing import Signer
-from rmqlite.wire.status import ERROR_METADATA, error_from_metadata, error_from_status
+from rmqlite.kernel.words.clock import elapsed_s, wall_ms
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
+from rmqlite.kernel.words.limits import check_note
+from rmqlite.protocols.native.bytes.notes import note_metadata
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.shared.signing import Signer
+from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata, error_from_status
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -15,8 +15,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.client.credentials import ENVIRONMENT
-from rmqlite.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError, must_be_type
-from rmqlite.wire.status import error_from_status
+from rmqlite.kernel.words.errors import (
+    BrokerUnreachable,
+    InvalidValue,
+    Refused,
+    RmqliteError,
+    must_be_type,
+)
+from rmqlite.protocols.shared.status import error_from_status
 
 TLS: Final = "tls://"
 LOOK_S_MAX: Final = 0.3

@@ -12,7 +12,7 @@ import os
 from typing import Final, Protocol
 from weakref import WeakSet
 
-from rmqlite.errors import Refused
+from rmqlite.kernel.words.errors import Refused
 
 GRPC_FORKS_VARIABLE: Final = "GRPC_ENABLE_FORK_SUPPORT"
 """gRPC's own; without the variable it is on."""

@@ -12,9 +12,7 @@ from typing import Final, Generic, TypeVar
 from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
-from rmqlite.errors import RmqliteError
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.log import (
+from rmqlite.features.raw_log.requests import (
     READ_BYTES_DEFAULT,
     LogRead,
     LogReadRequest,
@@ -23,8 +21,10 @@ from rmqlite.requests.log import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.protocols.native.bytes import rpcs
 
 RETRIES_MAX: Final = 100
 """More than fit into the patience: the time ends the attempts."""

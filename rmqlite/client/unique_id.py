@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rmqlite.client.forks import follow, process_id
-from rmqlite.clock import month_start_ms, wall_ms
+from rmqlite.kernel.words.clock import month_start_ms, wall_ms
 
 TOGETHER_MAX: Final = 1_000
 """Ids that are made together: 65,536 of one millisecond would begin to repeat."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rmqlite.arrow.columns import COLUMNS, columns_of
-from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavailable
-from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.message import REDRIVEN_BY, REDRIVEN_FROM
 from rmqlite.spark import hadoop
+from rmqlite.spark.arrow.columns import COLUMNS, columns_of
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.reading import looked, read_log, snapshot_of
 from rmqlite.spark.source import spark_schema
@@ -27,7 +27,7 @@ from rmqlite.spark.tables import utc_day
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmqlite.arrow.planning import Look
+    from rmqlite.spark.arrow.planning import Look
 
 _ALL: Final = tuple(column.name for column in COLUMNS)
 _IDENTITY: Final = (

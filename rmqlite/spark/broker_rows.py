@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueStretch
-from rmqlite.arrow.records import Bytes, Longs, UnsoundRecord, log_blocks
-from rmqlite.arrow.rows import Making
-from rmqlite.errors import OffsetGone, StoreDamaged
-from rmqlite.records.record import RECORD_BYTES_MIN
+from rmqlite.kernel.records.record import RECORD_BYTES_MIN
+from rmqlite.kernel.words.errors import OffsetGone, StoreDamaged
+from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import LogSlice, Partition, Place, QueueStretch
+from rmqlite.spark.arrow.records import Bytes, Longs, UnsoundRecord, log_blocks
+from rmqlite.spark.arrow.rows import Making
 from rmqlite.spark.credentials import credentials_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rmqlite.errors import JobUnknown
-from rmqlite.requests.bulk import BulkJob
+from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.kernel.words.errors import JobUnknown
 from rmqlite.spark.credentials import options_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rmqlite.arrow.options import BrokerOptions
+from rmqlite.spark.arrow.options import BrokerOptions
 
 if TYPE_CHECKING:
     from rmqlite.client.credentials import Credentials

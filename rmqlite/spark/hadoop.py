@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
-from rmqlite.errors import (
+from rmqlite.kernel.words.errors import (
     ExtraMissing,
     InvalidValue,
     Refused,

@@ -13,13 +13,13 @@ from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
-from rmqlite.clock import utc_ms
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import check_not_long_ago
+from rmqlite.kernel.words.clock import utc_ms
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import check_not_long_ago
+from rmqlite.kernel.words.visible import did_you_mean
+from rmqlite.spark.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
-from rmqlite.visible import did_you_mean
 
 SLICE_BYTES_MAX: Final = 1 << 30
 Option = tuple[str, Callable[[str, str], Any]]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rmqlite.arrow import planning
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import Partition, Place, QueueStretch
-from rmqlite.arrow.planning import Look
-from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.requests.log import LogSnapshot
+from rmqlite.features.raw_log.requests import LogSnapshot
+from rmqlite.kernel.words.levels import LevelHistory, parse_levels
+from rmqlite.spark.arrow import planning
+from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import Partition, Place, QueueStretch
+from rmqlite.spark.arrow.planning import Look
 from rmqlite.spark.credentials import credentials_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def read_partition(
     # Load Arrow, numpy and gRPC only now, because only a task that makes rows needs them.
     _forget_modules()
     if place.root:
-        from rmqlite.arrow.rows import store_rows
+        from rmqlite.spark.arrow.rows import store_rows
 
         return store_rows(placed, options, columns)
     from rmqlite.spark.broker_rows import broker_rows

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.arrow.columns import columns_named, columns_of
-from rmqlite.clock import local_text
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.spark.arrow.columns import columns_named, columns_of
 from rmqlite.spark.options import as_text, folder, parse_options
 from rmqlite.spark.partitions import look
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmqlite.arrow.planning import Look
+    from rmqlite.spark.arrow.planning import Look
 
 
 VIEWS_MAX: Final = 1_000
@@ -143,7 +143,7 @@ def read_here(
     """
     import pyarrow as pa
 
-    from rmqlite.arrow.decode import arrow_schema
+    from rmqlite.spark.arrow.decode import arrow_schema
     from rmqlite.spark.source import RmqliteDataSource, spark_schema
 
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)

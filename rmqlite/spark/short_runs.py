@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rmqlite import __version__
-from rmqlite.clock import wall_ms
+from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.spark.session import is_on_disk, java_home
 
 if TYPE_CHECKING:
-    from rmqlite.arrow.planning import Look
+    from rmqlite.spark.arrow.planning import Look
 
 LOG_BYTES_MAX: Final = 64 << 20
 """The bytes of a small log: some hundred thousand records."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmqlite.arrow.columns import (
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.extras import check_extra
+from rmqlite.spark.arrow.columns import (
     BYTES,
     INT,
     LONG,
@@ -22,9 +24,7 @@ from rmqlite.arrow.columns import (
     columns_named,
     columns_of,
 )
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.errors import InvalidValue
-from rmqlite.extras import check_extra
+from rmqlite.spark.arrow.options import ReadOptions
 from rmqlite.spark.credentials import with_credentials
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import plan, read_partition

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
+from rmqlite.spark.arrow.options import ReadOptions
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts

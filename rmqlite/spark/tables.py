@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from rmqlite.errors import InvalidValue, StoreUnavailable
+from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
 from rmqlite.spark.hadoop import disk_path
 
 if TYPE_CHECKING:

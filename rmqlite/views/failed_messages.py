@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter
+from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.counts import counted, times_text
 from rmqlite.views.times import time_text
-from rmqlite.visible import printable
 
 NO_REASON: Final = "no reason given"
 

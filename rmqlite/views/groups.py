@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqlite.levels import LevelTable
-from rmqlite.names import retry_topic
-from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.groups import (
+from rmqlite.features.dead_letters.requests import DeadLetterGroup
+from rmqlite.kernel.requests.groups import (
     GroupInfo,
     GroupStatus,
     MemberInfo,
     QueueProgress,
     QueueReset,
 )
-from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.topics import TopicLoss, TopicReader
-from rmqlite.retry_policy import Attempt
+from rmqlite.kernel.requests.schedule import PendingCount
+from rmqlite.kernel.requests.topics import TopicLoss, TopicReader
+from rmqlite.kernel.words.levels import LevelTable
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.retry_policy import Attempt
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.counts import counted
 from rmqlite.views.tables import (
     BAD,
@@ -35,7 +36,6 @@ from rmqlite.views.tables import (
     table,
 )
 from rmqlite.views.times import age_text, delay_text, span_text
-from rmqlite.visible import printable
 
 SILENT_MS: Final = 300_000
 """A group with members that has finished nothing for so long, although it had messages, is in

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from rmqlite.names import is_system_group
-from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.redrive import (
+from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.features.redrive.requests import (
     JobState,
     RedriveJob,
     RedriveOutcome,
@@ -15,6 +14,7 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
     TopicCount,
 )
+from rmqlite.kernel.words.names import is_system_group
 from rmqlite.views.counts import share_text
 from rmqlite.views.failed_messages import filter_text
 from rmqlite.views.tables import (

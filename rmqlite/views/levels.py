@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.views.tables import (
     BAD,
     DIM,

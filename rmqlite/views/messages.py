@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.compression import readable_message
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.compression import readable_message
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.visible import dump, is_json, json_lines, printable
 from rmqlite.views.counts import counted, times_text
 from rmqlite.views.times import time_text
-from rmqlite.visible import dump, is_json, json_lines, printable
 
 FORM_NAMES: Final = {"json": "JSON", "text": "text", "hex": "hex"}
 _LOOK_CHARS: Final = 4_000

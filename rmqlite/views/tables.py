@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.visible import printable
+from rmqlite.kernel.words.visible import printable
 
 NOTHING: Final = "-"
 """The cell of a missing value; a ranked column with only such cells is left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.clock import local_text
+from rmqlite.kernel.words.clock import local_text
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000))
 _SHORT_MS: Final = 1_000

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rmqlite.clock import local_text
-from rmqlite.names import SCHEDULE_GROUP, dlq_topic
-from rmqlite.requests.figures import BrokerStatus
-from rmqlite.requests.redrive import JobState, RedriveJob
+from rmqlite.features.redrive.requests import JobState, RedriveJob
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.counts import counted, size_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
 from rmqlite.views.tables import BAD, WARN, Part, Subject
 from rmqlite.views.times import span_text
-from rmqlite.visible import printable
 
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PB: Final = ROOT / "rmqlite" / "wire" / "pb"
+PB: Final = ROOT / "rmqlite" / "protocols" / "pb"
 
 
 def written(*folders: str) -> Iterator[Path]:

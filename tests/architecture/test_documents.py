@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import rmqlite
-from rmqlite.access.reading import ACCOUNT_KEYS, FILE_KEYS
-from rmqlite.config import KEYS
-from rmqlite.config_keys.values import WITHOUT_MEANING
+from rmqlite.features.accounts.reading import ACCOUNT_KEYS, FILE_KEYS
+from rmqlite.kernel.config.config import KEYS
+from rmqlite.kernel.config.values import WITHOUT_MEANING
 from rmqlite.spark import options
 from rmqlite.spark.sink import options as sink_options
 from tests.support.brokers import BrokerUnderTest
@@ -201,7 +201,9 @@ def test_the_table_of_metrics_is_that_of_the_broker(under_test: BrokerUnderTest)
     """Somebody writes alerts after it."""
     listed = {
         f"{kind} {spans_of(name)[0].removesuffix('_total')}"
-        for name, kind, *_ in BY_NAME["rmqlite/server/README.md"].table_after("## Monitoring")
+        for name, kind, *_ in BY_NAME["rmqlite/kernel/process/README.md"].table_after(
+            "## Monitoring"
+        )
         if kind
     }
     served = {

@@ -13,89 +13,92 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
-BASE = frozenset(
-    {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
-    | {"access", "requests", "retry_policy", "visible", "compression"}
-    | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
-)
 LAYERS = frozenset(
-    {"records", "store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"}
+    {"kernel", "features", "protocols", "store_tools", "views", "web", "client", "cli", "spark"}
 )
 
 MAY_IMPORT = {
-    "base": {"base"},
-    "records": {"records", "base"},
-    "store": {"store", "records", "base"},
-    "broker": {"broker", "base", "records", "store"},
-    "wire": {"wire", "records", "base"},
-    "views": {"views", "base"},
-    "server": {"server", "base", "records", "store", "broker", "wire", "views"},
-    "client": {"client", "base", "records", "wire"},
-    "cli": {"cli", "base", "records", "store", "views", "client", "server", "arrow", "spark"},
-    "arrow": {"arrow", "base", "records", "store"},
-    "spark": {"spark", "base", "records", "store", "client", "arrow"},
+    "features": {"features", "kernel", "protocols"},
+    "protocols": {"protocols", "views", "features", "kernel"},
+    "store_tools": {"store_tools", "kernel"},
+    "views": {"views", "features", "kernel"},
+    "web": {"web", "protocols", "views", "features", "kernel"},
+    "client": {"client", "protocols", "features", "kernel"},
+    "cli": {"cli", "client", "protocols", "store_tools", "spark", "views", "features", "kernel"},
+    "spark": {"spark", "client", "store_tools", "features", "kernel"},
 }
+KERNEL_LEAVES_MAX = 70
+"""Imports from the kernel to what it can do without; it only falls, to 0."""
+KERNEL_FLOORS = (
+    *("compiled", "words", "config", "requests", "records", "store"),
+    *("", "service", "process"),
+)
+"""The kernel from the ground up; "" are the decisions.  Each imports only what stands below it."""
+FACES = frozenset({"client", "views", "spark"})
+"""Of a feature they know only what is asked and answered: its requests."""
 ONLY_THESE_OF = {
-    ("cli", "store"): {
-        *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
-        *("rmqlite.store.moving.handover", "rmqlite.store.moving.backup"),
+    ("cli", "store_tools"): {
+        *("rmqlite.store_tools.reader", "rmqlite.store_tools.check", "rmqlite.store_tools.repair"),
+        *("rmqlite.store_tools.moving.handover", "rmqlite.store_tools.moving.backup"),
     },
-    ("arrow", "store"): {
-        *("rmqlite.store.reader", "rmqlite.store.disk.regular_file"),
-    },
-    ("spark", "store"): {"rmqlite.store.reader"},
+    ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
-INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "arrow"), ("cli", "spark")}
+INSIDE_FUNCTIONS = {("cli", "spark")}
 ALONE = {
     "os": {
-        *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
+        *("rmqlite.kernel.store.disk.files", "rmqlite.kernel.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
-        *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
+        *("rmqlite.kernel.config.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
         *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
     },
-    "mmap": {"rmqlite.store.disk.files"},
-    "fcntl": {"rmqlite.store.disk.files"},
-    "sqlite3": {"rmqlite.store.timers.index"},
-    "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock", "rmqlite.levels"},
+    "mmap": {"rmqlite.kernel.store.disk.files"},
+    "fcntl": {"rmqlite.kernel.store.disk.files"},
+    "sqlite3": {"rmqlite.kernel.store.timers.index"},
+    "time": {"rmqlite.kernel.words.clock"},
+    "datetime": {"rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"},
     "pydantic": {
-        *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
-        *("rmqlite.access.accounts", "rmqlite.access.reading"),
+        *(
+            "rmqlite.kernel.config.config",
+            "rmqlite.kernel.config.values",
+            "rmqlite.kernel.config.table_shapes",
+        ),
+        *("rmqlite.features.accounts.accounts", "rmqlite.features.accounts.reading"),
         "rmqlite.cli.output.schema",
     },
-    "yaml": {"rmqlite.access.plain_yaml"},
-    "google": {"rmqlite.wire"},
-    "grpc": {"rmqlite.server.protocols", "rmqlite.client"},
-    "asyncio": {"rmqlite.server", "rmqlite.client.asyncio"},
+    "yaml": {"rmqlite.features.accounts.plain_yaml"},
+    "google": {"rmqlite.protocols"},
+    "grpc": {"rmqlite.protocols", "rmqlite.client"},
+    "asyncio": {
+        *("rmqlite.kernel.service", "rmqlite.kernel.process", "rmqlite.features"),
+        *("rmqlite.protocols", "rmqlite.web", "rmqlite.client.asyncio"),
+    },
     "opentelemetry": {"rmqlite.client.spans", "rmqlite.client.tracing"},
-    "grpc_health": {"rmqlite.server.protocols.grpc.health"},
-    "grpc_reflection": {"rmqlite.server.protocols.grpc.health"},
-    "prometheus_client": {"rmqlite.server.protocols.metrics"},
+    "grpc_health": {"rmqlite.protocols.grpc.health"},
+    "grpc_reflection": {"rmqlite.protocols.grpc.health"},
+    "prometheus_client": {"rmqlite.protocols.metrics"},
     "typer": {"rmqlite.cli"},
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
-    "uvloop": {"rmqlite.server.turns"},
-    "lz4": {"rmqlite.compression"},
-    "backports": {"rmqlite.compression"},
-    "compression": {"rmqlite.compression"},
+    "uvloop": {"rmqlite.kernel.service.turns"},
+    "lz4": {"rmqlite.kernel.words.compression"},
+    "backports": {"rmqlite.kernel.words.compression"},
+    "compression": {"rmqlite.kernel.words.compression"},
     "zlib": {
-        "rmqlite.compression",
-        "rmqlite.records",
-        "rmqlite.store",
-        "rmqlite.arrow.records",
-        "rmqlite.wire.remoting.registration",
+        *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
+        *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
+        "rmqlite.protocols.remoting.bytes.registration",
     },
-    "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
-    "numpy": {"rmqlite.arrow", "rmqlite.spark"},
+    "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
+    "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.jobs.plot"},
     "textual": {"rmqlite.cli.top"},
     "cryptography": {"rmqlite.cli.tls"},
-    "starlette": {"rmqlite.server.web"},
-    "uvicorn": {"rmqlite.server.web"},
-    "jinja2": {"rmqlite.server.web"},
-    "markupsafe": {"rmqlite.server.web"},
+    "starlette": {"rmqlite.web"},
+    "uvicorn": {"rmqlite.web"},
+    "jinja2": {"rmqlite.web"},
+    "markupsafe": {"rmqlite.web"},
 }
 """Outside module -> the package, or the one module, that may import it."""
 
@@ -127,8 +130,6 @@ MODULES = modules()
 def package_of(module: str) -> str:
     """The package that a module of ours stands in; "" for the package and its __main__."""
     part = [*module.split("."), ""][1]
-    if part in BASE:
-        return "base"
     return part if part in LAYERS else ""
 
 
@@ -143,7 +144,7 @@ def names_imported(node: ast.AST, importer: str) -> list[str]:
         parents = importer.split(".")
         above = parents[: len(parents) - node.level + is_package]
         base = ".".join([*above, *([base] if base else [])])
-    # "from rmqlite.store import reader" imports a module, "from … import a_name" its module.
+    # "from rmqlite.store_tools import reader" imports a module, "from … import a_name" its module.
     return [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
 
 
@@ -190,6 +191,45 @@ def test_a_package_imports_only_what_stands_below_it(importing: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_kernel_needs_less_and_less_of_what_stands_above_it() -> None:
+    """What it can do without is a feature."""
+    leaving = {
+        (each.importer, each.imported)
+        for each in OURS
+        if package_of(each.importer) == "kernel" != package_of(each.imported) != ""
+    }
+    assert len(leaving) <= KERNEL_LEAVES_MAX, sorted(leaving)
+
+
+def floor_of(module: str) -> int:
+    part = [*module.split("."), "", ""][2]
+    return KERNEL_FLOORS.index(part if part in KERNEL_FLOORS else "")
+
+
+def test_inside_the_kernel_each_imports_what_stands_below_it() -> None:
+    """Words, records, store, decisions, service, process: read in this order."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if package_of(each.importer) == package_of(each.imported) == "kernel"
+        and floor_of(each.importer) < floor_of(each.imported)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("importing", sorted(FACES))
+def test_a_face_knows_of_a_feature_only_its_requests(importing: str) -> None:
+    """Who looks at a feature, or asks it, needs none of its decisions."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if package_of(each.importer) == importing
+        and package_of(each.imported) == "features"
+        and not each.imported.endswith(".requests")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     """The strongly connected components of more than one module."""
 
@@ -231,11 +271,14 @@ def test_no_packages_inside_one_import_each_other_in_a_circle() -> None:
     """A package that needs the one that needs it is one package in two folders."""
 
     def box(module: str) -> str:
-        return ".".join(module.split(".")[:3])
+        parts = module.split(".")
+        return ".".join(parts[: 4 if "bytes" in parts else 3])
 
     graph: dict[str, set[str]] = {box(name): set() for name in MODULES}
     for each in OURS:
-        if each.imported in MODULES and not each.is_for_types:
+        # What leaves the kernel is counted above.
+        leaves = package_of(each.importer) == "kernel" != package_of(each.imported)
+        if each.imported in MODULES and not each.is_for_types and not leaves:
             graph[box(each.importer)].add(box(each.imported))
     assert circles(graph) == []
 
@@ -276,12 +319,13 @@ def test_an_outside_module_is_used_in_one_place(outside: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_generated_code_is_imported_only_inside_the_wire() -> None:
+def test_generated_code_is_imported_only_by_protocols() -> None:
     """Everybody else has plain values, so a protocol can be added without touching them."""
     wrong = [
         str(each)
         for each in OURS
-        if is_within(each.imported, "rmqlite.wire.pb") and package_of(each.importer) != "wire"
+        if is_within(each.imported, "rmqlite.protocols.pb")
+        and package_of(each.importer) != "protocols"
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -291,8 +335,8 @@ def test_the_front_knows_no_protocol() -> None:
     wrong = [
         str(each)
         for each in IMPORTS
-        if is_within(each.importer, "rmqlite.server.service")
-        and any(is_within(each.imported, place) for place in ("grpc", "rmqlite.wire"))
+        if is_within(each.importer, "rmqlite.kernel.service")
+        and any(is_within(each.imported, place) for place in ("grpc", "rmqlite.protocols"))
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -302,8 +346,8 @@ def test_the_web_page_makes_no_calls_of_the_wire() -> None:
     wrong = [
         str(each)
         for each in OURS
-        if is_within(each.importer, "rmqlite.server.web")
-        and (is_within(each.imported, "rmqlite.wire.rpcs") or each.imported == "rmqlite.wire")
+        if is_within(each.importer, "rmqlite.web")
+        and is_within(each.imported, "rmqlite.protocols.native.bytes.rpcs")
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -327,10 +371,13 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert run_fresh("import rmqlite") == {"rmqlite"}
 
 
-@pytest.mark.parametrize("module", ["errors", "message", "names", "levels", "clock", "requests"])
-def test_a_word_of_the_hall_loads_neither_grpc_nor_protobuf_nor_pydantic(module: str) -> None:
+@pytest.mark.parametrize(
+    "module",
+    [*(f"words.{word}" for word in ("errors", "message", "names", "levels", "clock")), "requests"],
+)
+def test_a_word_loads_neither_grpc_nor_protobuf_nor_pydantic(module: str) -> None:
     """Only config is a pydantic model, and only the broker needs it."""
-    loaded = run_fresh(f"import rmqlite.{module}")
+    loaded = run_fresh(f"import rmqlite.kernel.{module}")
     assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "rich"}
 
 
@@ -342,4 +389,6 @@ def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
 
 def test_the_wire_does_not_load_grpc() -> None:
     """It is a table of bytes; the transport is somebody else's."""
-    assert "grpc" not in run_fresh("import rmqlite.wire.rpcs, rmqlite.wire.status")
+    assert "grpc" not in run_fresh(
+        "import rmqlite.protocols.native.bytes.rpcs, rmqlite.protocols.shared.status"
+    )

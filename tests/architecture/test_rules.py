@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.config import KEYS, BrokerConfig, load_config
-from rmqlite.config_keys.values import WITHOUT_MEANING
+from rmqlite.kernel.config.config import KEYS, BrokerConfig, load_config
+from rmqlite.kernel.config.values import WITHOUT_MEANING
 from tests.architecture.sources import PB, ROOT, is_test, name_of, tree_of, written
 from tests.generate_pb import generate
 
@@ -260,7 +260,10 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
     wrong = []
     for path in written("rmqlite"):
         # The second one counts the queues of a topic.
-        if name_of(path) in ("rmqlite/records/wait_queues.py", "rmqlite/store/repairing/files.py"):
+        if name_of(path) in (
+            "rmqlite/kernel/records/wait_queues.py",
+            "rmqlite/store_tools/repairing/files.py",
+        ):
             continue
         tree = tree_of(path)
         lines = [*queue_arithmetic(tree)]
@@ -275,13 +278,13 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
 def test_one_rule_says_which_topics_wait() -> None:
     """Readers ask for wait queues, not for the topics of levels or of timers."""
     allowed = {
-        "rmqlite/names.py",
-        "rmqlite/records/wait_queues.py",
+        "rmqlite/kernel/words/names.py",
+        "rmqlite/kernel/records/wait_queues.py",
         # The form of a completion, and the numbers of queues, differ by the topic.
-        "rmqlite/records/completion.py",
-        "rmqlite/broker/tables/topics.py",
+        "rmqlite/kernel/records/completion.py",
+        "rmqlite/kernel/tables/topics.py",
         # What it names for compiled code, and for Spark.
-        "rmqlite/broker/sends/packing.py",
+        "rmqlite/kernel/sends/packing.py",
         "rmqlite/spark/jobs/waits.py",
     }
     wrong = [
@@ -299,10 +302,11 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
     wrong = []
     # The jobs correct what a crash has cut off while the broker starts: nobody waits yet.  Nobody
     # ever waits for an event of the leases.
-    names = ("appending", "jobs/journal", "leases/journal")
-    allowed = {f"rmqlite/broker/{name}.py" for name in names}
-    for path in written("rmqlite/broker"):
-        if name_of(path) not in allowed:
+    names = ("kernel/appending", "features/bulk/journal", "features/leases/journal")
+    allowed = {f"rmqlite/{name}.py" for name in names}
+    store = ROOT / "rmqlite" / "kernel" / "store"
+    for path in written("rmqlite/kernel", "rmqlite/features"):
+        if name_of(path) not in allowed and store not in path.parents:
             for node in calls_of(tree_of(path), "append", "append_packed", "appended"):
                 assert isinstance(node.func, ast.Attribute)
                 whose = ast.unparse(node.func.value)

@@ -13,9 +13,6 @@ import pytest
 from tests.architecture.sources import ROOT, written
 
 PRODUCT: Final = ROOT / "rmqlite"
-BASE: Final = "base"
-BASE_FOLDERS: Final = ("access", "config_keys", "requests")
-"""They belong to the base layer, with the modules beside them."""
 
 
 class Size(NamedTuple):
@@ -26,27 +23,38 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    BASE: Size(
-        7_214, 41
-    ),  # topics and groups are deleted, offsets reset; instants in seconds, errors that pickle
-    "records": Size(1_817, 13),  # the plain form of each function in C; what a record leaves out
-    "store": Size(13_444, 73),  # backups; the timer index is compared with its queue
-    "broker": Size(16_203, 90),  # leases; progress of groups, claims, resets that leases follow
-    "wire": Size(6_333, 40),  # the gRPC clients of RocketMQ 5, and its POP; settings are checked
-    "views": Size(1_820, 13),  # what commands, top and page show; groups that hang
-    "server": Size(16_584, 103),  # answers that nobody takes, ends without an error, short logs
-    "client": Size(5_858, 41),  # asyncio; sends outlast a restart, mistakes get a sentence
-    "cli": Size(12_291, 79),  # schemas; redrives, slo, costs; reasons; signals clean up
-    "arrow": Size(2_411, 13),  # columns of redriven messages
-    "spark": Size(5_416, 39),  # short runs, SQL; the same questions as functions and plots
-    "compiled": Size(63, 1),
+    "kernel": Size(25_170, 148),
+    "features": Size(1, 1),
+    "features.accounts": Size(1_564, 12),
+    "features.bulk": Size(827, 5),
+    "features.changes": Size(681, 3),
+    "features.cluster": Size(567, 5),
+    "features.dead_letters": Size(1_695, 9),
+    "features.leases": Size(2_079, 11),
+    "features.name_server": Size(108, 2),
+    "features.operating": Size(423, 4),
+    "features.raw_log": Size(307, 3),
+    "features.redrive": Size(2_099, 8),
+    "features.sql": Size(849, 5),
+    "features.transactions": Size(558, 3),
+    "cli": Size(12_309, 79),
+    "client": Size(5_833, 41),
+    "protocols": Size(14_912, 93),
+    "rmqlite": Size(27, 2),
+    "spark": Size(7_900, 52),
+    "store_tools": Size(7_000, 36),
+    "views": Size(1_820, 13),
+    "web": Size(2_476, 16),
     "C": Size(2_431, 15),
 }
 
 
 def package_of(path: Path) -> str:
+    """The kernel, a feature, or any other package."""
     first, *rest = path.relative_to(PRODUCT).parts
-    return BASE if not rest or first in BASE_FOLDERS else first
+    if not rest:
+        return "rmqlite"
+    return f"features.{rest[0]}" if first == "features" and len(rest) > 1 else first
 
 
 def lines_in(path: Path) -> int:

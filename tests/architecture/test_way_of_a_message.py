@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import compiled
+from rmqlite.kernel import compiled
 from tests.architecture.sources import ROOT
 
 MODULES_MAX = 79  # 73, and what bounds answers, watches loops, fits properties and names errors

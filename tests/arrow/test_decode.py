@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.arrow import records, rows
-from rmqlite.arrow.columns import COLUMNS
-from rmqlite.arrow.partitions import QueueSlices
-from rmqlite.arrow.planning import look_at_store, plan
-from rmqlite.arrow.rows import store_rows
-from rmqlite.names import CANCELLED_TOPIC, HALF_TOPIC
-from rmqlite.records import record
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import NewRecord
-from rmqlite.records.wait_queues import WAIT_TOPICS, when_due_ms
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, when_due_ms
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, HALF_TOPIC
+from rmqlite.spark.arrow import records, rows
+from rmqlite.spark.arrow.columns import COLUMNS
+from rmqlite.spark.arrow.partitions import QueueSlices
+from rmqlite.spark.arrow.planning import look_at_store, plan
+from rmqlite.spark.arrow.rows import store_rows
 from rmqlite.spark.options import parse_options
-from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.drawn_records import encoded, new_records
@@ -108,9 +108,9 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     found = records.Records(data, 0, starts[kept])
     keep = found.head["sys_flag"] & record.NO_ENTRY == 0
     found = found.only(keep)
-    from rmqlite.arrow.decode import Decoder
-    from rmqlite.arrow.waits import Dues
-    from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
+    from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
+    from rmqlite.spark.arrow.decode import Decoder
+    from rmqlite.spark.arrow.waits import Dues
     from tests.support.plain_decoder import plain_row
 
     levels = LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
@@ -233,7 +233,7 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
     """Spark compares the schema of a batch to the letter: order, types, time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from rmqlite.arrow.decode import arrow_schema
+    from rmqlite.spark.arrow.decode import arrow_schema
     from rmqlite.spark.source import spark_schema
 
     wanted = to_arrow_schema(spark_schema(COLUMNS), timezone="UTC")
@@ -243,11 +243,12 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
 def test_decoding_loads_neither_spark_nor_grpc_nor_the_brokers_rooms() -> None:
     """An executor, and rmqlite store export, have Arrow and numpy, and need no more."""
     script = (
-        "import sys, rmqlite.arrow.rows, rmqlite.arrow.partitions, rmqlite.arrow.planning\n"
+        "import sys; from rmqlite.spark.arrow import rows, partitions, planning\n"
         "light = ('', '.disk', '.disk.regular_file', '.disk.system', '.wait_queues')\n"
         "print(*[m for m in sys.modules if m.split('.')[0] in "
         "('pyspark', 'grpc', 'pydantic', 'pandas') "
-        "or m.startswith('rmqlite.store') and m.removeprefix('rmqlite.store') not in light])"
+        "or m.startswith('rmqlite.kernel.store') "
+        "and m.removeprefix('rmqlite.kernel.store') not in light])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

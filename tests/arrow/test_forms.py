@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite import compiled
-from rmqlite.arrow.decode import topics_of
-from rmqlite.arrow.planning import look_at_store
-from rmqlite.arrow.records import Records, UnsoundRecord, candidates, record_starts
-from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
-from rmqlite.records.record import NewRecord
-from rmqlite.store.reader import StoreReader
-from rmqlite.store.reading.snapshot import Snapshot
+from rmqlite.kernel import compiled
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
+from rmqlite.spark.arrow.decode import topics_of
+from rmqlite.spark.arrow.planning import look_at_store
+from rmqlite.spark.arrow.records import Records, UnsoundRecord, candidates, record_starts
+from rmqlite.store_tools.reader import StoreReader
+from rmqlite.store_tools.reading.snapshot import Snapshot
 from tests.support.drawn_records import encoded, new_records
 from tests.support.forms import damaged, needs_compiled
 from tests.support.golden import unpack_golden

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices
-from rmqlite.arrow.planning import Look, look_at_store, plan
-from rmqlite.arrow.rows import store_rows
-from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
-from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
-from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS
-from rmqlite.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, WAIT_TOPICS
+from rmqlite.spark.arrow.partitions import LogSlice, Partition, Place, QueueSlices
+from rmqlite.spark.arrow.planning import Look, look_at_store, plan
+from rmqlite.spark.arrow.rows import store_rows
 from rmqlite.spark.options import parse_options
 from tests.support.golden import unpack_golden
 from tests.support.looking import untouched

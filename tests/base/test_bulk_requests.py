@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.message import RESERVED_PROPERTIES, decode_properties
-from rmqlite.requests.bulk import BulkJob, Refusal, check_job_id, check_property_text, property_text
-from rmqlite.table_shapes import validated
+from rmqlite.features.bulk.requests import (
+    BulkJob,
+    Refusal,
+    check_job_id,
+    check_property_text,
+    property_text,
+)
+from rmqlite.kernel.config.table_shapes import validated
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
+from rmqlite.kernel.words.message import RESERVED_PROPERTIES, decode_properties
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)
 NAMES = TEXT.filter(lambda name: name not in RESERVED_PROPERTIES)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import clock
-from rmqlite.clock import Basis, SystemClock, SystemMachine
+from rmqlite.kernel.words import clock
+from rmqlite.kernel.words.clock import Basis, SystemClock, SystemMachine
 from tests.support.clock import START_MS, FakeMachine
 
 YEAR_MS = 365 * 86_400_000

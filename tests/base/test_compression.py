@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import rmqlite
-from rmqlite.compression import (
+from rmqlite.kernel.words.compression import (
     COMPRESSED,
     INFLATED_BYTES_MAX,
     inflated,
     readable,
     readable_message,
 )
-from rmqlite.errors import ExtraMissing, MessageTooLarge, NotSupported, Refused
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.errors import ExtraMissing, MessageTooLarge, NotSupported, Refused
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.compressed import (
     COMPRESS,
     LZ4,
@@ -193,7 +193,7 @@ def test_two_modules_inflate_and_each_within_bounds() -> None:
         for path in package.rglob("*.py")
         if "decompress" in path.read_text()
     }
-    assert found == {"compression.py", "wire/remoting/registration.py"}
+    assert found == {"kernel/words/compression.py", "protocols/remoting/bytes/registration.py"}
     for name in found:
         text = (package / name).read_text()
         assert text.count(".decompress(") == text.count(".decompress(body, ")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rmqlite.config import KEYS, BrokerConfig, load_config, parse_config
-from rmqlite.config_keys.values import AS_IT_IS, WITHOUT_MEANING
-from rmqlite.errors import ConfigInvalid
-from rmqlite.levels import DEFAULT_LEVELS, parse_levels
+from rmqlite.kernel.config.config import KEYS, BrokerConfig, load_config, parse_config
+from rmqlite.kernel.config.values import AS_IT_IS, WITHOUT_MEANING
+from rmqlite.kernel.words.errors import ConfigInvalid
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, parse_levels
 
 
 def refusal(text: str) -> ConfigInvalid:

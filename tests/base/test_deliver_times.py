@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import DELAY_MS_MAX, INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
-from rmqlite.message import Message, message_properties
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import (
+    DELAY_MS_MAX,
+    INSTANT_MS_MAX,
+    INSTANT_MS_MIN,
+    instant_ms,
+    wait_ms,
+)
+from rmqlite.kernel.words.message import Message, message_properties
 
 LEAP_DAY_MS = 1_835_420_400_000
 CHINA = timezone(timedelta(hours=8))

@@ -13,9 +13,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite import errors
-from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable, by_code, restore
-from rmqlite.visible import ECHO_CHARS_MAX
+from rmqlite.kernel.words import errors
+from rmqlite.kernel.words.errors import (
+    InvalidValue,
+    Refused,
+    RmqliteError,
+    Unavailable,
+    by_code,
+    restore,
+)
+from rmqlite.kernel.words.visible import ECHO_CHARS_MAX
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda error: pickle.loads(pickle.dumps(error)),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rmqlite.json_tree import (
+from rmqlite.kernel.words.json_tree import (
     DEPTH_MAX,
     NESTED_VALUES_MAX,
     WrongValue,

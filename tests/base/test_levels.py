@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.json_tree import WrongValue
-from rmqlite.levels import (
+from rmqlite.kernel.config.table_shapes import LevelsTable, validated
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
+from rmqlite.kernel.words.json_tree import WrongValue
+from rmqlite.kernel.words.levels import (
     DEFAULT_LEVELS,
     DELAY_MS_MAX,
     LEVELS_MAX,
@@ -18,7 +19,6 @@ from rmqlite.levels import (
     parse_delay,
     parse_levels,
 )
-from rmqlite.table_shapes import LevelsTable, validated
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 

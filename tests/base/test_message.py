@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite import compiled
-from rmqlite import message as m
-from rmqlite.errors import InvalidValue
-from rmqlite.message import (
+from rmqlite.kernel import compiled
+from rmqlite.kernel.words import message as m
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import (
     Message,
     StoredMessage,
     decode_properties,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import BulkMessage, Message, Producer
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 
 WRONG_EVERYWHERE: list[tuple[dict[str, Any], str]] = [
     ({"body": "text"}, "body must be bytes, not str"),

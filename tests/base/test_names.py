@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite import names
-from rmqlite.errors import InvalidName, PermissionMissing
+from rmqlite.kernel.words import names
+from rmqlite.kernel.words.errors import InvalidName, PermissionMissing
 
 
 @pytest.mark.parametrize("name", ["orders", "a", "A-b_c%d|e9", "%RETRY%g", "x" * 127])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.message import decode_properties, find_property, property_marker
-from rmqlite.property_string import PropertyString
+from rmqlite.kernel.words.message import decode_properties, find_property, property_marker
+from rmqlite.kernel.words.property_string import PropertyString
 
 TEXT = st.text("ab1ä€ ", min_size=1, max_size=9)
 PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)

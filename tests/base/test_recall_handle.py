@@ -6,8 +6,8 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from rmqlite.errors import InvalidValue
-from rmqlite.requests.schedule import RecallHandle, read_handle
+from rmqlite.kernel.requests.schedule import RecallHandle, read_handle
+from rmqlite.kernel.words.errors import InvalidValue
 
 CAPTURED = (
     "djEgVF9yZWNhbGwgYnJva2VyLWEgMTc5NTU3NTIzMTAwMSBDMDAwMDIwMjQxMTI1RkZEMkIyNzdDMzZERTk4MDAwMA=="

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.requests.groups import QueueProgress, Subscription
-from rmqlite.requests.messages import SendBackResult
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import QueueProgress, Subscription
+from rmqlite.kernel.requests.messages import SendBackResult
+from rmqlite.kernel.requests.topics import Queue
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
-from rmqlite.retry_policy import ONE_BY_ONE_MAX, Attempt, RetryPolicy, attempts_of
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelTable, parse_levels
+from rmqlite.kernel.words.retry_policy import ONE_BY_ONE_MAX, Attempt, RetryPolicy, attempts_of
 from tests.support.policies import POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_delay, parse_levels
-from rmqlite.retry_policy import ROCKETMQS, STEPS_MAX, RetryPolicy, level_reaching
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelTable, parse_delay, parse_levels
+from rmqlite.kernel.words.retry_policy import ROCKETMQS, STEPS_MAX, RetryPolicy, level_reaching
 from tests.support.policies import EXPONENTIALS, LENGTHS, POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite import table_shapes as shapes
-from rmqlite.config_keys.values import QUEUES_MAX
-from rmqlite.json_tree import WrongValue
+from rmqlite.kernel.config import table_shapes as shapes
+from rmqlite.kernel.config.values import QUEUES_MAX
+from rmqlite.kernel.words.json_tree import WrongValue
 
 TOPIC = {"topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
 CLOCK = {

@@ -19,8 +19,7 @@ from typing import TypeVar
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     EVERY_DEAD_LETTER,
     DeadLetter,
@@ -28,7 +27,8 @@ from rmqlite.requests.dead_letters import (
     DeadLettersQuery,
     PurgeRequest,
 )
-from rmqlite.requests.redrive import RedriveJob, RedriveSpec
+from rmqlite.features.redrive.requests import RedriveJob, RedriveSpec
+from rmqlite.kernel.words.clock import elapsed_s, wall_ms
 from tests.support.broker_processes import peak_mib
 from tests.support.dead_letters import (
     GROUP,

@@ -20,15 +20,15 @@ from threading import Thread
 from typing import Any, Final
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.wire.remoting.requests.clients import ConsumerData, Heartbeat, Subscription
-from rmqlite.wire.remoting.requests.groups import SubscriptionGroup
-from rmqlite.wire.remoting.requests.messages import PullMessage
-from rmqlite.wire.remoting.requests.name_server import KvPair
-from rmqlite.wire.remoting.requests.queues import QueueOfTopic
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SendMessage
-from rmqlite.wire.remoting.requests.table import ANSWERED
-from rmqlite.wire.remoting.requests.topics import TopicChange
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.protocols.remoting.bytes.requests.clients import ConsumerData, Heartbeat, Subscription
+from rmqlite.protocols.remoting.bytes.requests.groups import SubscriptionGroup
+from rmqlite.protocols.remoting.bytes.requests.messages import PullMessage
+from rmqlite.protocols.remoting.bytes.requests.name_server import KvPair
+from rmqlite.protocols.remoting.bytes.requests.queues import QueueOfTopic
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
+from rmqlite.protocols.remoting.bytes.requests.topics import TopicChange
 from tests.support.remoting import RawClient
 
 TOPIC: Final = "orders"

@@ -21,7 +21,7 @@ from typing import Final
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer
-from rmqlite.wire.remoting.frame import FrameDecoder
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder
 from tests.benchmarks.sends import ACCOUNT, BODY, QUEUES, TOPIC, Case, frames_of
 from tests.support.accounts import SECRET, with_admin
 from tests.support.broker_processes import cpu_s_of

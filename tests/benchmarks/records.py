@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rmqlite.broker.sends.calls import DraftCall, Stored
-from rmqlite.message import Message
-from rmqlite.requests.messages import PullRequest
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.sends.calls import DraftCall, Stored
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import QuickFiles
 from tests.support.sends import call_of

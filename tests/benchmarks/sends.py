@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rmqlite.access.accounts import PERMS
-from rmqlite.server.serve import GC_THRESHOLDS
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import ACCESS_KEY, SIGNATURE, Command, signature
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.features.accounts.accounts import PERMS
+from rmqlite.kernel.process.serve import GC_THRESHOLDS
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, SIGNATURE, Command, signature
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.arrow.planning import look_at_store
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.spark.arrow.planning import look_at_store
 from rmqlite.spark.reading import read_log, read_log_by_topic
 from tests.benchmarks.spark_read import FIVE, write_store
 

@@ -16,8 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.config import BrokerConfig
-from rmqlite.message import (
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.record import NewRecord, destination
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.message import (
     DELAY,
     FAILURE_REASON,
     ORIGIN_MESSAGE_ID,
@@ -26,11 +30,7 @@ from rmqlite.message import (
     RETRY_TOPIC,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.record import NewRecord, destination
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.benchmarks.spark_read import HOSTS, STORE_HOST, best_s, run
 from tests.support.clock import FakeClock
 

@@ -19,17 +19,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
-from rmqlite.clock import SystemClock, elapsed_s
-from rmqlite.config import BrokerConfig
-from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.record import NewRecord
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.clock import SystemClock, elapsed_s
+from rmqlite.kernel.words.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.spark.arrow.columns import COLUMNS, DEFAULT_NAMES
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import plan, read_partition
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.message_store import MessageStore
 
 FIVE: Final = ("topic", "queue_id", "queue_offset", "store_timestamp", "store_size")
 EVERY: Final = tuple(column.name for column in COLUMNS)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, Message, Producer
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import FrameDecoder, encode, encode_sent, encode_start
-from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullAnswer
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode, encode_sent, encode_start
+from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullAnswer
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
 
 FRAMES_TOGETHER: Final = 32
 MSG_ID: Final = "7F00000100002A9F0000000000002D8B"

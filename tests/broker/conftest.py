@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.store.check import check
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import INDEX
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.requests.messages import PullRequest, PullResult
+from rmqlite.kernel.requests.messages import PullRequest, PullResult
 from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.messages import TOPIC
 from tests.support.steps import done

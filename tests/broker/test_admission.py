@@ -8,11 +8,12 @@ from typing import Final
 
 import pytest
 
-from rmqlite import compression
-from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
-from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
-from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import (
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
+from rmqlite.kernel.words import compression
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, PermissionMissing
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import (
     DELAY,
     DLQ_ORIGIN_TOPIC,
     REAL_QID,
@@ -25,9 +26,8 @@ from rmqlite.message import (
     Message,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
-from rmqlite.records.drafts import Draft
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC, dlq_topic, retry_topic
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.compressed import COMPRESS, LZ4, ZSTD, without_the_extra
 from tests.support.forms import same_in_both

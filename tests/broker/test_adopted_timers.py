@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.message import UNIQ_KEY
-from rmqlite.store.check import check
+from rmqlite.kernel.words.message import UNIQ_KEY
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.golden import INDEX, pending_timers, unpack_timers

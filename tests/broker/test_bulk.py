@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.jobs.bulk import HOUR_MS, TABLE
-from rmqlite.errors import (
+from rmqlite.features.bulk.bulk import HOUR_MS, TABLE
+from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal
+from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import (
     DiskFull,
     InvalidValue,
     JobUnknown,
@@ -17,14 +20,11 @@ from rmqlite.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from rmqlite.levels import parse_levels
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import REAL_TOPIC, Message
-from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
-from rmqlite.requests.bulk import BulkMatch, BulkRequest, Refusal
-from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.store.check import check
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import REAL_TOPIC, Message
+from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
+from rmqlite.store_tools.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.errors import FlushFailed, JobUnknown, StoreUnavailable
-from rmqlite.message import REAL_TOPIC, UNIQ_KEY
-from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
-from rmqlite.requests.bulk import BulkRequest
-from rmqlite.store.check import check
+from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.kernel.words.errors import FlushFailed, JobUnknown, StoreUnavailable
+from rmqlite.kernel.words.message import REAL_TOPIC, UNIQ_KEY
+from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.bulk import outcomes, request, schedule
 from tests.support.clock import FakeClock, FakeMachine

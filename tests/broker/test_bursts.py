@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from rmqlite.broker.schedule import schedule
-from rmqlite.broker.schedule.schedule import REST_MS, REST_MS_MAX
-from rmqlite.broker.waits.wait_queue import READ_ENTRIES
-from rmqlite.levels import parse_levels
-from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.queue_entry import ENTRY_BYTES
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.schedule import schedule
+from rmqlite.kernel.schedule.schedule import REST_MS, REST_MS_MAX
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.waits.wait_queue import READ_ENTRIES
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock

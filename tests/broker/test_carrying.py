@@ -8,22 +8,22 @@ from random import Random
 
 import pytest
 
-from rmqlite.broker.schedule.carrying import STEP_MAX
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import RESCHEDULED_FROM, TIMER_EXACT
-from rmqlite.names import TIMER_TOPIC
-from rmqlite.records.completion import Completion, completion_of
-from rmqlite.records.queue_entry import Entry
-from rmqlite.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
-from rmqlite.records.stored import Record
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.records.completion import Completion, completion_of
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.kernel.schedule.carrying import STEP_MAX
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import RESCHEDULED_FROM, TIMER_EXACT
+from rmqlite.kernel.words.names import TIMER_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.schedule import changes as changing
-from rmqlite.errors import InvalidValue, MessageTooLarge, StoreUnavailable
-from rmqlite.message import (
+from rmqlite.features.changes import changes as changing
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.kernel.requests.schedule import (
+    CHANGES_MAX,
+    IDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
+    ChangeOutcome,
+    PendingFilter,
+    ScheduleAction,
+)
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, StoreUnavailable
+from rmqlite.kernel.words.message import (
     DELAY,
     FAILURE_REASON,
     FIRED,
@@ -21,18 +31,8 @@ from rmqlite.message import (
     Message,
     encode_properties,
 )
-from rmqlite.names import CANCELLED_TOPIC, retry_topic
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
-from rmqlite.requests.schedule import (
-    CHANGES_MAX,
-    IDS_MAX,
-    ChangeByFilter,
-    ChangeByIds,
-    ChangeOutcome,
-    PendingFilter,
-    ScheduleAction,
-)
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, retry_topic
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

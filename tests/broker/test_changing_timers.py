@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.schedule.pending import ID_RECORDS_STEP
-from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import (
+from rmqlite.features.changes.pending import ID_RECORDS_STEP
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import (
+    ChangeByIds,
+    ChangeOutcome,
+    PendingFilter,
+    ScheduleAction,
+    TimelineRequest,
+)
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, PermissionMissing
+from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import (
     DELAY,
     FIRED,
     REAL_QID,
@@ -24,16 +33,7 @@ from rmqlite.message import (
     Message,
     encode_properties,
 )
-from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
-from rmqlite.records.drafts import Draft
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.schedule import (
-    ChangeByIds,
-    ChangeOutcome,
-    PendingFilter,
-    ScheduleAction,
-    TimelineRequest,
-)
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, TIMER_TOPIC, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (
     GROUP,

@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.retry import FAILURE_PROPERTIES
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.errors import InvalidValue, MessageNotFound
-from rmqlite.message import (
+from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter, DeadLettersQuery
+from rmqlite.features.redrive.requests import RedriveOutcome, RedriveRequest, RedriveSpec
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.drafts import Draft, derived
+from rmqlite.kernel.requests.messages import SendBackRequest, TransactionEnd
+from rmqlite.kernel.retry import FAILURE_PROPERTIES
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
+from rmqlite.kernel.words.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
     CLAIMED_ORIGIN_TOPIC,
     DELIVERY_ATTEMPTS,
@@ -29,13 +34,8 @@ from rmqlite.message import (
     StoredMessage,
     encode_properties,
 )
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.drafts import Draft, derived
-from rmqlite.requests.dead_letters import DeadLetter, DeadLetterFilter, DeadLettersQuery
-from rmqlite.requests.messages import SendBackRequest, TransactionEnd
-from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, purge
 from tests.support.look_alikes import send_look_alike

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.server.upkeep import ClockWatch
-from rmqlite.store.tables.clock_table import Origin
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.kernel.store.tables.clock_table import Origin
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import Message
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS, FakeClock, FakeMachine

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from rmqlite.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavailable
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.words.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavailable
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.dead_letters import listing as module
-from rmqlite.broker.finding import reading
-from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.names import dlq_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterFilter, DeadLettersQuery
+from rmqlite.features.dead_letters import listing as module
+from rmqlite.features.dead_letters.requests import (
+    DEAD_LETTERS_MAX,
+    DeadLetterFilter,
+    DeadLettersQuery,
+)
+from rmqlite.kernel.finding import reading
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
+from rmqlite.kernel.words.names import dlq_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons

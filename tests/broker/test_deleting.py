@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import InvalidName, Overloaded, StoreUnavailable, TopicUnknown
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.topics import Queue
-from rmqlite.store import deletions
-from rmqlite.store.check import check
-from rmqlite.store.reader import StoreReader
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store import deletions
+from rmqlite.kernel.words.errors import InvalidName, Overloaded, StoreUnavailable, TopicUnknown
+from rmqlite.store_tools.check import check
+from rmqlite.store_tools.reader import StoreReader
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.store.check import check
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

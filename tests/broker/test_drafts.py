@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.routing import record_of, route, routed
-from rmqlite.broker.sends.calls import STEP_MESSAGES, DraftCall
-from rmqlite.errors import MessageTooLarge, Refused
-from rmqlite.limits import PROPERTIES_BYTES_MAX
-from rmqlite.message import pack_host
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft
-from rmqlite.records.record import BORN_HOST_V6
-from rmqlite.records.stored import Record
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.record import BORN_HOST_V6
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.routing import record_of, route, routed
+from rmqlite.kernel.sends.calls import STEP_MESSAGES, DraftCall
+from rmqlite.kernel.words.errors import MessageTooLarge, Refused
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import pack_host
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.forms import needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic

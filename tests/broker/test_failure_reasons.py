@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.dead_letters import listing
-from rmqlite.broker.finding import reading
-from rmqlite.errors import GroupUnknown
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.dead_letters import NO_REASON, DeadLetterFilter
-from rmqlite.store.log.raw_records import property_strings
+from rmqlite.features.dead_letters import listing
+from rmqlite.features.dead_letters.requests import NO_REASON, DeadLetterFilter
+from rmqlite.kernel.finding import reading
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.store.log.raw_records import property_strings
+from rmqlite.kernel.words.errors import GroupUnknown
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

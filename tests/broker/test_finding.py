@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import finding
-from rmqlite.errors import InvalidValue, MessageNotFound, TopicUnknown
-from rmqlite.levels import parse_levels
-from rmqlite.message import KEYS, UNIQ_KEY, Message
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.messages import (
+from rmqlite.kernel.finding import finding
+from rmqlite.kernel.requests.messages import (
     FoundMessage,
     FoundMessages,
     MessageQuery,
     MessageState,
 )
-from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnknown
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden

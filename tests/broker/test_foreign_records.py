@@ -11,7 +11,10 @@ from typing import Final
 
 import pytest
 
-from rmqlite.message import (
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.words.message import (
     DELAY,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -25,10 +28,7 @@ from rmqlite.message import (
     RETRY_TOPIC,
     UNIQ_KEY,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.record import NewRecord
-from rmqlite.requests.schedule import ScheduleAction
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, save_group, send_back
 from tests.support.pending import by_filter, deliver_all

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.retention import MEASURE_BYTES, Pin
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
-from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.requests.topics import Queue
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.retention import MEASURE_BYTES, Pin
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles

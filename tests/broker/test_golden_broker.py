@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.groups import OffsetsQuery
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
-from rmqlite.store.check import check
+from rmqlite.kernel.requests.groups import OffsetsQuery
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.golden import GROUP, INDEX, Row, rows

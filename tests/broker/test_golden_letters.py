@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.requests.dead_letters import DeadLetterFilter, EventKind, Purged
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, EventKind, Purged
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import GROUP, INDEX, Row, rows
 from tests.support.letters import dead_letters, groups, kinds, life, purge, reasons, retries

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.tables.membership import BETWEEN_POLLS_MS_MAX, allocate
-from rmqlite.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
-from rmqlite.requests.groups import (
+from rmqlite.kernel.requests.groups import (
     Assignment,
     GroupInfo,
     HeartbeatRequest,
@@ -17,8 +15,10 @@ from rmqlite.requests.groups import (
     OffsetsCommit,
     Subscription,
 )
-from rmqlite.requests.topics import Queue
-from rmqlite.store.tables import tables
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.tables.membership import BETWEEN_POLLS_MS_MAX, allocate
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain, save_group

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.schedule import PendingFilter, ScheduleAction
-from rmqlite.store.tables import tables
+from rmqlite.kernel.requests.schedule import PendingFilter, ScheduleAction
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.pending import (
     CANCEL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.counts import BOUNDS_S, Durations
-from rmqlite.broker.waits.wait_queue import BOUNDS_MS, LATENESS_MS_MAX, Lateness
+from rmqlite.kernel.counts import BOUNDS_S, Durations
+from rmqlite.kernel.waits.wait_queue import BOUNDS_MS, LATENESS_MS_MAX, Lateness
 
 
 def test_a_duration_counts_up_to_every_bound_that_it_does_not_exceed() -> None:

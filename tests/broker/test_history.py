@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.dead_letters import history as module
-from rmqlite.errors import InvalidValue
-from rmqlite.message import FAILURE_REASON_ATTEMPT, KEYS, StoredMessage
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.dead_letters import EventKind, History, HistoryEvent
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
-from rmqlite.requests.topics import Queue
+from rmqlite.features.dead_letters import history as module
+from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
+from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import FAILURE_REASON_ATTEMPT, KEYS, StoredMessage
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead, dead_letters, kinds, life

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.tables import membership
-from rmqlite.broker.tables.membership import PAUSE_MS, SMALL_MEMBERS_MAX, SUBSCRIPTION_BYTES
-from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import Assignment, HeartbeatRequest, Subscription
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.tables import membership
+from rmqlite.kernel.tables.membership import PAUSE_MS, SMALL_MEMBERS_MAX, SUBSCRIPTION_BYTES
+from rmqlite.kernel.words.errors import InvalidValue, Overloaded
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic

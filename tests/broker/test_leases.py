@@ -6,21 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.broker.leases.deliveries import Received
-from rmqlite.broker.leases.leased_queue import RETURNS_MAX
-from rmqlite.broker.leases.leases import ATTEMPT_ID_BYTES_MAX
-from rmqlite.broker.leases.taking import BYTES_MAX
-from rmqlite.broker.steps import Steps
-from rmqlite.errors import (
-    HandleInvalid,
-    InvalidValue,
-    Overloaded,
-    PermissionMissing,
-    TopicUnknown,
-)
-from rmqlite.message import FAILURE_REASON, Message
-from rmqlite.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.groups import (
+from rmqlite.features.leases.deliveries import Received
+from rmqlite.features.leases.leased_queue import RETURNS_MAX
+from rmqlite.features.leases.leases import ATTEMPT_ID_BYTES_MAX
+from rmqlite.features.leases.requests import Handle, ReceiveRequest
+from rmqlite.features.leases.taking import BYTES_MAX
+from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     MemberKind,
@@ -30,9 +21,18 @@ from rmqlite.requests.groups import (
     RequestModeChange,
     Subscription,
 )
-from rmqlite.requests.leases import Handle, ReceiveRequest
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.words.errors import (
+    HandleInvalid,
+    InvalidValue,
+    Overloaded,
+    PermissionMissing,
+    TopicUnknown,
+)
+from rmqlite.kernel.words.message import FAILURE_REASON, Message
+from rmqlite.kernel.words.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rmqlite.broker.leases.deliveries import Delivery
-from rmqlite.broker.leases.journal import TABLE
-from rmqlite.broker.leases.lease_table import RENEWED_MS
-from rmqlite.broker.leases.leased_queue import RECEIVED_MS
-from rmqlite.errors import HandleInvalid, StoreDamaged
-from rmqlite.message import MESSAGE_GROUP
-from rmqlite.names import LEASES_TOPIC, dlq_topic
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.requests.groups import (
+from rmqlite.features.leases.deliveries import Delivery
+from rmqlite.features.leases.journal import TABLE
+from rmqlite.features.leases.lease_table import RENEWED_MS
+from rmqlite.features.leases.leased_queue import RECEIVED_MS
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     OffsetReset,
     OffsetsCommit,
     Subscription,
 )
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import HandleInvalid, StoreDamaged
+from rmqlite.kernel.words.message import MESSAGE_GROUP
+from rmqlite.kernel.words.names import LEASES_TOPIC, dlq_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
@@ -105,7 +105,7 @@ def test_random_histories_keep_the_promises(
 ) -> None:
     """Against a plain list of what was sent, acknowledged and buried."""
     # So that leases are written again within a history.
-    monkeypatch.setattr("rmqlite.broker.leases.lease_table.FAR_EVENTS", 20)
+    monkeypatch.setattr("rmqlite.features.leases.lease_table.FAR_EVENTS", 20)
     broker = make()
     broker.broker.groups.change(GroupChange(GROUP, orderly=orderly, max_reconsume_times=1_000))
     ledger = Ledger(broker, random.Random(seed))
@@ -205,7 +205,7 @@ def join(broker: BrokerUnderTest) -> None:
 
 def test_a_start_reads_few_events(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that lasts for hours is written again, behind the many that came and went."""
-    monkeypatch.setattr("rmqlite.broker.leases.lease_table.FAR_EVENTS", 10)
+    monkeypatch.setattr("rmqlite.features.leases.lease_table.FAR_EVENTS", 10)
     broker = make()
     broker.send(*[plain(str(number)) for number in range(60)])
     consumer = Consumer(broker)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import MESSAGE_GROUP
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import GroupChange
+from rmqlite.kernel.requests.groups import GroupChange
+from rmqlite.kernel.words.message import MESSAGE_GROUP
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import INVISIBLE_MS, Consumer, expire
 from tests.support.messages import GROUP, plain

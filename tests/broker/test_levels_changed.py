@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from rmqlite.levels import parse_levels
+from rmqlite.kernel.words.levels import parse_levels
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import arrival_times, bodies, delayed, level_status

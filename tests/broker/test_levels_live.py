@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavailable
-from rmqlite.levels import LEVELS_MAX, parse_levels
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.schedule import LevelChange, LevelsChange, LevelsChanged
+from rmqlite.kernel.requests.schedule import LevelChange, LevelsChange, LevelsChanged
+from rmqlite.kernel.words.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavailable
+from rmqlite.kernel.words.levels import LEVELS_MAX, parse_levels
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, FakeMachine

@@ -11,9 +11,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import (
+from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.fitting import left_after_sparing
+from rmqlite.kernel.requests.messages import SendBackRequest, TransactionEnd
+from rmqlite.kernel.requests.schedule import ChangeOutcome, ScheduleAction
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import (
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     FAILURE_REASON_ATTEMPT,
@@ -23,15 +29,9 @@ from rmqlite.message import (
     StoredMessage,
     encode_properties,
 )
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.drafts import Draft
-from rmqlite.records.fitting import left_after_sparing
-from rmqlite.requests.messages import SendBackRequest, TransactionEnd
-from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
-from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import create_topic, send_back

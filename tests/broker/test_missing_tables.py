@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.tables.missing import missing_tables
-from rmqlite.requests.topics import Queue
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.tables.missing import missing_tables
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, delayed, plain, received, send_back

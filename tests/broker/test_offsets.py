@@ -6,7 +6,10 @@ from typing import NoReturn
 
 import pytest
 
-from rmqlite.errors import (
+from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.errors import (
     GroupUnknown,
     InvalidName,
     InvalidValue,
@@ -14,9 +17,6 @@ from rmqlite.errors import (
     QueueUnknown,
     TopicUnknown,
 )
-from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.requests.topics import Queue
-from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain

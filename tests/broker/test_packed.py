@@ -15,16 +15,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
-from rmqlite.compiled import ROW, SPAN
-from rmqlite.errors import RmqliteError, StoreUnavailable
-from rmqlite.message import Message, pack_host
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.packed import Packed
-from rmqlite.records.record import NewRecord
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel import compiled
+from rmqlite.kernel.compiled import ROW, SPAN
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.packed import Packed
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
+from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
+from rmqlite.kernel.words.message import Message, pack_host
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.forms import OTHER, needs_compiled, same_in_both

@@ -11,15 +11,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.schedule import pending
-from rmqlite.broker.waits.wait_queue import LevelQueue
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import parse_levels
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.records.key_hashes import topic_prefix
-from rmqlite.requests.dead_letters import NO_REASON
-from rmqlite.requests.schedule import (
+from rmqlite.features.changes import pending
+from rmqlite.features.dead_letters.requests import NO_REASON
+from rmqlite.kernel.records.key_hashes import topic_prefix
+from rmqlite.kernel.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
     PendingFilter,
@@ -27,8 +22,13 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.waits.wait_queue import LevelQueue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import (
+from rmqlite.features.leases.requests import AckRequest, Handle, ReceiveRequest
+from rmqlite.kernel.requests.groups import (
     GroupStatus,
     HeartbeatRequest,
     MemberKind,
@@ -11,9 +11,9 @@ from rmqlite.requests.groups import (
     QueueProgress,
     Subscription,
 )
-from rmqlite.requests.leases import AckRequest, Handle, ReceiveRequest
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
 from tests.support.steps import done

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.errors import (
+from rmqlite.kernel.records.record import tags_hash
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
+from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.errors import (
     ExpressionInvalid,
     GroupUnknown,
     InvalidValue,
@@ -12,10 +15,7 @@ from rmqlite.errors import (
     QueueUnknown,
     TopicUnknown,
 )
-from rmqlite.message import Message
-from rmqlite.records.record import tags_hash
-from rmqlite.requests.messages import PullRequest, PullStatus
-from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.message import Message
 from tests.broker.conftest import Make
 from tests.broker.pulls import pull, texts
 from tests.support.brokers import BrokerUnderTest, decoded

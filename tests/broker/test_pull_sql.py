@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.filters.sql import Sql
-from rmqlite.broker.pulling import LOOK_MESSAGES
-from rmqlite.errors import ExpressionInvalid, StoreDamaged
-from rmqlite.message import Message
-from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.requests.messages import PullRequest, PullStatus
+from rmqlite.features.sql.sql import Sql
+from rmqlite.kernel.pulling import LOOK_MESSAGES
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
+from rmqlite.kernel.words.errors import ExpressionInvalid, StoreDamaged
+from rmqlite.kernel.words.message import Message
 from tests.broker.conftest import Make
 from tests.broker.pulls import pull, texts
 from tests.support.brokers import BrokerUnderTest

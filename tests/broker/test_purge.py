@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.dead_letters.listing import STEP_DEAD_LETTERS
-from rmqlite.broker.finding import reading
-from rmqlite.broker.tables.purge_markers import TABLE
-from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
-from rmqlite.names import dlq_topic
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS
+from rmqlite.features.dead_letters.purge_markers import TABLE
+from rmqlite.features.dead_letters.requests import (
     NO_REASON,
     DeadLetterFilter,
     DeadLettersQuery,
     Purged,
     PurgeRequest,
 )
-from rmqlite.store.check import check
-from rmqlite.store.checking.tables import UNREADABLE
+from rmqlite.kernel.finding import reading
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.store_tools.check import check
+from rmqlite.store_tools.checking.tables import UNREADABLE
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles

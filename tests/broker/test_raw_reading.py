@@ -6,11 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records import record
-from rmqlite.requests.log import (
+from rmqlite.features.raw_log.requests import (
     READ_BYTES_MAX,
     LogRead,
     LogReadRequest,
@@ -19,7 +15,17 @@ from rmqlite.requests.log import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.records import record
+from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.errors import (
+    InvalidValue,
+    OffsetGone,
+    QueueUnknown,
+    StoreDamaged,
+    TopicUnknown,
+)
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (

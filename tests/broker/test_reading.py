@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.finding import reading
-from rmqlite.broker.finding.matching import reason_of
-from rmqlite.broker.finding.reading import (
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.kernel.finding import reading
+from rmqlite.kernel.finding.matching import reason_of
+from rmqlite.kernel.finding.reading import (
     check_filter,
     described,
     fits,
     slices,
     whole_slices,
 )
-from rmqlite.errors import InvalidValue
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.record import Head, read_outline
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.record import Head, read_outline
+from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, send_back
 from tests.support.stores import new_record

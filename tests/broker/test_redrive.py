@@ -7,9 +7,23 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX
-from rmqlite.broker.redrive.redriven import EARLIER
-from rmqlite.errors import (
+from rmqlite.features.dead_letters.redriven import EARLIER
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX
+from rmqlite.features.redrive.requests import (
+    JobAction,
+    JobChange,
+    JobState,
+    OutcomesQuery,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+    TopicCount,
+)
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.words.errors import (
     DiskFull,
     GroupUnknown,
     InvalidName,
@@ -23,23 +37,9 @@ from rmqlite.errors import (
     StoreDamaged,
     TopicUnknown,
 )
-from rmqlite.message import REDRIVEN_BY, RETRY_TOPIC, Message
-from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.redrive import (
-    JobAction,
-    JobChange,
-    JobState,
-    OutcomesQuery,
-    RedriveOutcome,
-    RedrivePreview,
-    RedrivePreviewRequest,
-    RedriveRequest,
-    RedriveSpec,
-    TopicCount,
-)
-from rmqlite.store.check import check
+from rmqlite.kernel.words.message import REDRIVEN_BY, RETRY_TOPIC, Message
+from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
+from rmqlite.store_tools.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, set_marker

@@ -7,13 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.broker.redrive.jobs import At, JobProgress, Step
-from rmqlite.errors import GroupUnknown, PermissionMissing
-from rmqlite.message import Message, StoredMessage
-from rmqlite.names import SCHEDULE_GROUP, retry_topic
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.jobs import At, JobProgress, Step
+from rmqlite.features.redrive.requests import (
     GROUPS_NAMED_MAX,
     RedriveOutcome,
     RedrivePreviewRequest,
@@ -21,9 +16,14 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
     TopicCount,
 )
-from rmqlite.requests.topics import Queue
-from rmqlite.wire.native import codecs
-from rmqlite.wire.pb import rmqlite_pb2 as pb
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import GroupUnknown, PermissionMissing
+from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.kernel.words.names import SCHEDULE_GROUP, retry_topic
+from rmqlite.protocols.native.bytes.native import codecs
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, kinds, retries

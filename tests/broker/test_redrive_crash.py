@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.redrive.requests import (
     JobAction,
     JobChange,
     JobState,
@@ -23,8 +20,11 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.store.check import check
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.errors import FlushFailed, RmqliteError, StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.redrive.redriven import IMPORTED
-from rmqlite.errors import DiskFull, InvalidName, InvalidValue, TopicUnknown
-from rmqlite.message import REDRIVEN_BY, Message, StoredMessage, encode_properties
-from rmqlite.names import retry_topic
-from rmqlite.requests.redrive import (
+from rmqlite.features.dead_letters.redriven import IMPORTED
+from rmqlite.features.redrive.requests import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
     ImportedDeadLetter,
@@ -19,7 +16,10 @@ from rmqlite.requests.redrive import (
     RedriveOutcome,
     TopicCount,
 )
-from rmqlite.store.check import check
+from rmqlite.kernel.words.errors import DiskFull, InvalidName, InvalidValue, TopicUnknown
+from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage, encode_properties
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.store_tools.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, groups, kinds, life

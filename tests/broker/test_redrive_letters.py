@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from rmqlite import message as names
-from rmqlite.limits import PROPERTIES_BYTES_MAX
-from rmqlite.message import (
+from rmqlite.features.dead_letters.requests import UNREADABLE
+from rmqlite.features.redrive.requests import (
+    SAMPLES_MAX,
+    DeadLetterOutcome,
+    RedriveJob,
+    RedriveOutcome,
+    RedriveRequest,
+    RedriveSpec,
+)
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.words import message as names
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import (
     FAILURE_REASON,
     KEYS,
     MAX_RECONSUME_TIMES,
@@ -26,18 +37,7 @@ from rmqlite.message import (
     decode_properties,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.records.queue_entry import Entry
-from rmqlite.requests.dead_letters import UNREADABLE
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.redrive import (
-    SAMPLES_MAX,
-    DeadLetterOutcome,
-    RedriveJob,
-    RedriveOutcome,
-    RedriveRequest,
-    RedriveSpec,
-)
+from rmqlite.kernel.words.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import (

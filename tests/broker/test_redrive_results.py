@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.failing import SENT_BACK_MS
-from rmqlite.broker.redrive import pages as module
-from rmqlite.errors import JobUnknown
-from rmqlite.message import REDRIVEN_BY, Message, StoredMessage
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.redrive import RedriveRequest, RedriveResults, RedriveSpec
-from rmqlite.requests.topics import Queue
+from rmqlite.features.redrive import pages as module
+from rmqlite.features.redrive.requests import RedriveRequest, RedriveResults, RedriveSpec
+from rmqlite.kernel.failing import SENT_BACK_MS
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import JobUnknown
+from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage
+from rmqlite.kernel.words.names import retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import purge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rmqlite.broker.redrive.redriven import EARLIER, Redriven
+from rmqlite.features.dead_letters.redriven import EARLIER, Redriven
 
 DLQ = "%DLQ%billing"
 

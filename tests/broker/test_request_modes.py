@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.tables import request_modes
-from rmqlite.broker.tables.request_modes import TABLE
-from rmqlite.errors import InvalidName, InvalidValue, Overloaded, PermissionMissing, StoreDamaged
-from rmqlite.names import (
-    HALF_ENDS_TOPIC,
-    HALF_TOPIC,
-    LEASES_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    retry_topic,
-)
-from rmqlite.requests.groups import (
+from rmqlite.kernel.requests.groups import (
     Assigned,
     AssignmentQuery,
     HeartbeatRequest,
@@ -26,7 +15,24 @@ from rmqlite.requests.groups import (
     RequestModeChange,
     Subscription,
 )
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.tables import request_modes
+from rmqlite.kernel.tables.request_modes import TABLE
+from rmqlite.kernel.words.errors import (
+    InvalidName,
+    InvalidValue,
+    Overloaded,
+    PermissionMissing,
+    StoreDamaged,
+)
+from rmqlite.kernel.words.names import (
+    HALF_ENDS_TOPIC,
+    HALF_TOPIC,
+    LEASES_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    retry_topic,
+)
 from tests.support.brokers import BrokerUnderTest
 
 GROUP, TOPIC, OTHER = "readers", "orders", "payments"

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import (
-    GroupInUse,
-    GroupUnknown,
-    InvalidValue,
-    QueueUnknown,
-    TopicUnknown,
-)
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import (
+from rmqlite.kernel.requests.groups import (
     HeartbeatRequest,
     OffsetReset,
     OffsetsCommit,
     QueueReset,
     Subscription,
 )
-from rmqlite.requests.topics import Queue, TopicReader
+from rmqlite.kernel.requests.topics import Queue, TopicReader
+from rmqlite.kernel.words.errors import (
+    GroupInUse,
+    GroupUnknown,
+    InvalidValue,
+    QueueUnknown,
+    TopicUnknown,
+)
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import Consumer
 from tests.support.messages import GROUP, TOPIC, create_topic, delayed, plain, received, send_back

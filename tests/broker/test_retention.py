@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from rmqlite.errors import MessageNotFound, StoreUnavailable
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.requests.messages import PullStatus, SendBackRequest
-from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.messages import PullStatus, SendBackRequest
+from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.errors import MessageNotFound, StoreUnavailable
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

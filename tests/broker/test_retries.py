@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.dead_letters import retries as module
-from rmqlite.broker.schedule import pending
-from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterFilter, DeadLettersQuery
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.schedule import PendingFilter
-from rmqlite.requests.topics import Queue
+from rmqlite.features.changes import pending
+from rmqlite.features.dead_letters import retries as module
+from rmqlite.features.dead_letters.requests import (
+    DEAD_LETTERS_MAX,
+    DeadLetterFilter,
+    DeadLettersQuery,
+)
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.schedule import PendingFilter
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.views.groups import group_figures
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import retries, retry_pages

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import (
+from rmqlite.kernel.requests.messages import SendBackResult
+from rmqlite.kernel.words.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -20,8 +21,7 @@ from rmqlite.message import (
     Message,
     StoredMessage,
 )
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests.messages import SendBackResult
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, plain, send_back
 

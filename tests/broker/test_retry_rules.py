@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.errors import InvalidName, InvalidValue, StoreDamaged, StoreUnavailable
-from rmqlite.message import MAX_RECONSUME_TIMES, RECONSUME_TIME, StoredMessage, encode_properties
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import GroupChange, GroupInfo, HeartbeatRequest, Subscription
-from rmqlite.requests.schedule import LevelsChange
-from rmqlite.retry_policy import TABLE_KEY
-from rmqlite.store.tables import tables
+from rmqlite.kernel.requests.groups import GroupChange, GroupInfo, HeartbeatRequest, Subscription
+from rmqlite.kernel.requests.schedule import LevelsChange
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.tables.topics import TopicTable
+from rmqlite.kernel.words.errors import InvalidName, InvalidValue, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.message import (
+    MAX_RECONSUME_TIMES,
+    RECONSUME_TIME,
+    StoredMessage,
+    encode_properties,
+)
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.retry_policy import TABLE_KEY
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.admission import Room
-from rmqlite.errors import MessageTooLarge
-from rmqlite.limits import PROPERTIES_BYTES_MAX
-from rmqlite.message import (
+from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.features.dead_letters.requests import LEFT_BEHIND
+from rmqlite.kernel.admission import Room
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.record import OVERHEAD_BYTES
+from rmqlite.kernel.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.words.errors import MessageTooLarge
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
@@ -23,13 +29,7 @@ from rmqlite.message import (
     Message,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.record import OVERHEAD_BYTES
-from rmqlite.requests.bulk import BulkRequest
-from rmqlite.requests.dead_letters import LEFT_BEHIND
-from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
-from rmqlite.requests.topics import RouteRequest
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back

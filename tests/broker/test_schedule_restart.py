@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.records.record import tags_hash
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.records.record import tags_hash
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite import compiled
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.errors import (
+from rmqlite.kernel import compiled
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.errors import (
     InvalidName,
     InvalidValue,
     MessageTooLarge,
@@ -16,10 +17,9 @@ from rmqlite.errors import (
     StoreUnavailable,
     TopicUnknown,
 )
-from rmqlite.levels import parse_levels
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import CLUSTER, UNIQ_KEY, Message, encode_properties
-from rmqlite.requests.topics import RouteRequest
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import CLUSTER, UNIQ_KEY, Message, encode_properties
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -7,8 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlite.broker.failing import SENT_BACK_MS
-from rmqlite.errors import (
+from rmqlite.features.dead_letters.requests import EventKind
+from rmqlite.kernel.failing import SENT_BACK_MS
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import (
     GroupUnknown,
     InvalidName,
     InvalidValue,
@@ -16,7 +20,7 @@ from rmqlite.errors import (
     PermissionMissing,
     StoreUnavailable,
 )
-from rmqlite.message import (
+from rmqlite.kernel.words.message import (
     DELAY,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -31,11 +35,7 @@ from rmqlite.message import (
     WAIT,
     encode_properties,
 )
-from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
-from rmqlite.requests.dead_letters import EventKind
-from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.requests.messages import PullRequest, SendBackRequest
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.words.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
@@ -479,7 +479,7 @@ def test_remembered_send_backs_have_a_limit(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest is forgotten first."""
-    monkeypatch.setattr("rmqlite.broker.failing.SENT_BACK_MAX", 4)
+    monkeypatch.setattr("rmqlite.kernel.failing.SENT_BACK_MAX", 4)
     at = [each.physical_offset for each in under_test.send(*[delayed(str(n), 0) for n in range(6)])]
     for each in at:
         under_test.broker.send_back(SendBackRequest(GROUP, each))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.settings import Settings
-from rmqlite.broker.tables import key_values
-from rmqlite.broker.tables.key_values import KeyValues
-from rmqlite.config import KEYS
-from rmqlite.errors import (
+from rmqlite.features.name_server import key_values
+from rmqlite.features.name_server.key_values import KeyValues
+from rmqlite.kernel.config.config import KEYS
+from rmqlite.kernel.requests.groups import GroupChange, GroupExtras
+from rmqlite.kernel.requests.schedule import LevelsChange
+from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
+from rmqlite.kernel.settings import Settings
+from rmqlite.kernel.words.errors import (
     ConfigInvalid,
     InvalidName,
     InvalidValue,
@@ -16,10 +19,7 @@ from rmqlite.errors import (
     PermissionMissing,
     StoreUnavailable,
 )
-from rmqlite.levels import DEFAULT_LEVELS
-from rmqlite.requests.groups import GroupChange, GroupExtras
-from rmqlite.requests.schedule import LevelsChange
-from rmqlite.requests.topics import TopicExtras, TopicInfo
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.broker.filters.sql import Sql, compiled
-from rmqlite.broker.filters.sql_evaluation import Incomparable
-from rmqlite.broker.filters.sql_parser import NESTING_MAX
-from rmqlite.broker.filters.sql_tree import CHARS_MAX
-from rmqlite.errors import ExpressionInvalid, InvalidValue
-from rmqlite.limits import SQL_BYTES_MAX
-from rmqlite.message import KEY_END, PAIR_END
+from rmqlite.features.sql.sql import Sql, compiled
+from rmqlite.features.sql.sql_evaluation import Incomparable
+from rmqlite.features.sql.sql_parser import NESTING_MAX
+from rmqlite.features.sql.sql_tree import CHARS_MAX
+from rmqlite.kernel.words.errors import ExpressionInvalid, InvalidValue
+from rmqlite.kernel.words.limits import SQL_BYTES_MAX
+from rmqlite.kernel.words.message import KEY_END, PAIR_END
 
 TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "sql92-4.9.8.json").read_text("utf-8"))
 WORDS = ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "NULL", "IS", "(", ")", ",", "+", "-", "="]

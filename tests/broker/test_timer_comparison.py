@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.server import indexing
-from rmqlite.server.indexing import Indexing
-from rmqlite.store.check import check
-from rmqlite.store.checking.timers import WRONG_TABLE
-from rmqlite.store.timers import comparison
+from rmqlite.kernel.process import indexing
+from rmqlite.kernel.process.indexing import Indexing
+from rmqlite.kernel.store.timers import comparison
+from rmqlite.store_tools.check import check
+from rmqlite.store_tools.checking.timers import WRONG_TABLE
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import AtOnce, run_with

@@ -10,9 +10,9 @@ from shutil import copytree, rmtree
 
 import pytest
 
-from rmqlite.broker.schedule.carrying import Carrying
-from rmqlite.errors import StoreUnavailable
-from rmqlite.store.timers.index import IndexDamaged
+from rmqlite.kernel.schedule.carrying import Carrying
+from rmqlite.kernel.store.timers.index import IndexDamaged
+from rmqlite.kernel.words.errors import StoreUnavailable
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic

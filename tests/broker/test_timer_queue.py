@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.store.timers import comparison
+from rmqlite.kernel.store.timers import comparison
 from tests.support.timer_queues import TimersUnderTest
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker import figures
-from rmqlite.broker.waits import unindexed
-from rmqlite.message import Message
-from rmqlite.records.wait_queues import TIMERS
+from rmqlite.kernel import figures
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.waits import unindexed
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 
 

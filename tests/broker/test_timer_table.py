@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.waits import unindexed
-from rmqlite.errors import Overloaded, StoreUnavailable
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.timers import index
-from rmqlite.store.timers.index import IndexWrite, Mark, TimerIndex, check_sqlite
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.timers import index
+from rmqlite.kernel.store.timers.index import IndexWrite, Mark, TimerIndex, check_sqlite
+from rmqlite.kernel.waits import unindexed
+from rmqlite.kernel.words.errors import Overloaded, StoreUnavailable
 from tests.support.timer_queues import TimersUnderTest
 
 COUNT = 3_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import InvalidValue
-from rmqlite.names import TIMER_TOPIC
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.messages import TransactionEnd
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.messages import TransactionEnd
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.names import TIMER_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, bodies, create_topic
 from tests.support.restarts import WAYS, Restart

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import (
+from rmqlite.features.redrive.requests import ImportedDeadLetter, ImportRequest
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import ChangeOutcome
+from rmqlite.kernel.words.message import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -17,10 +20,7 @@ from rmqlite.message import (
     StoredMessage,
     encode_properties,
 )
-from rmqlite.names import TIMER_TOPIC, dlq_topic, retry_topic
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.redrive import ImportedDeadLetter, ImportRequest
-from rmqlite.requests.schedule import ChangeOutcome
+from rmqlite.kernel.words.names import TIMER_TOPIC, dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, send_back
 from tests.support.pending import CANCEL, counts, everything, forward_to, outcome, waiting

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import DELAY, RESCHEDULED_FROM, TIMER_DELAY_MS, TIMER_EXACT, TIMER_OUT_MS
-from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC
-from rmqlite.records.drafts import derived
-from rmqlite.records.stored import Record
-from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of
-from rmqlite.records.written import Written
-from rmqlite.requests.messages import FoundMessages, MessageQuery, MessageState
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.kernel.records.drafts import derived
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.requests.messages import FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.message import (
+    DELAY,
+    RESCHEDULED_FROM,
+    TIMER_DELAY_MS,
+    TIMER_EXACT,
+    TIMER_OUT_MS,
+)
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import kinds, life
 from tests.support.messages import TOPIC, create_topic

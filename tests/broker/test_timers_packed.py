@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from rmqlite.broker.sends.calls import DraftCall, Outcome, Stored
-from rmqlite.records.drafts import Draft
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest
 from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, bodies, create_topic

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import (
+from rmqlite.kernel.requests.topics import RouteRequest, TopicInfo
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.errors import (
     InvalidName,
     InvalidValue,
     MessageTooLarge,
@@ -19,9 +21,7 @@ from rmqlite.errors import (
     TopicExists,
     TopicUnknown,
 )
-from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.requests.topics import RouteRequest, TopicInfo
-from rmqlite.store.tables import tables
+from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker import counts
-from rmqlite.broker.figures import SAMPLE_S
-from rmqlite.broker.operating.progress import Progress
-from rmqlite.requests.figures import QueueTimes, Rate, TakenQueue
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.features.operating.progress import Progress
+from rmqlite.kernel import counts
+from rmqlite.kernel.figures import SAMPLE_S
+from rmqlite.kernel.requests.figures import QueueTimes, Rate, TakenQueue
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.topics import Queue
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, delayed, plain
 from tests.support.steps import done

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.broker.transactions import transactions as room
-from rmqlite.errors import (
+from rmqlite.features.transactions import transactions as room
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.errors import (
     InvalidValue,
     MessageNotFound,
     MessageTooLarge,
@@ -14,12 +17,9 @@ from rmqlite.errors import (
     RmqliteError,
     StoreUnavailable,
 )
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import Message
-from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
-from rmqlite.records.record import read_head
-from rmqlite.records.written import Written
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
-from rmqlite.records.written import Written
-from rmqlite.requests.messages import TransactionQuestion
-from rmqlite.store.check import check
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.requests.messages import TransactionQuestion
+from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import (
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.requests.schedule import ChangeOutcome
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -25,9 +27,7 @@ from rmqlite.message import (
     StoredMessage,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.requests.schedule import ChangeOutcome
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.schedule import LevelsInForce
 from tests.support.documents_printed import check_document
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 

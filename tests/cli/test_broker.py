@@ -19,10 +19,10 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
-from rmqlite.clock import pause_s
-from rmqlite.config import KEYS, BrokerConfig, parse_config
-from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
-from rmqlite.store.check import check
+from rmqlite.kernel.config.config import KEYS, BrokerConfig, parse_config
+from rmqlite.kernel.words.clock import pause_s
+from rmqlite.kernel.words.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
+from rmqlite.store_tools.check import check
 from tests.support.golden import unpack_golden
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "broker.conf"
@@ -191,7 +191,7 @@ def test_a_broker_that_others_can_reach_needs_the_operators_word(tmp_path: Path)
         result = CliRunner().invoke(app, ["status", "--endpoint", broker.endpoint])
         assert sentence in result.stdout
         broker.stop()
-    assert f"WARNING rmqlite.server.serve {sentence}" in log.read_text()
+    assert f"WARNING rmqlite.kernel.process.serve {sentence}" in log.read_text()
 
 
 def test_the_configuration_that_is_printed_explains_every_key() -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import __version__, compiled
-from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.groups import GroupInfo
+from rmqlite import __version__
+from rmqlite.features.dead_letters.requests import DeadLetterGroup
+from rmqlite.kernel import compiled
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.words.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from rmqlite.cli import completion
 from rmqlite.cli.main import app
-from rmqlite.errors import BrokerClosing
-from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.dead_letters import DeadLetterGroup
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests.schedule import LevelsInForce
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.features.dead_letters.requests import DeadLetterGroup
+from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import BrokerClosing
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
 TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")

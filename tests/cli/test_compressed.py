@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.messages import FoundMessage, MessageState
+from rmqlite.kernel.requests.messages import FoundMessage, MessageState
+from rmqlite.kernel.words.message import Message
 from tests.cli.conftest import Run
 from tests.support.compressed import COMPRESS, LZ4, PACKAGES, ZSTD, without_the_extra
 from tests.support.fake_broker import FakeBroker

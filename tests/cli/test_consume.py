@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rmqlite.message import Message
-from rmqlite.requests.groups import Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import Subscription
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import Message
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterPage,
     DeadLettersQuery,
     ReasonCount,
 )
+from rmqlite.kernel.words.clock import local_text
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from rmqlite.client.admin.dead_letters import BEFORE_ALL_MS
-from rmqlite.errors import GroupUnknown
-from rmqlite.requests.dead_letters import DeadLetterFilter, Purged, PurgeRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, Purged, PurgeRequest
+from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     JobState,
     RedriveJob,
@@ -29,7 +28,8 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
     TopicCount,
 )
-from rmqlite.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS

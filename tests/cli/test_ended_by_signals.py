@@ -14,7 +14,7 @@ from tests.support.golden import unpack_golden
 BACKUP = """
 import signal, sys
 from rmqlite.cli.main import main
-from rmqlite.store.moving.backup import Backup
+from rmqlite.store_tools.moving.backup import Backup
 
 def wait(*_):
     print("begun", flush=True)

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.broker import Broker
 from rmqlite.cli.options import NOT_CLOSED
-from rmqlite.errors import RmqliteError
-from rmqlite.levels import DEFAULT_LEVELS
-from rmqlite.message import Message
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.topics import Queue
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.bulk import schedule
 from tests.support.clock import FakeClock, FakeMachine

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.errors import BrokerClosing, JobOver, JobUnknown
-from rmqlite.requests.bulk import BulkJob, Refusal
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.redrive import (
+from rmqlite.features.bulk.requests import BulkJob, Refusal
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.redrive.requests import (
     NOT_ASKED,
     DeadLetterOutcome,
     JobAction,
@@ -26,6 +24,8 @@ from rmqlite.requests.redrive import (
     RedriveResults,
     RedriveSpec,
 )
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import BrokerClosing, JobOver, JobUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE

@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.cli.levels import effect_lines, word
-from rmqlite.clock import local_text
-from rmqlite.errors import StoreUnavailable
-from rmqlite.levels import parse_levels
-from rmqlite.requests.figures import LevelStatus
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.schedule import (
     DatedTable,
     LevelChange,
     LevelsChange,
     LevelsChanged,
     LevelsInForce,
 )
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.levels import parse_levels
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, WAIT_S, FakeBroker
 from tests.support.terminals import all_shown

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.errors import MessageNotFound, TopicUnknown
-from rmqlite.message import DELAY, REAL_TOPIC, Message, StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import MessageNotFound, TopicUnknown
+from rmqlite.kernel.words.message import DELAY, REAL_TOPIC, Message, StoredMessage
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.cli.conftest import Run
 from tests.support.compressed import COMPRESS
 from tests.support.fake_broker import FakeBroker

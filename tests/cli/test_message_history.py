@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from rmqlite.clock import local_text
-from rmqlite.errors import GroupUnknown, MessageNotFound
-from rmqlite.requests.dead_letters import EventKind, History, HistoryQuery
+from rmqlite.features.dead_letters.requests import EventKind, History, HistoryQuery
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import GroupUnknown, MessageNotFound
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_retries import ID, RETRY, Record, has_life

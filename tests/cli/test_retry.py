@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.errors import GroupUnknown
-from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLettersQuery
-from rmqlite.requests.schedule import (
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_retries import RETRY, has_retries, retry

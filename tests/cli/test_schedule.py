@@ -13,9 +13,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
-from rmqlite.clock import local_text
-from rmqlite.errors import DelayUnknown, InvalidValue
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
     LevelsInForce,
@@ -25,6 +23,8 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
 from rmqlite.views.times import delay_text
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, FakeBroker

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.errors import BrokerClosing, TopicUnknown
-from rmqlite.message import Message
-from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.requests.schedule import (
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
@@ -20,6 +17,9 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import BrokerClosing, TopicUnknown
+from rmqlite.kernel.words.message import Message
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_schedule import (

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite import clock
 from rmqlite.cli.options import NOT_CLOSED
 from rmqlite.cli.output.message_text import (
     BODY_CHARS_SHOWN,
@@ -24,10 +23,11 @@ from rmqlite.cli.output.message_text import (
     message_tree,
     page_of,
 )
-from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from rmqlite.records.record import tags_hash
-from rmqlite.store.reader import MessageFilter, StoreReader, Waiting
+from rmqlite.kernel.records.record import tags_hash
+from rmqlite.kernel.words import clock
+from rmqlite.kernel.words.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.reader import MessageFilter, StoreReader, Waiting
 from tests.support.golden import pending_timers, unpack_timers
 from tests.support.looking import run_store, untouched
 from tests.support.repairs import overwrite

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
-from rmqlite.extras import EXTRAS
-from rmqlite.message import KEYS, UNIQ_KEY, offset_message_id
+from rmqlite.kernel.words.extras import EXTRAS
+from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, offset_message_id
+from rmqlite.spark.arrow.columns import COLUMNS, DEFAULT_NAMES
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record

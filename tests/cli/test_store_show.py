@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.store.reader import StoreReader
+from rmqlite.store_tools.reader import StoreReader
 from tests.support.golden import unpack_timers
 from tests.support.looking import run_store, untouched
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled

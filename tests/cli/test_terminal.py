@@ -24,7 +24,7 @@ from rmqlite.cli.output.terminal import (
     progress_console,
     shortened,
 )
-from rmqlite.errors import (
+from rmqlite.kernel.words.errors import (
     BrokerUnreachable,
     DelayUnknown,
     GroupUnknown,

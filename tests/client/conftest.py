@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.fake_broker import FakeBroker
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from rmqlite.client import AdminClient, Credentials
 from rmqlite.client.asyncio import AsyncAdmin
-from rmqlite.errors import BrokerUnreachable, InvalidValue
-from rmqlite.message import Message
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
-from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
-from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.wire.notes import read_note
-from rmqlite.wire.signing import ACCESS_KEY
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.notes import read_note
+from rmqlite.protocols.shared.signing import ACCESS_KEY
 from tests.support.fake_broker import FakeBroker
 
 

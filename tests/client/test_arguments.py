@@ -11,7 +11,7 @@ from rmqlite import client
 from rmqlite.client import (
     AdminClient,
 )
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 from tests.support.fake_broker import FakeBroker
 
 c: Any = client

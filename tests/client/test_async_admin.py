@@ -14,9 +14,9 @@ import pytest
 from rmqlite.client import AdminClient, ChangeOutcome, PendingFilter, ScheduleAction
 from rmqlite.client.asyncio import AsyncAdmin
 from rmqlite.client.channel import waited
-from rmqlite.errors import GroupUnknown, InvalidValue, Refused, Unavailable
-from rmqlite.requests.schedule import ChangeByIds
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.kernel.requests.schedule import ChangeByIds
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, Refused, Unavailable
 from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, WAIT_S, FakeBroker, raises
 from tests.support.fake_schedule import changes, has_schedule, waiting

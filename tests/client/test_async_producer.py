@@ -13,8 +13,14 @@ import pytest
 
 from rmqlite.client import ChangedId, ChangeOutcome, Message, ScheduleAction
 from rmqlite.client.asyncio import AsyncProducer
-from rmqlite.errors import BrokerClosing, DelayUnknown, InvalidValue, Refused, Unavailable
-from rmqlite.requests.schedule import ChangeByIds
+from rmqlite.kernel.requests.schedule import ChangeByIds
+from rmqlite.kernel.words.errors import (
+    BrokerClosing,
+    DelayUnknown,
+    InvalidValue,
+    Refused,
+    Unavailable,
+)
 from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import WAIT_S, FakeBroker, Sent, raises
 

@@ -18,10 +18,10 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.client.asyncio import AsyncListener, AsyncPushConsumer
-from rmqlite.errors import GroupUnknown, InvalidValue, Refused
-from rmqlite.names import retry_topic
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, Refused
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.event_loops import MAKE, Slow, Steps, too_long, until
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 

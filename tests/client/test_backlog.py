@@ -8,7 +8,7 @@ from typing import Any
 
 from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
 from tests.client.conftest import stored
 from tests.support.fake_broker import WAIT_S
 

@@ -14,8 +14,8 @@ import pytest
 
 from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
-from rmqlite.message import StoredMessage
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import StoredMessage
 from tests.client.conftest import stored
 
 SEEDS = range(40)

@@ -10,14 +10,14 @@ import pytest
 
 from rmqlite.client import AdminClient, BulkJob, BulkMessage, BulkProgress, BulkScheduler
 from rmqlite.client.producing.bulk import BATCH_BYTES_MAX, BulkOutcome, BulkStatus
-from rmqlite.errors import (
+from rmqlite.features.bulk.requests import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
+from rmqlite.kernel.words.errors import (
     BrokerUnreachable,
     InvalidValue,
     JobUnknown,
     MessageTooLarge,
     StoreUnavailable,
 )
-from rmqlite.requests.bulk import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
 

@@ -14,18 +14,18 @@ import pytest
 
 from rmqlite.client.channel import Attempts, Connection
 from rmqlite.client.endpoint import Endpoint
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import (
+from rmqlite.kernel.requests.messages import SendRequest
+from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import (
     BrokerClosing,
     BrokerUnreachable,
     InvalidValue,
     Refused,
     TopicUnknown,
 )
-from rmqlite.requests.messages import SendRequest
-from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery
-from rmqlite.wire import rpcs
-from rmqlite.wire.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Messaging"]

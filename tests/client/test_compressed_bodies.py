@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rmqlite.client import CONSUME_SUCCESS, ConsumeResult, Message, PullConsumer, PushConsumer
-from rmqlite.compression import COMPRESSED
-from rmqlite.errors import ExtraMissing, NotSupported, Refused, RmqliteError
-from rmqlite.message import StoredMessage
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.compression import COMPRESSED
+from rmqlite.kernel.words.errors import ExtraMissing, NotSupported, Refused, RmqliteError
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.compressed import COMPRESS, LZ4, UNKNOWN, ZSTD, without_the_extra
 from tests.support.fake_broker import FakeBroker
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.client.credentials import FILE_BYTES_MAX, Credentials, with_environment
-from rmqlite.errors import ConfigInvalid, InvalidValue, RmqliteError
+from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue, RmqliteError
 
 PAIR = {"RMQLITE_ACCESS_KEY": "operator", "RMQLITE_SECRET_KEY": "of the environment"}
 SECRET = "of the file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.compression import COMPRESSED, inflated
+from rmqlite.kernel.words.compression import COMPRESSED, inflated
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden

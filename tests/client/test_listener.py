@@ -19,8 +19,8 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.client.consuming.listener import REASON_BYTES_MAX, consume
-from rmqlite.errors import InvalidValue
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import StoredMessage
 from tests.client.conftest import stored
 
 

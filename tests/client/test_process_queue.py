@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
 from tests.client.conftest import stored
 
 

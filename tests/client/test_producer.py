@@ -12,7 +12,9 @@ import pytest
 
 from rmqlite.client import Message, Producer
 from rmqlite.client.producing.batcher import CALLS_IN_FLIGHT_MAX
-from rmqlite.errors import (
+from rmqlite.kernel.requests.messages import SendResult
+from rmqlite.kernel.requests.schedule import read_handle
+from rmqlite.kernel.words.errors import (
     BrokerClosing,
     BrokerUnreachable,
     DelayUnknown,
@@ -21,8 +23,6 @@ from rmqlite.errors import (
     Refused,
     RmqliteError,
 )
-from rmqlite.requests.messages import SendResult
-from rmqlite.requests.schedule import read_handle
 from tests.support.fake_broker import WAIT_S, FakeBroker, Sent
 
 NEVER_MS = 3_600_000

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.client import AdminClient
 from rmqlite.client.endpoint import Endpoint
-from rmqlite.errors import BrokerUnreachable, InvalidValue, RmqliteError
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, RmqliteError
 
 ANYWHERE = ("http_proxy", "https_proxy", "grpc_proxy", "no_proxy", "RMQLITE_PROXY")
 

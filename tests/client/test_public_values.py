@@ -17,7 +17,7 @@ import pytest
 import rmqlite.client
 import rmqlite.client.asyncio
 from rmqlite.client import BulkMessage, Message, Producer, PullConsumer, Queue
-from rmqlite.errors import RmqliteError
+from rmqlite.kernel.words.errors import RmqliteError
 from tests.support.fake_broker import FakeBroker
 
 CLIENTS = {

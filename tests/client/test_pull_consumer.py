@@ -12,9 +12,15 @@ import pytest
 
 from rmqlite.client import Message, PullConsumer, call_future
 from rmqlite.client.consuming.tag_expression import parse_tags
-from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, Refused, TopicUnknown
-from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import (
+    InvalidName,
+    InvalidValue,
+    QueueUnknown,
+    Refused,
+    TopicUnknown,
+)
 from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker
 
 QUEUE = Queue("orders", 0)

@@ -22,7 +22,16 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.client.consuming import broker_link
-from rmqlite.errors import (
+from rmqlite.kernel.requests.groups import (
+    Assignment,
+    HeartbeatRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+    Subscription,
+)
+from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import (
     BrokerClosing,
     GroupUnknown,
     InvalidName,
@@ -30,17 +39,8 @@ from rmqlite.errors import (
     Refused,
     TopicUnknown,
 )
-from rmqlite.message import StoredMessage
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import (
-    Assignment,
-    HeartbeatRequest,
-    OffsetsCommit,
-    OffsetsQuery,
-    Subscription,
-)
-from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker, raises
 
 NEVER_MS = 3_600_000

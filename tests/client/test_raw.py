@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rmqlite.client.raw import RawReader
-from rmqlite.errors import BrokerClosing, BrokerUnreachable, OffsetGone, TopicUnknown
-from rmqlite.requests.log import (
+from rmqlite.features.raw_log.requests import (
     LogRead,
     LogReadRequest,
     LogSnapshot,
@@ -16,8 +15,9 @@ from rmqlite.requests.log import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests.schedule import DatedTable
-from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
+from rmqlite.kernel.requests.schedule import DatedTable
+from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
+from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, OffsetGone, TopicUnknown
 from tests.support.eventually import eventually
 from tests.support.fake_broker import FakeBroker, failing_at
 

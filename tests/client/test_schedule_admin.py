@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient, Producer
-from rmqlite.errors import BrokerClosing, BrokerUnreachable, InvalidValue
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
@@ -27,6 +26,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, InvalidValue
 from tests.support.fake_broker import FakeBroker, failing_at
 
 

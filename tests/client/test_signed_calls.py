@@ -22,12 +22,12 @@ from rmqlite.client import (
     RawReader,
 )
 from rmqlite.client.channel import Connection
-from rmqlite.clock import wall_ms
-from rmqlite.errors import BrokerClosing, InvalidValue, Refused, RmqliteError
-from rmqlite.requests.topics import RouteRequest
-from rmqlite.server.protocols.native.replays import Replays
-from rmqlite.wire import rpcs
-from rmqlite.wire.signing import is_right, read_signed
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import BrokerClosing, InvalidValue, Refused, RmqliteError
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.replays import Replays
+from rmqlite.protocols.shared.signing import is_right, read_signed
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 ACCOUNT = Credentials("operator", "a secret of some length")

@@ -6,7 +6,7 @@ import os
 import socket
 
 from rmqlite.client.unique_id import UniqueIds, own_address, own_client_id
-from rmqlite.clock import month_start_ms, wall_ms
+from rmqlite.kernel.words.clock import month_start_ms, wall_ms
 
 
 def test_an_id_is_32_upper_case_hex_characters_laid_out_as_rocketmq_does() -> None:

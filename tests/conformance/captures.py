@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqlite.message import TIMER_OUT_MS, StoredMessage
-from rmqlite.names import AUTO_CREATE_TOPIC, group_of
-from rmqlite.property_string import PropertyString
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.kernel.words.message import TIMER_OUT_MS, StoredMessage
+from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC, group_of
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     ConsumerConnections,
     ProducerConnections,
     Producers,
 )
-from rmqlite.wire.remoting.requests.groups import ConsumeStats, SubscriptionGroups
-from rmqlite.wire.remoting.requests.name_server import Route
-from rmqlite.wire.remoting.requests.topics import GroupList, QueueView
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.requests.groups import ConsumeStats, SubscriptionGroups
+from rmqlite.protocols.remoting.bytes.requests.name_server import Route
+from rmqlite.protocols.remoting.bytes.requests.topics import GroupList, QueueView
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.exchanges import Row, command_of, frame_of
 from tests.support.remoting import records_of
 

@@ -14,26 +14,26 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.message import WAIT, StoredMessage, encode_properties, pack_host
-from rmqlite.names import group_of
-from rmqlite.records.drafts import Draft
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
-from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.server.loops import CheckingBack
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.message import WAIT, StoredMessage, encode_properties, pack_host
+from rmqlite.kernel.words.names import group_of
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     HEART_BEAT,
     ConsumerData,
     Heartbeat,
     ProducerData,
     Subscription,
 )
-from rmqlite.wire.remoting.requests.pop import POP_MESSAGE, ExtraInfo
-from rmqlite.wire.remoting.requests.request import Body
-from rmqlite.wire.remoting.requests.table import ANSWERED, REFUSED
-from rmqlite.wire.remoting.shapes import read_body, strict
+from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, ExtraInfo
+from rmqlite.protocols.remoting.bytes.requests.request import Body
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, REFUSED
+from rmqlite.protocols.remoting.bytes.shapes import read_body, strict
 from tests.conformance.captures import PULLS, SENDS, WITH_RECORDS, Before, Place, Step
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of

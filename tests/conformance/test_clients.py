@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.names import dlq_topic
+from rmqlite.kernel.words.names import dlq_topic
 from tests.support.eventually import eventually
 from tests.support.programs import Program
 

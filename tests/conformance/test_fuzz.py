@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
-from rmqlite.wire.remoting.frame import encode
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.command import ONE_WAY_FLAG, Command
+from rmqlite.protocols.remoting.bytes.frame import encode
 from tests.conformance.captures import OF_CLIENT
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

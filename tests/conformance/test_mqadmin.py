@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.config import load_config
+from rmqlite.kernel.config.config import load_config
 from tests.conformance.conftest import LEVELS
 from tests.support.programs import Program
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.config import load_config
-from rmqlite.names import dlq_topic
-from rmqlite.requests.groups import RequestMode
-from rmqlite.wire.remoting.requests.pop import SET_MESSAGE_REQUEST_MODE, RequestModeChange
+from rmqlite.kernel.config.config import load_config
+from rmqlite.kernel.requests.groups import RequestMode
+from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.protocols.remoting.bytes.requests.pop import (
+    SET_MESSAGE_REQUEST_MODE,
+    RequestModeChange,
+)
 from tests.conformance.conftest import PROGRAMS, live_broker
 from tests.support.eventually import eventually
 from tests.support.programs import Program

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.access.accounts import PERMS, Role
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.features.accounts.accounts import PERMS, Role
+from rmqlite.kernel.requests.topics import TopicInfo
 from tests.conformance.captures import Step, before, steps_of
 from tests.conformance.replay import Replay
 from tests.support.accounts import account, accounts

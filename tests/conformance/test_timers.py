@@ -12,8 +12,8 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.clock import wall_ms
-from rmqlite.requests.schedule import PendingFilter
+from rmqlite.kernel.requests.schedule import PendingFilter
+from rmqlite.kernel.words.clock import wall_ms
 from tests.support.programs import Event, Program
 
 FOUR_MIB: Final = 4 << 20

@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
-from rmqlite.errors import BrokerUnreachable
+from rmqlite.kernel.words.errors import BrokerUnreachable
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
 PATIENCE_MS = 120_000

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
-from rmqlite.requests.messages import MessageQuery
+from rmqlite.kernel.requests.messages import MessageQuery
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import send
-from rmqlite.store.check import check
+from rmqlite.store_tools.check import check
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

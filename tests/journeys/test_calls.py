@@ -18,10 +18,16 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
-from rmqlite.wire import rpcs
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
+from rmqlite.kernel.words.errors import (
+    BrokerUnreachable,
+    FlushFailed,
+    InvalidName,
+    Refused,
+    RmqliteError,
+)
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 from tests.support.broker_processes import StartBroker, peak_mib, resident_mib
 from tests.support.eventually import eventually
 from tests.support.sends import request_of
@@ -60,8 +66,8 @@ BROKEN_DISK = """
 
 OF_FEW_FILES = """
     import resource
-    from rmqlite.config import BrokerConfig
-    from rmqlite.server.gate.limits import connections_max
+    from rmqlite.kernel.config.config import BrokerConfig
+    from rmqlite.features.accounts.gate.limits import connections_max
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000))
     found = connections_max(BrokerConfig())

@@ -15,11 +15,11 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials
-from rmqlite.server.protocols.remoting.grpc_refusal import PREFACE
-from rmqlite.server.protocols.remoting.server import VIP_BELOW
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullMessage
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.protocols.remoting.grpc_refusal import PREFACE
+from rmqlite.protocols.remoting.server import VIP_BELOW
 from tests.support.accounts import ADMIN, SECRET, with_admin
 from tests.support.broker_processes import StartBroker, free_port, peak_mib, resident_mib
 from tests.support.certificates import keys_of, made

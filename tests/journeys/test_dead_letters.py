@@ -17,13 +17,13 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.client.channel import Connection
-from rmqlite.clock import wall_ms
-from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessage
-from rmqlite.names import retry_topic
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
-from rmqlite.store.check import check
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessage
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.store_tools.check import check
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker
 from tests.support.dead_letters import (
     GROUP,

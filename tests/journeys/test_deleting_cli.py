@@ -17,7 +17,7 @@ from rmqlite.client import (
     Producer,
     PushConsumer,
 )
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

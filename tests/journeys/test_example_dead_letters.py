@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rmqlite.clock import wall_ms
+from rmqlite.kernel.words.clock import wall_ms
 from tests.support.broker_processes import StartBroker
 from tests.support.dead_letters import dead_letter_store
 

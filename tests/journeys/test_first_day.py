@@ -19,7 +19,7 @@ from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 from tests.support.documents import ROOT, Page
 
 PAGE_PORT = "8081"
-SECURITY = Page.read(ROOT / "rmqlite/server/SECURITY.md")
+SECURITY = Page.read(ROOT / "rmqlite/features/accounts/SECURITY.md")
 RMQLITE = """\
 #!/bin/bash
 # The command rmqlite; a broker gets settings for any machine.

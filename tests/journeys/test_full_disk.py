@@ -13,8 +13,8 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
-from rmqlite.errors import DiskFull, StoreUnavailable, Unavailable
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.kernel.words.errors import DiskFull, StoreUnavailable, Unavailable
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 

@@ -26,9 +26,9 @@ from rmqlite.client import (
     StoredMessage,
     reconsume_later,
 )
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.wire import rpcs
-from rmqlite.wire.rocketmq_v2.rpcs import SERVICE as ROCKETMQ_5
+from rmqlite.kernel.words.errors import BrokerUnreachable
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE as ROCKETMQ_5
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 from tests.support.scrape import Scrape

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.client import DEAD_LETTER, ConsumeResult, Message, Producer, PushConsumer
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

@@ -14,8 +14,8 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.store.check import StoreCheck, Verdict
-from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.store_tools.check import StoreCheck, Verdict
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.golden import unpack_own

@@ -19,16 +19,22 @@ from typer.testing import CliRunner
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer, StoredMessage
-from rmqlite.message import DELAY, REAL_TOPIC, REDRIVEN_FROM, UNIQ_KEY, encode_properties
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.records.record import read_head
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.words.message import (
+    DELAY,
+    REAL_TOPIC,
+    REDRIVEN_FROM,
+    UNIQ_KEY,
+    encode_properties,
+)
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     PULL_MESSAGE,
     PullMessage,
     SendBack,
 )
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.compressed import COMPRESS, LZ4
 from tests.support.eventually import eventually

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
-from rmqlite.errors import OffsetGone
+from rmqlite.kernel.words.errors import OffsetGone
 from tests.support.broker_processes import StartBroker
 
 SEGMENT = 1 << 20

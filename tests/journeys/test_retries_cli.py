@@ -20,8 +20,8 @@ from rmqlite.client import (
     PushConsumer,
     reconsume_later,
 )
-from rmqlite.message import StoredMessage
-from rmqlite.requests.redrive import RedriveSpec
+from rmqlite.features.redrive.requests import RedriveSpec
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.fake_schedule import HOSTILE

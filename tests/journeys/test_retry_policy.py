@@ -16,9 +16,9 @@ from rmqlite.client import (
     PushConsumer,
     reconsume_later,
 )
-from rmqlite.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from rmqlite import errors
 from rmqlite.client import (
     CONSUME_SUCCESS,
     AdminClient,
@@ -21,9 +20,10 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.requests.messages import PullRequest, PullResult
-from rmqlite.wire import rpcs
-from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
+from rmqlite.kernel.requests.messages import PullRequest, PullResult
+from rmqlite.kernel.words import errors
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

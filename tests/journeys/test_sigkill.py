@@ -22,8 +22,8 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.names import retry_topic
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.sending import SEED, TOPIC, Sending, kill_and_restart

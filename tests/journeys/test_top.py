@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rmqlite.client import AdminClient, Producer
-from rmqlite.clock import elapsed_s
-from rmqlite.message import Message
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.message import Message
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import WAIT_S
 

@@ -13,9 +13,9 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import BrokerUnreachable, InvalidValue
-from rmqlite.server.web import PACKAGES, web_server
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
+from rmqlite.web import PACKAGES, web_server
 from tests.support.broker_processes import StartBroker, free_port
 
 
@@ -60,9 +60,9 @@ for family in ("tcp", "tcp6"):
 
 def test_a_broker_without_a_page_does_not_load_what_it_needs() -> None:
     """Its memory and its start are as before."""
-    code = "import sys, rmqlite.server.serve; print(*sys.modules)"
+    code = "import sys, rmqlite.kernel.process.serve; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.server.web.server"}
+    assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.web.server"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -70,9 +70,9 @@ def test_a_missing_package_is_named_with_what_installs_it(package: str) -> None:
     """Before the store is opened, and not as a stack."""
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from rmqlite.config import BrokerConfig\n"
-        "from rmqlite.errors import ExtraMissing\n"
-        "from rmqlite.server.web import web_server\n"
+        "from rmqlite.kernel.config.config import BrokerConfig\n"
+        "from rmqlite.kernel.words.errors import ExtraMissing\n"
+        "from rmqlite.web import web_server\n"
         "try: web_server(BrokerConfig(web_port=1))\n"
         "except ExtraMissing as error: print(error)\n"
     )

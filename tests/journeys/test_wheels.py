@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from rmqlite import __version__
-from rmqlite.clock import pause_s
+from rmqlite.kernel.words.clock import pause_s
 from tests.build_wheels import ROOT, build_wheels
 from tests.support.broker_processes import OF_ANY_DISK
 

@@ -15,7 +15,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PushConsumer
-from rmqlite.errors import Refused, RmqliteError, Unavailable
+from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
 

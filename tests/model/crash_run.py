@@ -20,23 +20,28 @@ from random import Random
 from shutil import rmtree
 from typing import Any
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.clock import elapsed_s
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.levels import parse_levels
-from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
-from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
-from rmqlite.records.drafts import Draft
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.messages import PullRequest, SendBackRequest
-from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
-from rmqlite.requests.topics import Queue
-from rmqlite.store.check import check
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
+from rmqlite.kernel.requests.schedule import (
+    ChangeByFilter,
+    ChangeByIds,
+    PendingFilter,
+    ScheduleAction,
+)
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.message import DELAY, WAIT, Message, encode_properties, message_properties
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
+from rmqlite.store_tools.check import check
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine

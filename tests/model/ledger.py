@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.topics import Queue
 
 
 @dataclass(frozen=True, slots=True)

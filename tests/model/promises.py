@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from rmqlite.message import FAILURE_REASON, FIRED
-from rmqlite.names import CANCELLED_TOPIC
-from rmqlite.records.completion import topic_ahead
-from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of
-from rmqlite.requests.topics import Queue
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.records.completion import topic_ahead
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.message import FAILURE_REASON, FIRED
+from rmqlite.kernel.words.names import CANCELLED_TOPIC
 
 
 class Seen(NamedTuple):

@@ -28,25 +28,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rmqlite.broker.schedule.carrying import Carrying
-from rmqlite.errors import StoreUnavailable
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.message import FAILURE_REASON, FIRED, Message
-from rmqlite.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
-from rmqlite.records.queue_entry import Entry
-from rmqlite.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
-from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
-from rmqlite.requests.messages import SendBackRequest, SendResult
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
+from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
 )
-from rmqlite.requests.topics import Queue
-from rmqlite.store.check import check
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.schedule.carrying import Carrying
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.message import FAILURE_REASON, FIRED, Message
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.store_tools.check import check
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock

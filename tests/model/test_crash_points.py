@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import compiled
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel import compiled
+from rmqlite.kernel.words.clock import elapsed_s
 from tests.model.conftest import CrashOptions
 from tests.model.crash_run import CrashRun, Tally
 

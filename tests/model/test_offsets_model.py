@@ -18,9 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rmqlite.broker.leases.deliveries import Delivery
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import (
+from rmqlite.features.leases.deliveries import Delivery
+from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     MemberKind,
@@ -28,8 +27,9 @@ from rmqlite.requests.groups import (
     OffsetsCommit,
     Subscription,
 )
-from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.names import retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.leases import INVISIBLE_MS, Consumer, expire

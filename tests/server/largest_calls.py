@@ -10,31 +10,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from rmqlite import limits
-from rmqlite.broker.tables.membership import PAUSE_MS
-from rmqlite.levels import INSTANT_MS_MIN
-from rmqlite.message import Message, offset_message_id
-from rmqlite.requests.bulk import BulkRequest
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLettersQuery,
     HistoryQuery,
     PurgeRequest,
 )
-from rmqlite.requests.groups import (
-    GroupChange,
-    GroupDeletion,
-    GroupInfo,
-    HeartbeatRequest,
-    LeaveRequest,
-    OffsetReset,
-    OffsetsCommit,
-    OffsetsQuery,
-    Subscription,
-)
-from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import MessageQuery, PullRequest, SendBackRequest, SendRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.redrive.requests import (
     ImportedDeadLetter,
     ImportRequest,
     JobAction,
@@ -45,7 +29,19 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.groups import (
+    GroupChange,
+    GroupDeletion,
+    GroupInfo,
+    HeartbeatRequest,
+    LeaveRequest,
+    OffsetReset,
+    OffsetsCommit,
+    OffsetsQuery,
+    Subscription,
+)
+from rmqlite.kernel.requests.messages import MessageQuery, PullRequest, SendBackRequest, SendRequest
+from rmqlite.kernel.requests.schedule import (
     BOUNDS_MAX,
     IDS_MAX,
     ChangeByFilter,
@@ -56,9 +52,13 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
-from rmqlite.wire import rpcs
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
+from rmqlite.kernel.tables.membership import PAUSE_MS
+from rmqlite.kernel.words import limits
+from rmqlite.kernel.words.levels import INSTANT_MS_MIN
+from rmqlite.kernel.words.message import Message, offset_message_id
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST, request_of
 from tests.support.steps import done

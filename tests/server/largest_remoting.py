@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rmqlite import limits
-from rmqlite.message import offset_message_id
-from rmqlite.requests.schedule import RecallHandle
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.limits import (
+from rmqlite.kernel.requests.schedule import RecallHandle
+from rmqlite.kernel.words import limits
+from rmqlite.kernel.words.message import offset_message_id
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.limits import (
     BATCH_ACKS_MAX,
     GROUPS_MAX,
     LOCK_QUEUES_MAX,
     SETTINGS_MAX,
 )
-from rmqlite.wire.remoting.registration import (
+from rmqlite.protocols.remoting.bytes.registration import (
     TOPICS_MAX,
     RegisteredTopic,
     Registration,
@@ -29,9 +29,13 @@ from rmqlite.wire.remoting.registration import (
     encode_packed,
     encode_plain,
 )
-from rmqlite.wire.remoting.requests.groups import DataVersion
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.sends import (
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    SendMessage,
+)
+from rmqlite.protocols.remoting.bytes.shapes import write_body
 from tests.server.largest_calls import GROUP, KEY, READERS, TOPIC, WIDE
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.access.accounts import Role, parse_perm
-from rmqlite.errors import AccessDenied, PermissionMissing, Refused, RmqliteError
-from rmqlite.names import TOOLS_GROUP
-from rmqlite.requests.messages import PullRequest
-from rmqlite.server.service.access import BROKER, CALLER, Caller
-from rmqlite.server.service.part import Part
+from rmqlite.features.accounts.accounts import Role, parse_perm
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.service.access import BROKER, CALLER, Caller
+from rmqlite.kernel.service.part import Part
+from rmqlite.kernel.words.errors import AccessDenied, PermissionMissing, Refused, RmqliteError
+from rmqlite.kernel.words.names import TOOLS_GROUP
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, plain

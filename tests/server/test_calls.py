@@ -14,8 +14,10 @@ from typing import Any
 import grpc
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import (
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.messages import SendRequest
+from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
+from rmqlite.kernel.words.errors import (
     DiskFull,
     FlushFailed,
     InvalidValue,
@@ -23,15 +25,13 @@ from rmqlite.errors import (
     RmqliteError,
     TopicUnknown,
 )
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendRequest
-from rmqlite.server.group_commit import GroupCommit, SyncThread
-from rmqlite.server.protocols.grpc import calls
-from rmqlite.server.protocols.grpc.calls import Context, Handlers, everybody, peer_host
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import Method, handlers_of
-from rmqlite.wire import rpcs
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.grpc import calls
+from rmqlite.protocols.grpc.calls import Context, Handlers, everybody, peer_host
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import Method, handlers_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
 from tests.support.sends import request_of

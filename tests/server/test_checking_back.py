@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import FlushFailed
-from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
-from rmqlite.server.loops import CheckingBack
-from rmqlite.store.check import check
+from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.kernel.words.errors import FlushFailed
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.loops import SyncsAtOnce, run_with

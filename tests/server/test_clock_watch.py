@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from rmqlite.clock import SystemClock
-from rmqlite.server.upkeep import READ_MS_MAX, STEP_MS_MIN, SUSPEND_MS_MIN, ClockWatch
-from rmqlite.store.tables.clock_table import Origin
+from rmqlite.kernel.process.upkeep import READ_MS_MAX, STEP_MS_MIN, SUSPEND_MS_MIN, ClockWatch
+from rmqlite.kernel.store.tables.clock_table import Origin
+from rmqlite.kernel.words.clock import SystemClock
 from tests.support.clock import START_MS, FakeMachine
 
 HOUR_MS = 3_600_000

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
-from rmqlite.wire import rpcs
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
 
 
 def unread(rpc: Rpc[Any, Any]) -> Rpc[Any, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import Message
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.scrape import METRIC, Scrape, scrape
 

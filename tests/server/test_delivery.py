@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from rmqlite.errors import FlushFailed
-from rmqlite.server.delivery import RETRY_S_MAX, Delivery
-from rmqlite.server.turns import TURNS
+from rmqlite.kernel.process.delivery import RETRY_S_MAX, Delivery
+from rmqlite.kernel.service.turns import TURNS
+from rmqlite.kernel.words.errors import FlushFailed
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
 from tests.support.deliveries import FULL, fail_deliveries, run, send
@@ -63,7 +63,7 @@ def test_a_burst_leaves_in_slices_between_which_others_run(
         elapsed.s += slice_ms / 1000
         return deliver(wait_queue)
 
-    monkeypatch.setattr("rmqlite.server.delivery.elapsed_s", elapsed)
+    monkeypatch.setattr("rmqlite.kernel.process.delivery.elapsed_s", elapsed)
     monkeypatch.setattr(under_test.broker, "deliver", timed)
     most = together * under_test.config.deliver_batch_max
     seen: list[int] = []

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from rmqlite.clock import WAKE_MS_MAX
-from rmqlite.message import Message
-from rmqlite.server.delivery import Delivery
+from rmqlite.kernel.process.delivery import Delivery
+from rmqlite.kernel.words.clock import WAKE_MS_MAX
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeMachine
 from tests.support.loops import run_with

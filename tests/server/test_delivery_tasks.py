@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.schedule.schedule import REST_MS
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.server.delivery import SLICES_S, Delivery
-from rmqlite.server.group_commit import GroupCommit, Ran
-from rmqlite.server.turns import TURNS
-from rmqlite.store.disk_jobs import SyncJob
-from rmqlite.store.dispatch import QueueKey
+from rmqlite.kernel.process.delivery import SLICES_S, Delivery
+from rmqlite.kernel.schedule.schedule import REST_MS
+from rmqlite.kernel.service.group_commit import GroupCommit, Ran
+from rmqlite.kernel.service.turns import TURNS
+from rmqlite.kernel.store.disk_jobs import SyncJob
+from rmqlite.kernel.store.dispatch import QueueKey
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
 from tests.support.deliveries import FULL, fail_deliveries, run, send
@@ -75,7 +75,7 @@ class Slices:
                 elapsed.s += SLICE_S
             return due_ms
 
-        monkeypatch.setattr("rmqlite.server.delivery.elapsed_s", elapsed)
+        monkeypatch.setattr("rmqlite.kernel.process.delivery.elapsed_s", elapsed)
         monkeypatch.setattr(under_test.broker, "deliver", timed)
 
 
@@ -213,7 +213,7 @@ def test_one_sync_serves_all_levels_that_are_due_in_one_turn(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 tasks that append are no reason for 64 waits for the disk."""
-    monkeypatch.setattr("rmqlite.server.delivery.elapsed_s", SetTime())
+    monkeypatch.setattr("rmqlite.kernel.process.delivery.elapsed_s", SetTime())
     broker = make(message_delay_level=TABLE)
     syncs: list[int] = []
     readable: list[QueueKey] = []

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.server import turns as module
-from rmqlite.server.turns import ExactSelector
+from rmqlite.kernel.service import turns as module
+from rmqlite.kernel.service.turns import ExactSelector
 
 
 @pytest.fixture

@@ -17,8 +17,12 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.message import (
+from rmqlite.features.dead_letters.requests import DeadLettersQuery
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.requests.groups import GroupChange
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,
     FAILURE_REASON,
     MAX_RECONSUME_TIMES,
@@ -27,20 +31,16 @@ from rmqlite.message import (
     Message,
     encode_properties,
 )
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.records.drafts import Draft
-from rmqlite.requests.dead_letters import DeadLettersQuery
-from rmqlite.requests.groups import GroupChange
-from rmqlite.requests.messages import PullRequest, SendBackRequest
-from rmqlite.server.protocols.grpc.calls import everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.wire import rpcs
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from rmqlite.wire.remoting.requests.request import Party, Request
-from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.grpc.calls import everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
+from rmqlite.protocols.remoting.bytes.requests.request import Party, Request
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES
 from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.calls import ask
 from tests.support.forms import same_in_both

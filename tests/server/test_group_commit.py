@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import compiled
-from rmqlite.errors import FlushFailed
-from rmqlite.message import Message
-from rmqlite.server.group_commit import Failed, GroupCommit, SyncThread
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.disk.regular_file import Descriptor
-from rmqlite.store.dispatch import QueueKey
+from rmqlite.kernel import compiled
+from rmqlite.kernel.service.group_commit import Failed, GroupCommit, SyncThread
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.disk.regular_file import Descriptor
+from rmqlite.kernel.store.dispatch import QueueKey
+from rmqlite.kernel.words.errors import FlushFailed
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.loops import run_with

@@ -13,15 +13,15 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.protocols.grpc.calls import Handlers, everybody
-from rmqlite.server.protocols.grpc.health import (
+from rmqlite.kernel.words.errors import InvalidValue, Overloaded
+from rmqlite.protocols.grpc.calls import Handlers, everybody
+from rmqlite.protocols.grpc.health import (
     REFLECTIONS_MAX,
     REQUEST_BYTES_MAX,
     WATCHES_MAX,
     Health,
 )
-from rmqlite.server.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.grpc.in_flight import InFlight
 from tests.support.calls import FakeContext, ask, turns_until
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import Overloaded
-from rmqlite.server.protocols.grpc.in_flight import (
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.protocols.grpc.in_flight import (
     ARRIVAL_S_MAX,
     LINE_MAX,
     WAIT_S_MAX,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.waits import unindexed
-from rmqlite.errors import StoreUnavailable
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.server import indexing
-from rmqlite.server.indexing import Indexing
-from rmqlite.store.check import check
-from rmqlite.store.timers.index import IndexDamaged, IndexWrite
+from rmqlite.kernel.process import indexing
+from rmqlite.kernel.process.indexing import Indexing
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.store.timers.index import IndexDamaged, IndexWrite
+from rmqlite.kernel.waits import unindexed
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import AtOnce, run_with
 from tests.support.messages import TOPIC, create_topic

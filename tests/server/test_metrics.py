@@ -13,15 +13,15 @@ import pytest
 from prometheus_client import Metric
 
 from rmqlite import __version__
-from rmqlite.broker.waits.wait_queue import BOUNDS_MS
-from rmqlite.clock import wall_ms
-from rmqlite.errors import DiskFull, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.metrics.timers import TOPICS_MAX, TimerMetrics
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.waits.wait_queue import BOUNDS_MS
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import DiskFull, StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.metrics.timers import TOPICS_MAX, TimerMetrics
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive
 from tests.support.scrape import Scrape, scrape, watch_of

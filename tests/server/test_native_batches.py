@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError
-from rmqlite.message import DELAY, Message, encode_properties, message_properties
-from rmqlite.records.drafts import Draft
-from rmqlite.records.record import to_message
-from rmqlite.requests.messages import EncodedBatch, PullRequest, PullResult, SendRequest
-from rmqlite.server.protocols.native.table import methods_of
-from rmqlite.wire import rpcs
-from rmqlite.wire.limits import RequestLimits
-from rmqlite.wire.remoting.batch import write_messages
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.record import to_message
+from rmqlite.kernel.requests.messages import EncodedBatch, PullRequest, PullResult, SendRequest
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.kernel.words.message import DELAY, Message, encode_properties, message_properties
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import RequestLimits
+from rmqlite.protocols.native.table import methods_of
+from rmqlite.protocols.remoting.bytes.batch import write_messages
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext
 from tests.support.forms import OTHER, bytes_in, damaged

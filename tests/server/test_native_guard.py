@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from rmqlite.access.accounts import Role
-from rmqlite.clock import wall_ms
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import AccessDenied, Unavailable
-from rmqlite.message import Message
-from rmqlite.server.gate.limits import Limits
-from rmqlite.server.protocols.grpc.calls import Handlers
-from rmqlite.server.protocols.grpc.health import Health
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import guard_of
-from rmqlite.server.protocols.native.replays import SKEW_MS_MAX
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.wire import rpcs
-from rmqlite.wire.rpcs import Rpc
-from rmqlite.wire.signing import Signer
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.accounts.gate.limits import Limits
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import AccessDenied, Unavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.grpc.calls import Handlers
+from rmqlite.protocols.grpc.health import Health
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.guard import guard_of
+from rmqlite.protocols.native.replays import SKEW_MS_MAX
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.shared.signing import Signer
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.server.protocols.metrics.server import page_of_health
-from rmqlite.server.protocols.native.table import methods_of
-from rmqlite.wire import rpcs
+from rmqlite.protocols.metrics.server import page_of_health
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.table import methods_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

@@ -11,23 +11,23 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.broker.sends.calls import BATCH_WORK_MAX
-from rmqlite.config import BrokerConfig
-from rmqlite.server.protocols.grpc.calls import everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.server.serve import GC_THRESHOLDS
-from rmqlite.wire import rpcs
-from rmqlite.wire.remoting import frame
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
-from rmqlite.wire.remoting.requests.request import Party
-from rmqlite.wire.remoting.requests.sends import SEND_BATCH_MESSAGE, SendMessage
-from rmqlite.wire.remoting.requests.table import ANSWERED
-from rmqlite.wire.rocketmq_v2 import rpcs as v2_rpcs
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.process.serve import GC_THRESHOLDS
+from rmqlite.kernel.sends.calls import BATCH_WORK_MAX
+from rmqlite.protocols.grpc.calls import everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.remoting.bytes import frame
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.limits import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.requests.request import Party
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from tests.server import largest_remoting
 from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled
 from tests.server.rocketmq_v2 import largest as largest_v2

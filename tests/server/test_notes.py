@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.access.accounts import Role
-from rmqlite.errors import InvalidValue, RmqliteError
-from rmqlite.limits import NOTE_CHARS_MAX
-from rmqlite.requests.dead_letters import PurgeRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.dead_letters.requests import PurgeRequest
+from rmqlite.features.redrive.requests import (
     NOTES_MAX,
     JobAction,
     JobChange,
@@ -24,13 +22,15 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.server.protocols.grpc.calls import everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.server.service.access import CALLER, NOTE, Caller, Note
-from rmqlite.wire import rpcs
-from rmqlite.wire.notes import NOTE as METADATA
+from rmqlite.kernel.service.access import CALLER, NOTE, Caller, Note
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
+from rmqlite.kernel.words.limits import NOTE_CHARS_MAX
+from rmqlite.protocols.grpc.calls import everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.notes import NOTE as METADATA
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import handlers_of, methods_of
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask

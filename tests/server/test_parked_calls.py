@@ -17,29 +17,29 @@ from typing import Any, Final
 import grpc.aio
 import pytest
 
-from rmqlite import limits
-from rmqlite.config import BrokerConfig
-from rmqlite.message import Message
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.messages import PullRequest
-from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.grpc.calls import Handlers, everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import _PARKING, handlers_of, methods_of
-from rmqlite.server.protocols.remoting.calls import PARKING
-from rmqlite.wire import rpcs
-from rmqlite.wire.limits import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.pop import (
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words import limits
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.grpc.calls import Handlers, everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import _PARKING, handlers_of, methods_of
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.pop import (
     NOTIFICATION,
     POP_MESSAGE,
     Notification,
     PopMessage,
 )
-from rmqlite.wire.remoting.requests.table import ANSWERED
-from rmqlite.wire.rocketmq_v2 import rpcs as v2_rpcs
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
+from rmqlite.protocols.remoting.calls import PARKING
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from tests.server.remoting import asking
 from tests.server.rocketmq_v2 import signing
 from tests.support.accounts import account, accounts

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.protocols.grpc.server import GrpcServer
-from rmqlite.server.protocols.metrics.server import MetricsServer
-from rmqlite.server.protocols.remoting.server import VIP_BELOW, RemotingServer
-from rmqlite.server.protocols.server import ProtocolServer, Running
-from rmqlite.server.upkeep import ClockWatch
-from rmqlite.server.web import web_server
-from rmqlite.server.web.server import WebServer
+from rmqlite.features.accounts.gate.tls import load_keys
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.protocols.grpc_server import GrpcServer
+from rmqlite.protocols.metrics.server import MetricsServer
+from rmqlite.protocols.remoting.server import VIP_BELOW, RemotingServer
+from rmqlite.protocols.server import ProtocolServer, Running
+from rmqlite.web import web_server
+from rmqlite.web.server import WebServer
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rmqlite.broker.tables.membership import SMALL_MEMBERS_MAX
-from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.server.loops import Rebalancing
-from rmqlite.server.waiting import WOKEN_AT_ONCE, Waiting
+from rmqlite.kernel.process.loops import Rebalancing
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.kernel.service.waiting import WOKEN_AT_ONCE, Waiting
+from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import run_with
 

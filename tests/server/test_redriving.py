@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.records.packed import Packed
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     JobAction,
     JobChange,
     JobState,
@@ -22,10 +20,12 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.loops import Redriving
-from rmqlite.server.service.dead_letters import RedriveCalls
-from rmqlite.store.check import check
+from rmqlite.features.redrive.service import RedriveCalls
+from rmqlite.kernel.process.loops import Redriving
+from rmqlite.kernel.records.packed import Packed
+from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import SyncsAtOnce, run_with, turns_beside
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.config import BrokerConfig, load_config
-from rmqlite.requests.schedule import LevelsChange
-from rmqlite.server.loops import Reload
+from rmqlite.kernel.config.config import BrokerConfig, load_config
+from rmqlite.kernel.process.loops import Reload
+from rmqlite.kernel.requests.schedule import LevelsChange
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.messages import delayed

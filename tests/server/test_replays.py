@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.server.protocols.native.replays import (
+from rmqlite.protocols.native.replays import (
     FORGET_MS,
     INSTANCES_MAX,
     KEY_INSTANCES_MAX,
@@ -14,7 +14,7 @@ from rmqlite.server.protocols.native.replays import (
     WINDOW,
     Replays,
 )
-from rmqlite.wire.signing import Signed
+from rmqlite.protocols.shared.signing import Signed
 from tests.support.clock import FakeClock
 
 NOW_MS = 1_700_000_000_000

@@ -12,15 +12,21 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import BrokerClosing, FlushFailed, Refused, RmqliteError, StoreUnavailable
-from rmqlite.requests.groups import (
+from rmqlite.kernel.requests.groups import (
     HeartbeatRequest,
     Subscription,
 )
-from rmqlite.requests.messages import PullRequest
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.service.part import Part
-from rmqlite.server.service.service import Service
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.service.part import Part
+from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.words.errors import (
+    BrokerClosing,
+    FlushFailed,
+    Refused,
+    RmqliteError,
+    StoreUnavailable,
+)
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.redrives import GROUP

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import ExpressionInvalid, InvalidValue
-from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.kernel.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.kernel.words.errors import ExpressionInvalid, InvalidValue
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.services import Served, served

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.leases.deliveries import Received
-from rmqlite.message import MESSAGE_GROUP
-from rmqlite.requests.groups import GroupChange
-from rmqlite.requests.leases import AckRequest, InvisibleChange, ReceiveRequest
-from rmqlite.server.loops import Expiring
-from rmqlite.store.check import check
+from rmqlite.features.leases.deliveries import Received
+from rmqlite.features.leases.requests import AckRequest, InvisibleChange, ReceiveRequest
+from rmqlite.kernel.process.loops import Expiring
+from rmqlite.kernel.requests.groups import GroupChange
+from rmqlite.kernel.words.message import MESSAGE_GROUP
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLettersQuery,
     HistoryQuery,
     PurgeRequest,
 )
-from rmqlite.wire import rpcs
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead
 from tests.support.loops import turns_beside

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import Message
-from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import turns_beside
 from tests.support.services import Served, served

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.pulling import Pulled
-from rmqlite.broker.steps import Steps
-from rmqlite.message import Message
-from rmqlite.requests.messages import PullRequest, PullStatus
+from rmqlite.kernel.pulling import Pulled
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import outcomes, request
 from tests.support.calls import turns_until

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import grpc
 
-from rmqlite import compiled
+from rmqlite.kernel import compiled
 from rmqlite.client import Message, Producer
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import Unavailable
-from rmqlite.requests.messages import PullRequest
-from rmqlite.server import serve
-from rmqlite.wire.rpcs import PULL
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words.errors import Unavailable
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.process import serve
+from rmqlite.protocols.native.bytes.rpcs import PULL
 from tests.support.files import FOR_GOOD, FaultyFiles
 
 READ = PULL.encode_request(PullRequest("readers", "orders", 0, 100, wait_ms=20_000))

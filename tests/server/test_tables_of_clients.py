@@ -10,34 +10,34 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.access.accounts import PERMS, Account
-from rmqlite.broker.tables.queue_locks import QueueLocks
-from rmqlite.broker.tables.shares import AccountShares
-from rmqlite.clock import wall_ms
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import Overloaded
-from rmqlite.names import HALF_TOPIC, TRACE_TOPIC
-from rmqlite.requests.groups import HeartbeatRequest, RequestMode, Subscription
-from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.guard import guard_of
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.server.protocols.remoting.requests import clients as remoting_clients
-from rmqlite.server.protocols.remoting.requests.clients import Clients
-from rmqlite.server.protocols.rocketmq_v2 import clients as v2_clients
-from rmqlite.server.service.access import CALLER, Caller
-from rmqlite.wire import rpcs
-from rmqlite.wire.remoting.requests.pop import (
+from rmqlite.features.accounts.accounts import PERMS, Account
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.groups import HeartbeatRequest, RequestMode, Subscription
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.service.access import CALLER, Caller
+from rmqlite.kernel.tables.queue_locks import QueueLocks
+from rmqlite.kernel.tables.shares import AccountShares
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.kernel.words.names import HALF_TOPIC, TRACE_TOPIC
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.guard import guard_of
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.remoting.bytes.requests.pop import (
     POLLING_INFO,
     SET_MESSAGE_REQUEST_MODE,
     PollingInfo,
     RequestModeChange,
 )
-from rmqlite.wire.rocketmq_v2 import rpcs as v2_rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import HEARTBEAT, definition, service
-from rmqlite.wire.signing import Signer
+from rmqlite.protocols.remoting.requests import clients as remoting_clients
+from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.rocketmq_v2 import clients as v2_clients
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import HEARTBEAT, definition, service
+from rmqlite.protocols.shared.signing import Signer
 from tests.server import largest_calls, largest_remoting
 from tests.server.remoting import asking
 from tests.server.rocketmq_v2 import largest as largest_v2
@@ -241,7 +241,7 @@ def test_one_account_leaves_room_for_clients_of_rocketmq_5(
 ) -> None:
     """Of calls, of clients, of the names that they have said."""
     monkeypatch.setattr(v2_clients, "CLIENTS_MAX", 4)
-    monkeypatch.setattr("rmqlite.server.protocols.rocketmq_v2.telemetry.CLIENTS_MAX", 4)
+    monkeypatch.setattr("rmqlite.protocols.rocketmq_v2.telemetry.CLIENTS_MAX", 4)
     monkeypatch.setattr(v2_clients, "NAMES_MAX", 4)
     alive = service.HeartbeatRequest(client_type=definition.SIMPLE_CONSUMER)
     alive.group.name = GROUP

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.requests.groups import GroupChange, HeartbeatRequest
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.store.check import check
+from rmqlite.kernel.requests.groups import GroupChange, HeartbeatRequest
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmqlite.access.accounts import PERMS
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.errors import AccessDenied, MessageNotFound, RmqliteError
-from rmqlite.message import REAL_TOPIC, Message, encode_properties, offset_message_id
-from rmqlite.names import (
+from rmqlite.features.accounts.accounts import PERMS
+from rmqlite.features.dead_letters.requests import HistoryQuery
+from rmqlite.features.raw_log.requests import LogReadRequest
+from rmqlite.kernel.records.drafts import Draft, derived
+from rmqlite.kernel.records.record import destination
+from rmqlite.kernel.records.stored import Record, Records
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.messages import SendBackRequest, TransactionEnd
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.service.access import CALLER, Caller
+from rmqlite.kernel.words.errors import AccessDenied, MessageNotFound, RmqliteError
+from rmqlite.kernel.words.message import REAL_TOPIC, Message, encode_properties, offset_message_id
+from rmqlite.kernel.words.names import (
     BULK_JOBS_TOPIC,
     HALF_TOPIC,
     LEASES_TOPIC,
@@ -27,25 +36,16 @@ from rmqlite.names import (
     dlq_topic,
     retry_topic,
 )
-from rmqlite.records.drafts import Draft, derived
-from rmqlite.records.record import destination
-from rmqlite.records.stored import Record, Records
-from rmqlite.requests.dead_letters import HistoryQuery
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.log import LogReadRequest
-from rmqlite.requests.messages import SendBackRequest, TransactionEnd
-from rmqlite.requests.topics import Queue
-from rmqlite.server.service.access import CALLER, Caller
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
-from rmqlite.wire.remoting.requests.messages import CONSUMER_SEND_MSG_BACK, SendBack
-from rmqlite.wire.remoting.requests.request import Body, Party, Request
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.protocols.remoting.bytes.requests.messages import CONSUMER_SEND_MSG_BACK, SendBack
+from rmqlite.protocols.remoting.bytes.requests.request import Body, Party, Request
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,
     SendMessage,
 )
-from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.look_alikes import send_look_alike

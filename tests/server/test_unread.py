@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import Overloaded
-from rmqlite.message import Message
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.grpc.calls import everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.grpc.server import STREAMS_MAX, GrpcServer
-from rmqlite.server.protocols.grpc.unread import (
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.grpc.calls import everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.grpc.unread import (
     ANSWERING,
     LONGEST_BYTES,
     TAKE_S_MAX,
@@ -28,12 +27,13 @@ from rmqlite.server.protocols.grpc.unread import (
     Unread,
     end_connections,
 )
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import _PARKING, _SHORT, handlers_of
-from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID
-from rmqlite.server.protocols.rocketmq_v2.streams import Stream
-from rmqlite.wire import rpcs
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import _PARKING, _SHORT, handlers_of
+from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID
+from rmqlite.protocols.rocketmq_v2.streams import Stream
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
 from tests.support.clock import FakeClock

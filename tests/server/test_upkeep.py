@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.clock import wall_ms
-from rmqlite.errors import DiskFull, FlushFailed, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
-from rmqlite.requests.topics import Queue
-from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
+from rmqlite.kernel.process.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import DiskFull, FlushFailed, StoreUnavailable
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import AtOnce, run_with

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rmqlite.errors import Overloaded
-from rmqlite.server.waiting import PULLS_AT_ONCE, Waiting
+from rmqlite.kernel.service.waiting import PULLS_AT_ONCE, Waiting
+from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.arrow.columns import columns_of
+from rmqlite.spark.arrow.columns import columns_of
 from rmqlite.spark.jobs.dead_letters import COLUMNS
 from rmqlite.spark.source import spark_schema
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rmqlite.arrow.columns import columns_of
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.wait_queues import TIMERS
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.spark.arrow.columns import columns_of
 from rmqlite.spark.source import spark_schema
 
 if TYPE_CHECKING:

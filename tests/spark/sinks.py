@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from rmqlite.spark.sink.options import SinkOptions
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fake_broker import FakeBroker

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.requests.messages import SendResult
+from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.tables import collected

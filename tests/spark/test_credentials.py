@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from pyspark.sql import types
 
-from rmqlite.arrow.columns import columns_of
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
-from rmqlite.requests.log import LogSnapshot
-from rmqlite.requests.schedule import DatedTable
-from rmqlite.requests.topics import Queue, QueueRange
+from rmqlite.features.raw_log.requests import LogSnapshot
+from rmqlite.kernel.requests.schedule import DatedTable
+from rmqlite.kernel.requests.topics import Queue, QueueRange
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
+from rmqlite.protocols.shared.signing import is_right, read_signed
+from rmqlite.spark.arrow.columns import columns_of
+from rmqlite.spark.arrow.options import ReadOptions
 from rmqlite.spark.credentials import credentials_of, options_of, with_credentials
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import BulkWriter
 from rmqlite.spark.source import LogReader, RmqliteDataSource, spark_schema
 from rmqlite.spark.stream.queue_ranges import BrokerRanges
-from rmqlite.wire.signing import is_right, read_signed
 from tests.spark.sinks import SinkBroker
 from tests.support.fake_broker import raises
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import csv
 
-from rmqlite.message import REDRIVEN_BY, Message
+from rmqlite.kernel.words.message import REDRIVEN_BY, Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import save_group, send_back
 from tests.support.pending import deliver_all

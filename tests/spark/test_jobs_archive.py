@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from rmqlite.arrow.columns import COLUMNS
 from rmqlite.cli.main import app
-from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, StoreDamaged
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, archive_closed, read_archive
+from rmqlite.spark.arrow.columns import COLUMNS
 from rmqlite.spark.reading import looked, read_log
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled, tagged
 

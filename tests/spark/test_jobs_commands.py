@@ -13,8 +13,8 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.errors import Refused, StoreDamaged
-from rmqlite.message import (
+from rmqlite.kernel.words.errors import Refused, StoreDamaged
+from rmqlite.kernel.words.message import (
     FAILURE_REASON,
     ORIGIN_MESSAGE_ID,
     REDRIVEN_BY,
@@ -314,8 +314,9 @@ def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:
 def test_a_failure_on_an_executor_is_the_error_that_it_was() -> None:
     """The last error of ours in the trace, whatever Spark and Java say round it."""
     trace = (
-        "[STAGE] failed\n  File x\nrmqlite.errors.StoreUnavailable: first\n\n"
-        "The above exception was the cause:\nrmqlite.errors.StoreDamaged: log is damaged\n\tat org"
+        "[STAGE] failed\n  File x\nrmqlite.kernel.words.errors.StoreUnavailable: first\n\n"
+        "The above exception was the cause:\n"
+        "rmqlite.kernel.words.errors.StoreDamaged: log is damaged\n\tat org"
     )
     error = error_in(trace)
     assert isinstance(error, StoreDamaged)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.spark.jobs.dead_letters import LetterFilter, dead_letters, export, only, read_export
 from tests.spark.letters import DAY_MS, NOON, letter, table
 

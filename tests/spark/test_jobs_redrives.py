@@ -10,11 +10,11 @@ import pytest
 
 from rmqlite import client
 from rmqlite.client import AdminClient
-from rmqlite.errors import GroupUnknown
-from rmqlite.message import REDRIVEN_BY, Message, StoredMessage
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import GroupInfo, GroupStatus, OffsetsCommit, QueueProgress
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, OffsetsCommit, QueueProgress
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import GroupUnknown
+from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage
+from rmqlite.kernel.words.names import retry_topic
 from rmqlite.spark.jobs import redrives
 from rmqlite.spark.jobs.committed import committed
 from rmqlite.spark.reading import read_log

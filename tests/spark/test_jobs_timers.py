@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
-from rmqlite.records.wait_queues import TIMERS
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.words.names import HALF_TOPIC, TIMER_TOPIC
 from rmqlite.spark.jobs import waits as w
 from rmqlite.spark.reading import read_log
 from tests.support.foreign_timers import Foreign

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rmqlite.arrow.options import EARLIEST, LATEST
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.spark.arrow.options import EARLIEST, LATEST
 from rmqlite.spark.options import option_names, parse_offsets, parse_options, to_spark, written
 
 AT_MS = 1_763_632_800_123

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow import records
-from rmqlite.arrow.partitions import LogSlice, QueueSlices
-from rmqlite.arrow.planning import look_at_store
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
-from rmqlite.errors import Unavailable
-from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.kernel.words.errors import Unavailable
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.spark.arrow import records
+from rmqlite.spark.arrow.partitions import LogSlice, QueueSlices
+from rmqlite.spark.arrow.planning import look_at_store
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import look, plan, read_partition
 from rmqlite.spark.reading import snapshot
@@ -111,7 +111,7 @@ def test_a_slice_over_the_wire_may_begin_in_a_body(
 ) -> None:
     """Looking back for a record is another read of the broker."""
     monkeypatch.setattr(records, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr("rmqlite.arrow.records.LOOK_BACK_BYTES", 100_000)
+    monkeypatch.setattr("rmqlite.spark.arrow.records.LOOK_BACK_BYTES", 100_000)
     assert over_the_wire(running, sliceBytes="200k") == every(running.store)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import ExtraMissing, InvalidValue
+from rmqlite.kernel.words.errors import ExtraMissing, InvalidValue
 from rmqlite.spark import session
 from rmqlite.spark.hadoop import disk_path
 

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import types
 
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
-from rmqlite.requests.bulk import BulkMatch, BulkRequest
+from rmqlite.features.bulk.requests import BulkMatch, BulkRequest
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
 from rmqlite.spark.sink import refused
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.refused import refused_folder

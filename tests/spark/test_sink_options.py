@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import types
 
-from rmqlite.errors import DelayUnknown, InvalidName, InvalidValue, PermissionMissing
-from rmqlite.levels import DEFAULT_LEVELS, parse_levels
-from rmqlite.requests.bulk import BulkMatch
+from rmqlite.features.bulk.requests import BulkMatch
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidName, InvalidValue, PermissionMissing
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS, parse_levels
 from rmqlite.spark.sink.options import SinkOptions
 
 ENDPOINT = "127.0.0.1:10911"

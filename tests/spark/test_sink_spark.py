@@ -113,7 +113,7 @@ def test_a_mistake_ends_in_one_line_of_ours(spark: SparkSession, broker: BrokerP
     ):
         with pytest.raises(Exception, match="must be") as raised:
             writer.options(**options).save()
-        assert f"rmqlite.errors.InvalidValue: {said}" in last_line(raised.value)
+        assert f"rmqlite.kernel.words.errors.InvalidValue: {said}" in last_line(raised.value)
         writer = df.write.format("rmqlite").mode("append").option("endpoint", broker.endpoint)
     with pytest.raises(Exception, match="must be") as raised:
         df.write.format("rmqlite").mode("overwrite").option("endpoint", broker.endpoint).save()

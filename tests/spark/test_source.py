@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqlite.arrow.columns import COLUMNS, columns_of
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.spark.arrow.columns import COLUMNS, columns_of
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.source import LogReader, checked_columns, spark_schema
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_told_in_one_line_last(
         spark.read.format("rmqlite").options(**given).load().collect()
     lines = str(caught.value).split("JVM stacktrace")[0].splitlines()
     line = [each for each in lines if each.strip() and "SQLSTATE" not in each][-1]
-    assert line.startswith("rmqlite.errors.InvalidValue: ")
+    assert line.startswith("rmqlite.kernel.words.errors.InvalidValue: ")
     assert line.endswith(told.replace("{root}", str(filled.root)))
 
 
@@ -165,7 +165,7 @@ def test_damage_met_by_a_task_is_told_last(spark: SparkSession, tmp_path: Path) 
     path.write_bytes(data)
     with pytest.raises(PySparkException) as caught:
         read_log(spark, path=str(store.root)).collect()
-    told = f"rmqlite.errors.StoreDamaged: {path} is damaged at byte {position}: expected a record"
+    told = f"StoreDamaged: {path} is damaged at byte {position}: expected a record"
     assert told in str(caught.value)
 
 

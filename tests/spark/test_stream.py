@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.errors import Refused
+from rmqlite.kernel.words.errors import Refused
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.streaming import read_stream
 from tests.spark.stream_driver import beginning, limit
@@ -151,7 +151,7 @@ def test_expired_records_end_a_stream_with_one_clear_line(
     stream = spark.readStream.format("rmqlite").option("endpoint", broker.endpoint)
     stream = stream.option("startingOffsets", '{"short": {"0": 23}}').option("topic", "short")
     error = str(run(stream.load(), tmp_path, Sink()))
-    lines = [line for line in error.splitlines() if line.startswith("rmqlite.errors.")]
+    lines = [line for line in error.splitlines() if line.startswith("rmqlite.kernel.words.errors.")]
     assert len(lines) == 1
     told = "offset must be at most 1, not '23': queue 0 of topic 'short' ends there"
-    assert lines[0].startswith(f"rmqlite.errors.InvalidValue: {told}")
+    assert lines[0].startswith(f"rmqlite.kernel.words.errors.InvalidValue: {told}")

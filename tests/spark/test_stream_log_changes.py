@@ -15,7 +15,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
-from rmqlite.clock import wall_ms
+from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream
@@ -78,7 +78,11 @@ class Streams:
             )
             sink.batches.clear()
             error = run(stream, self._folder / kind, sink)
-            lines = [line for line in str(error).splitlines() if line.startswith("rmqlite.errors.")]
+            lines = [
+                line
+                for line in str(error).splitlines()
+                if line.startswith("rmqlite.kernel.words.errors.")
+            ]
             rows = [str(row[0]) for _, rows in sink.batches for row in sorted(rows, key=at)]
             found[kind] = lines[-1:] if error else rows
         return found
@@ -105,7 +109,9 @@ def test_records_that_retention_deletes_unread_are_told(
         age(log_file)
     eventually(lambda: not second.exists(), "retention has deleted two log files")
     for told in streams.read().values():
-        assert told[0].startswith("rmqlite.errors.OffsetGone: queue 0 of topic 'orders'")
+        assert told[0].startswith(
+            "rmqlite.kernel.words.errors.OffsetGone: queue 0 of topic 'orders'"
+        )
         assert told[0].endswith("offset 1 is gone, the first one kept is 5")
     assert streams.read(fails=False) == both("m5", "m6", "m7", "m8")
     send(broker, "m9")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.arrow.partitions import QueueStretch
-from rmqlite.errors import OffsetGone
-from rmqlite.requests.topics import Queue, QueueRange
+from rmqlite.kernel.requests.topics import Queue, QueueRange
+from rmqlite.kernel.words.errors import OffsetGone
+from rmqlite.spark.arrow.partitions import QueueStretch
 from rmqlite.spark.broker_rows import queue_chunks
 from rmqlite.spark.options import parse_options
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.arrow.partitions import QueueStretch, packed
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.spark.arrow.partitions import QueueStretch, packed
 from rmqlite.spark.options import to_spark
 from rmqlite.spark.stream.queue_ranges import from_spark, limited
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.arrow.partitions import Place
-from rmqlite.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
+from rmqlite.spark.arrow.partitions import Place
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.stream.plan import StreamPlan
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, Ranges

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.arrow.columns import columns_named
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.errors import BrokerUnreachable, InvalidValue, OffsetGone
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, OffsetGone
+from rmqlite.spark.arrow.columns import columns_named
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.source import RmqliteDataSource, spark_schema

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow.partitions import QueueSlices, QueueStretch
-from rmqlite.message import Message
+from rmqlite.kernel.words.message import Message
+from rmqlite.spark.arrow.partitions import QueueSlices, QueueStretch
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import read_partition
 from tests.support.brokers import BrokerUnderTest

@@ -20,7 +20,7 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
-from rmqlite.errors import Unavailable
+from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.spark import reading
 from rmqlite.spark.reading import create_views, read_log, read_log_by_topic
 from tests.support.stores import StoreUnderTest

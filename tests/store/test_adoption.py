@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.names import HALF_TOPIC
-from rmqlite.records.record import NewRecord
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.store.opening import recovery
-from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.reading import snapshot
-from rmqlite.store.reading.snapshot import complete_timers
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.store.opening import recovery
+from rmqlite.kernel.words.names import HALF_TOPIC
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
+from rmqlite.store_tools.reading import snapshot
+from rmqlite.store_tools.reading.snapshot import complete_timers
 from tests.support.foreign_timers import OUT_MS, Foreign, due_times, opened, seen
 from tests.support.golden import pending_timers, unpack_timers
 from tests.support.stores import StoreUnderTest

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
-from rmqlite.store.disk.files import Files, SystemFiles
-from rmqlite.store.moving.backup import HOLE_BYTES, PART, Backup, _without_zeros
+from rmqlite.kernel.store.disk.files import Files, SystemFiles
+from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
+from rmqlite.store_tools.moving.backup import HOLE_BYTES, PART, Backup, _without_zeros
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, findings

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import ConfigInvalid
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.records.record import NewRecord
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.records.written import Written
-from rmqlite.store.check import StoreCheck, check
-from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
+from rmqlite.kernel.words.errors import ConfigInvalid
+from rmqlite.store_tools.check import StoreCheck, check
+from rmqlite.store_tools.checking.file_layer import FileLayer
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.repairs import overwrite
 from tests.support.stores import (

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.records.key_hash import key_hash, positive, token_hash
-from rmqlite.records.key_hashes import key_hashes, keys_of, topic_prefix
-from rmqlite.records.record import NewRecord
-from rmqlite.store.check import Finding, check
-from rmqlite.store.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
-from rmqlite.store.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
-from rmqlite.store.index.index_file import ENTRY, HEADER
-from rmqlite.store.index.key_index import KeyIndex
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.records.key_hash import key_hash, positive, token_hash
+from rmqlite.kernel.records.key_hashes import key_hashes, keys_of, topic_prefix
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.store.index.index_file import ENTRY, HEADER
+from rmqlite.kernel.store.index.key_index import KeyIndex
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.store_tools.check import Finding, check
+from rmqlite.store_tools.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
+from rmqlite.store_tools.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

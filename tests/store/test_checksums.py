@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from rmqlite.store.disk.segments import Segments
-from rmqlite.store.log.checksums import (
+from rmqlite.kernel.store.disk.segments import Segments
+from rmqlite.kernel.store.log.checksums import (
     BLOCK_BYTES,
     MARK_BYTES,
     Checksums,

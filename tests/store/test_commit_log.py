@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
-from rmqlite.records.encoding import encode
-from rmqlite.records.packed import PackedRun, packed_records
-from rmqlite.records.record import OVERHEAD_BYTES, encode_blank
-from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.log.checksums import decode_mark, mark_position
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.packed import PackedRun, packed_records
+from rmqlite.kernel.records.record import OVERHEAD_BYTES, encode_blank
+from rmqlite.kernel.store.commit_log import CommitLog
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.log.checksums import decode_mark, mark_position
+from rmqlite.kernel.words.errors import (
+    MessageNotFound,
+    MessageTooLarge,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
 

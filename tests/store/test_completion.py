@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import (
+from rmqlite.kernel.records.completion import (
+    UNDELIVERABLE_TOPIC,
+    Completion,
+    completed_queue,
+    completion_of,
+    topic_ahead,
+    waited_for,
+)
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import NewRecord, read_head
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.words.message import (
     DELAY,
     FIRED,
     REAL_QID,
@@ -20,19 +31,8 @@ from rmqlite.message import (
     find_property,
     property_marker,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import (
-    UNDELIVERABLE_TOPIC,
-    Completion,
-    completed_queue,
-    completion_of,
-    topic_ahead,
-    waited_for,
-)
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import NewRecord, read_head
-from rmqlite.records.written import Written
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.stores import StoreUnderTest, new_record
 
 PREPARED, COMMITTED, ROLLBACK = 0x4, 0x8, 0xC

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
-from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.store.disk.files import SystemFiles
 
 PER_FILE = 10
 

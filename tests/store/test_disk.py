@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreDamaged, StoreLocked, StoreUnavailable
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.errors import FlushFailed, StoreDamaged, StoreLocked, StoreUnavailable
 from tests.support.disk import LOSSES, PAGE_BYTES, ROOT, SECTOR_BYTES, Loss, SimulatedDisk
 from tests.support.stores import contents
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import rmqlite.compiled
-from rmqlite.records import record
-from rmqlite.records.queue_entry import ENTRY_BYTES
+import rmqlite.kernel.compiled
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
 
-HEADER = Path(rmqlite.compiled.__file__).parent / "records.h"
+HEADER = Path(rmqlite.kernel.compiled.__file__).parent / "records.h"
 
 
 def c_numbers() -> dict[str, int]:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import ConfigInvalid, RepairRefused, StoreDamaged
-from rmqlite.store import reader
-from rmqlite.store.check import StoreCheck, check
-from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.disk.files import ReadOnlyFiles, SystemFiles
-from rmqlite.store.index.index_file import Shape
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.opening.file_sizes import Sizes, has_log, index_shape, sizes_of
-from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.repair import plan_repair
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.store.disk.files import ReadOnlyFiles, SystemFiles
+from rmqlite.kernel.store.index.index_file import Shape
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.opening.file_sizes import Sizes, has_log, index_shape, sizes_of
+from rmqlite.kernel.words.errors import ConfigInvalid, RepairRefused, StoreDamaged
+from rmqlite.store_tools import reader
+from rmqlite.store_tools.check import StoreCheck, check
+from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
+from rmqlite.store_tools.repair import plan_repair
 from tests.support.clock import FakeClock
 from tests.support.golden import unpack_golden
 from tests.support.repairs import filled

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
-from rmqlite.store.disk.files import CUT_BYTES, OPEN_FILES_MAX, ReadOnlyFiles, SystemFiles
-from rmqlite.store.disk.system import System
+from rmqlite.kernel.store.disk.files import CUT_BYTES, OPEN_FILES_MAX, ReadOnlyFiles, SystemFiles
+from rmqlite.kernel.store.disk.system import System
+from rmqlite.kernel.words.errors import FlushFailed, StoreLocked, StoreUnavailable
 from tests.support.files import ForgetfulFiles
 
 
@@ -126,7 +126,7 @@ def test_who_looks_sees_whether_another_process_has_the_lock(tmp_path: Path) -> 
             sys.executable,
             "-c",
             "import sys; from pathlib import Path\n"
-            "from rmqlite.store.disk.files import SystemFiles\n"
+            "from rmqlite.kernel.store.disk.files import SystemFiles\n"
             "lock = SystemFiles().lock(Path(sys.argv[1])); print('held', flush=True); input()",
             str(path),
         ],

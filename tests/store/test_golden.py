@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.check import check
-from rmqlite.store.message_store import MessageStore
-from rmqlite.table_shapes import ConsumerOffsetsTable, TopicsTable
+from rmqlite.kernel.config.table_shapes import ConsumerOffsetsTable, TopicsTable
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.store_tools.check import check
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import InvalidValue, StoreUnavailable
-from rmqlite.message import REAL_QID, REAL_TOPIC, TIMER_EXACT, TIMER_OUT_MS, UNIQ_KEY
-from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.records.written import Written
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.moving.handover import DAY_MS, Handover, hand_over
-from rmqlite.store.moving.timer_files import CHECK, SLOT, UNIT
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
+from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, TIMER_EXACT, TIMER_OUT_MS, UNIQ_KEY
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.moving.handover import DAY_MS, Handover, hand_over
+from rmqlite.store_tools.moving.timer_files import CHECK, SLOT, UNIT
 from tests.support.clock import FakeClock
 from tests.support.stores import StoreUnderTest, contents, new_record, scheduled
 

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmqlite import compiled
-from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
-from rmqlite.property_string import PropertyString
-from rmqlite.records import record
-from rmqlite.records.key_hash import Suffix, key_hash, positive, text_hash, token_hash
-from rmqlite.records.key_hashes import topic_prefix
-from rmqlite.records.record import Head
-from rmqlite.store.disk.files import Files, ReadOnlyFiles
-from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
-from rmqlite.store.index.key_index import IndexJob, KeyIndex
+from rmqlite.kernel import compiled
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.key_hash import Suffix, key_hash, positive, text_hash, token_hash
+from rmqlite.kernel.records.key_hashes import topic_prefix
+from rmqlite.kernel.records.record import Head
+from rmqlite.kernel.store.disk.files import Files, ReadOnlyFiles
+from rmqlite.kernel.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
+from rmqlite.kernel.store.index.key_index import IndexJob, KeyIndex
+from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, encode_properties
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import contents

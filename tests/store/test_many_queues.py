@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import MessageTooLarge
-from rmqlite.store import message_store
+from rmqlite.kernel.store import message_store
+from rmqlite.kernel.words.errors import MessageTooLarge
 from tests.support.files import QuickFiles
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, new_record
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, neighbours
-from rmqlite.store.reader import messages_in
+from rmqlite.kernel.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, neighbours
+from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.store_tools.reader import messages_in
 from tests.support.fake_dead_letters import record, stored
 
 

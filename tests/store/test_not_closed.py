@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.store.check import Finding, StoreCheck, Verdict
-from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.checking.log import READ_BYTES
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.store_tools.check import Finding, StoreCheck, Verdict
+from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.checking.log import READ_BYTES
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.records.written import Written
-from rmqlite.store.log.checksums import MARK_BYTES, decode_mark, mark_position
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.log.checksums import MARK_BYTES, decode_mark, mark_position
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import (
     LOG_FILE_BYTES,

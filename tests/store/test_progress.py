@@ -10,14 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.json_tree import WrongValue
-from rmqlite.store.progress import (
+from rmqlite.kernel.config.table_shapes import (
+    CHUNK_OFFSETS,
+    COMPLETED_SPAN_MAX,
+    RedriveJobsTable,
+    validated,
+)
+from rmqlite.kernel.store.progress import (
     RANGES_MAX,
     CompletedOffsets,
     ScheduleProgress,
 )
-from rmqlite.store.tables import tables
-from rmqlite.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX, RedriveJobsTable, validated
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.json_tree import WrongValue
 
 RANGES = some.lists(
     some.tuples(some.integers(0, 40), some.integers(0, 6)).map(lambda each: (each[0], sum(each))),

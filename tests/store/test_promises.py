@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.records.queue_entry import ENTRY_BYTES
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.moving.backup import Backup
-from rmqlite.store.reader import StoreReader
-from rmqlite.store.tables.tables import decode
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.tables.tables import decode
+from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.store_tools.moving.backup import Backup
+from rmqlite.store_tools.reader import StoreReader
 from tests.support.golden import unpack_golden, unpack_own, unpack_timers
 from tests.support.repairs import overwrite
 from tests.support.stores import StoreUnderTest, new_record, scheduled

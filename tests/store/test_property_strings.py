@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.message import pack_host
-from rmqlite.records.encoding import encode
-from rmqlite.records.queue_entry import Entry
-from rmqlite.records.record import NewRecord, read_head
-from rmqlite.store.log.raw_records import property_strings
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.records.record import NewRecord, read_head
+from rmqlite.kernel.store.log.raw_records import property_strings
+from rmqlite.kernel.words.message import pack_host
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.stores import new_record

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, MessageNotFound, StoreDamaged
-from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
-from rmqlite.records.queue_entry import ENTRY, Entry
-from rmqlite.records.record import NewRecord
-from rmqlite.records.written import Written
-from rmqlite.store.disk.segments import Segments
-from rmqlite.store.log.log_walk import LogWalk, Window
-from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.records.queue_entry import ENTRY, Entry
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.disk.segments import Segments
+from rmqlite.kernel.store.log.log_walk import LogWalk, Window
+from rmqlite.kernel.store.log.repaired_place import encode_anonymous, encode_named
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, StoreDamaged
+from rmqlite.kernel.words.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, WAIT_TOPICS, dlq_topic, retry_topic
+from rmqlite.store_tools.reader import MessageFilter, StoreReader, StoreState
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
@@ -168,7 +168,7 @@ def test_a_store_on_which_rocketmq_ran_for_long_is_not_walked_from_our_progress(
     store.append(tagged("theirs", "tag"), scheduled("theirs", 1), scheduled("theirs", 3))
     store.crash()
     (store.root / "abort").unlink()
-    monkeypatch.setattr("rmqlite.store.reading.snapshot.FOREIGN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rmqlite.store_tools.reading.snapshot.FOREIGN_BYTES", -(1 << 40))
     assert_seen_as_opened(store.config)
 
 
@@ -459,8 +459,8 @@ def test_every_way_to_a_message_gives_the_same(
         expected = [message for message in messages if takes(message)]
         for share, probed in ((0.0, 1 << 60), (1e9, 1 << 60), (0.0, 1)):
             # Over the log, by the queues, by the key index, whatever is shorter.
-            monkeypatch.setattr("rmqlite.store.reading.search.WALK_SHARE", share)
-            monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", probed)
+            monkeypatch.setattr("rmqlite.store_tools.reading.search.WALK_SHARE", share)
+            monkeypatch.setattr("rmqlite.store_tools.reading.search.PROBED_BYTES", probed)
             with StoreReader(store.root) as reader:
                 search = reader.search(wanted)
                 got = [message for batch in search.batches() for message in batch]
@@ -500,8 +500,8 @@ def test_the_key_index_spares_the_walk(
             walked.append(begin)
             super().__init__(log, begin, end, **options)
 
-    monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", 1)
-    monkeypatch.setattr("rmqlite.store.reading.search.LogWalk", Watched)
+    monkeypatch.setattr("rmqlite.store_tools.reading.search.PROBED_BYTES", 1)
+    monkeypatch.setattr("rmqlite.store_tools.reading.search.LogWalk", Watched)
     for key in ("k0", "k6", "tag-0"):
         expected = [m for m in messages if key in m.keys and m.topic not in WAIT_TOPICS]
         assert found(store.root, key=key) == expected
@@ -518,7 +518,7 @@ def test_a_broken_record_is_told_by_the_key_index_too(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index knows that it was there."""
-    monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", 1)
+    monkeypatch.setattr("rmqlite.store_tools.reading.search.PROBED_BYTES", 1)
     messages = everything(store.store)
     number = next(n for n, m in enumerate(messages) if m.keys == ("tag-2",))
     message = broken(store, number, 4)
@@ -546,8 +546,8 @@ def test_many_queues_are_put_in_order_block_by_block(
     """With few entries in memory at a time the order is the same."""
     sample(store)
     store.persist()
-    monkeypatch.setattr("rmqlite.store.reading.search.ROWS_MAX", 1)
-    monkeypatch.setattr("rmqlite.store.reading.queue_view.BLOCK_ENTRIES", 3)
+    monkeypatch.setattr("rmqlite.store_tools.reading.search.ROWS_MAX", 1)
+    monkeypatch.setattr("rmqlite.store_tools.reading.queue_view.BLOCK_ENTRIES", 3)
     for _ in range(3):
         store.send(*["more"] * 40)
         store.append(*(tagged("t", "tag", topic="audit") for _ in range(40)))
@@ -880,7 +880,7 @@ def test_files_that_retention_takes_while_a_reader_opens_are_no_damage(
                 if not each.store.min_offset:
                     each.store.drop_before(each.store.end - 3 * LOG_FILE_BYTES)
 
-    monkeypatch.setattr("rmqlite.store.reading.snapshot.LogWalk", Watched)
+    monkeypatch.setattr("rmqlite.store_tools.reading.snapshot.LogWalk", Watched)
     with StoreReader(each.root) as reader:
         assert reader.overview().info().damage is None
         assert places(list(reader.messages(MessageFilter()))) == places(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store.reader import StoreReader
+from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.reader import StoreReader
 from tests.support.brokers import BrokerUnderTest
 from tests.support.looking import untouched
 

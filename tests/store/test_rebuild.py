@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.message import DELAY
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.kernel.words.message import DELAY
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_BYTES,

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
-from rmqlite.records import encoding, record
-from rmqlite.records.completion import completion_of, topic_ahead, wait_queue_left
-from rmqlite.records.queue_entry import ENTRY
-from rmqlite.records.record import NewRecord
-from rmqlite.records.stored import Records
-from rmqlite.store.log import raw_records
+from rmqlite.kernel import compiled
+from rmqlite.kernel.records import encoding, record
+from rmqlite.kernel.records.completion import completion_of, topic_ahead, wait_queue_left
+from rmqlite.kernel.records.queue_entry import ENTRY
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.stored import Records
+from rmqlite.kernel.store.log import raw_records
+from rmqlite.kernel.words.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.forms import needs_compiled
 from tests.support.stores import new_record
 

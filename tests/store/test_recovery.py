@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.records.encoding import encode
-from rmqlite.store.log.checksums import mark_position
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.store.log.checksums import mark_position
+from rmqlite.kernel.words.errors import StoreDamaged
 from tests.support.clock import FakeClock
 from tests.support.repairs import overwrite
 from tests.support.stores import (
@@ -83,7 +83,8 @@ def test_opening_twice_changes_nothing(under_test: StoreUnderTest, how: str) -> 
 def test_a_second_broker_is_kept_out(under_test: StoreUnderTest) -> None:
     """One writer; the lock goes with the process."""
     script = (
-        "import sys; from pathlib import Path; from rmqlite.store.disk.files import SystemFiles\n"
+        "import sys; from pathlib import Path\n"
+        "from rmqlite.kernel.store.disk.files import SystemFiles\n"
         "SystemFiles().lock(Path(sys.argv[1])).release()"
     )
     command = [sys.executable, "-c", script, str(under_test.root / "lock")]

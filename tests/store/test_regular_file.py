@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store.disk.files import Files, ReadOnlyFiles, SystemFiles
-from rmqlite.store.disk.regular_file import FOLDER, REGULAR, SMALL_FILE_BYTES_MAX
+from rmqlite.kernel.store.disk.files import Files, ReadOnlyFiles, SystemFiles
+from rmqlite.kernel.store.disk.regular_file import FOLDER, REGULAR, SMALL_FILE_BYTES_MAX
+from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 
 VICTIM = b"root:x:0:0"
 
@@ -142,7 +142,7 @@ def test_a_table_that_could_not_be_read_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker would not start with it again."""
-    monkeypatch.setattr("rmqlite.store.disk.files.SMALL_FILE_BYTES_MAX", 3)
+    monkeypatch.setattr("rmqlite.kernel.store.disk.files.SMALL_FILE_BYTES_MAX", 3)
     files, path = SystemFiles(), tmp_path / "topics.json"
     files.replace(path, b"old")
     with pytest.raises(StoreUnavailable, match=r"topics\.json: 4 bytes are more than 3"):

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
-from rmqlite.property_string import PropertyString
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK
-from rmqlite.records.record import encode_blank, read_head
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.log.checksums import BLOCK_BYTES, mark_position
-from rmqlite.store.log.repaired_place import (
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK
+from rmqlite.kernel.records.record import encode_blank, read_head
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.log.checksums import BLOCK_BYTES, mark_position
+from rmqlite.kernel.store.log.repaired_place import (
     encode_anonymous,
     encode_named,
     is_anonymous,
     is_repaired,
 )
-from rmqlite.store.repair import plan_repair, repair
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.store_tools.repair import plan_repair, repair
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.repairs import (
     Known,
@@ -115,7 +115,7 @@ def test_what_opening_mends_is_left_to_it(store: StoreUnderTest) -> None:
 def test_a_store_that_a_broker_holds_is_left_alone(store: StoreUnderTest) -> None:
     """Neither planned nor done; another process is asked, as a lock is a process's."""
     script = (
-        "import sys; from pathlib import Path; from rmqlite.store.repair import plan_repair\n"
+        "import sys; from pathlib import Path; from rmqlite.store_tools.repair import plan_repair\n"
         "plan_repair(Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", script, str(store.root)]

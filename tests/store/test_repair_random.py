@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.store.log.checksums import BLOCK_BYTES
+from rmqlite.kernel.store.log.checksums import BLOCK_BYTES
 from tests.support.repairs import Hit, Original, damage, known, repaired
 from tests.support.stores import LOG_FILE_BYTES
 

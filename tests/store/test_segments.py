@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.disk.segments import Segments
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.disk.segments import Segments
+from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from tests.support.files import FOR_GOOD, FaultyFiles, ForgetfulFiles
 
 SIZE = 1000

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rmqlite.errors import FlushFailed, RmqliteError, StoreDamaged, StoreUnavailable
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.tables import tables
-from rmqlite.table_shapes import DelayOffsetsTable
+from rmqlite.kernel.config.table_shapes import DelayOffsetsTable
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.errors import FlushFailed, RmqliteError, StoreDamaged, StoreUnavailable
 from tests.support.disk import ROOT, SimulatedDisk
 
 G6 = '{\n\t"offsetTable":{1:1,2:3\n\t}\n}'

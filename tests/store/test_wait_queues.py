@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.message import encode_properties
-from rmqlite.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from rmqlite.records.record import tags_code
-from rmqlite.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
-from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.waits import wait_of
+from rmqlite.kernel.records.record import tags_code
+from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
+from rmqlite.kernel.store.waits import wait_of
+from rmqlite.kernel.words.levels import LevelHistory, parse_levels
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
 SECOND = 1_000

@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.store.check import StoreCheck, Verdict
-from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.store_tools.check import StoreCheck, Verdict
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
 from tests.support.repairs import Original, damage, known
 from tests.support.stores import StoreUnderTest
 

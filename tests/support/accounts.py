@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from rmqlite.access.accounts import Account, Accounts
+from rmqlite.features.accounts.accounts import Account, Accounts
 
 SECRET = "a secret of 23 letters"
 ADMIN = "the-admin"

@@ -6,11 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from rmqlite.cli.status import Asked, Picture, Round
-from rmqlite.requests.dead_letters import DeadLetter, DeadLetterGroup, ReasonCount
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
-from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.topics import Queue
+from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, ReasonCount
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.groups import (
+    GroupInfo,
+    GroupStatus,
+    MemberInfo,
+    QueueProgress,
+    Subscription,
+)
+from rmqlite.kernel.requests.schedule import PendingCount
+from rmqlite.kernel.requests.topics import Queue
 
 NOW_MS = 1_700_000_100_000
 HOSTILE = "\x1b[31mred\x1b[0m [bold]b[/bold] \u202egnp.exe\x07"

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmqlite.broker.broker import Broker
-from rmqlite.broker.pulling import Pulled
-from rmqlite.config import BrokerConfig
-from rmqlite.message import Message, StoredMessage
-from rmqlite.requests.messages import PullRequest, PullResult, SendResult
-from rmqlite.store.disk.files import Files, SystemFiles
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables.tables import Tree
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.pulling import Pulled
+from rmqlite.kernel.requests.messages import PullRequest, PullResult, SendResult
+from rmqlite.kernel.store.disk.files import Files, SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.tables.tables import Tree
+from rmqlite.kernel.words.message import Message, StoredMessage
 from tests.support.clock import FakeClock
 from tests.support.disk import SimulatedDisk
 from tests.support.files import QuickFiles

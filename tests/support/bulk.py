@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rmqlite.requests.bulk import BulkAnswer, BulkRequest
+from rmqlite.features.bulk.requests import BulkAnswer, BulkRequest
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done

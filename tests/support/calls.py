@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from rmqlite.errors import RmqliteError
-from rmqlite.server.protocols.grpc.calls import Handlers
-from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.protocols.grpc.calls import Handlers
+from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 
 Sent = tuple[tuple[str, str], ...]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rmqlite.cli.tls import certificates
 from rmqlite.client import Credentials
-from rmqlite.clock import wall_ms
+from rmqlite.kernel.words.clock import wall_ms
 
 YEAR_MS = 365 * 86_400_000
 

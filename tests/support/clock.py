@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqlite.clock import SystemClock
+from rmqlite.kernel.words.clock import SystemClock
 
 START_MS = 1_700_000_000_000
 

@@ -15,7 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from rmqlite.compression import COMPRESSED
+from rmqlite.kernel.words.compression import COMPRESSED
 
 LZ4: Final = COMPRESSED | 0x100
 ZSTD: Final = COMPRESSED | 0x200

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.broker.broker import Broker
-from rmqlite.config import BrokerConfig
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.message_store import MessageStore
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import Heard
 from tests.support.clock import START_MS, FakeClock
 from tests.support.sends import sending

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.records.packed import Packed
-from rmqlite.records.wait_queues import WAIT_TOPICS
-from rmqlite.server.delivery import Delivery
+from rmqlite.kernel.process.delivery import Delivery
+from rmqlite.kernel.records.packed import Packed
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import run_with
 from tests.support.sends import sending

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from rmqlite.message import pack_host
-from rmqlite.names import CANCELLED_TOPIC
-from rmqlite.records import record
-from rmqlite.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import NewRecord
-from rmqlite.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.words.message import pack_host
+from rmqlite.kernel.words.names import CANCELLED_TOPIC
 from tests.support.stores import new_record
 
 NAMES = (

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.config import BrokerConfig
-from rmqlite.server import serve
-from rmqlite.server.silent_ends import Watch
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.process import serve
+from rmqlite.kernel.process.silent_ends import Watch
 from tests.support.broker_processes import free_port
 from tests.support.files import QuickFiles
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 from tests.support.eventually import eventually
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 
 WAIT_S: Final = 180.0
 """For a machine that has much else to do: only a test that fails waits so long."""

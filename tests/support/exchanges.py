@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import FrameDecoder
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
 ROCKETMQ_4: Final = "4.9.8"

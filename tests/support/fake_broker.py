@@ -18,23 +18,11 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
-from rmqlite.errors import MessageNotFound, RmqliteError
-from rmqlite.message import (
-    RETRY_TOPIC,
-    Message,
-    StoredMessage,
-    decode_properties,
-    encode_properties,
-    message_properties,
-    pack_host,
-)
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.property_string import PropertyString
-from rmqlite.records.drafts import Draft
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import NewRecord, body_crc
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
-from rmqlite.requests.groups import (
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import NewRecord, body_crc
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.groups import (
     Assignment,
     GroupInfo,
     GroupStatus,
@@ -46,7 +34,7 @@ from rmqlite.requests.groups import (
     QueueProgress,
     Subscription,
 )
-from rmqlite.requests.messages import (
+from rmqlite.kernel.requests.messages import (
     PulledRecords,
     PullRequest,
     PullResult,
@@ -57,11 +45,30 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
-from rmqlite.wire import rpcs
-from rmqlite.wire.remoting.batch import read_batch
-from rmqlite.wire.rpcs import Rpc
-from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
+from rmqlite.kernel.requests.topics import (
+    Queue,
+    QueueRange,
+    Route,
+    RouteRequest,
+    TimeQuery,
+    TopicInfo,
+)
+from rmqlite.kernel.words.errors import MessageNotFound, RmqliteError
+from rmqlite.kernel.words.message import (
+    RETRY_TOPIC,
+    Message,
+    StoredMessage,
+    decode_properties,
+    encode_properties,
+    message_properties,
+    pack_host,
+)
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.remoting.bytes.batch import read_batch
+from rmqlite.protocols.shared.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
 from tests.support.eventually import WAIT_S as WAIT_S
 
 STORED_MS: Final = 1_763_632_800_000

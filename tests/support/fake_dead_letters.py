@@ -6,8 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rmqlite.errors import MessageNotFound
-from rmqlite.message import (
+from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterPage, DeadLettersQuery
+from rmqlite.features.raw_log.requests import QueueRead, QueueReadRequest
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import read_head, to_message
+from rmqlite.kernel.requests.messages import FoundMessage, MessageState
+from rmqlite.kernel.words.errors import MessageNotFound
+from rmqlite.kernel.words.message import (
     FAILURE_REASON,
     KEYS,
     TAGS,
@@ -16,13 +22,7 @@ from rmqlite.message import (
     encode_properties,
     pack_host,
 )
-from rmqlite.names import dlq_topic
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import read_head, to_message
-from rmqlite.requests.dead_letters import DeadLetter, DeadLetterPage, DeadLettersQuery
-from rmqlite.requests.log import QueueRead, QueueReadRequest
-from rmqlite.requests.messages import FoundMessage, MessageState
+from rmqlite.kernel.words.names import dlq_topic
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import FrameDecoder, encode
-from rmqlite.wire.remoting.registration import (
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
+from rmqlite.protocols.remoting.bytes.registration import (
     Registration,
     crc_of,
     decode_packed,
     decode_plain,
     inflated,
 )
-from rmqlite.wire.remoting.requests import name_server as codes
-from rmqlite.wire.remoting.requests.name_server import BrokerData, ClusterInfo
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.protocols.remoting.bytes.requests import name_server as codes
+from rmqlite.protocols.remoting.bytes.requests.name_server import BrokerData, ClusterInfo
+from rmqlite.protocols.remoting.bytes.shapes import write_body
 
 T = TypeVar("T")
 PATIENCE_S = 30.0

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterPage,
     EventKind,
     History,
     HistoryEvent,
 )
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
-from rmqlite.requests.schedule import PendingCount
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
+from rmqlite.kernel.requests.schedule import PendingCount
+from rmqlite.kernel.requests.topics import Queue
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_schedule import NOW_MS, has_schedule, waiting
 

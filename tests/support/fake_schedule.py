@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,

@@ -16,8 +16,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Final
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.store.disk.files import SystemFiles
+from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
-from rmqlite.names import HALF_TOPIC, TIMER_TOPIC
-from rmqlite.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.kernel.records.record import COMMITTED, OVERHEAD_BYTES, NewRecord
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, UNIQ_KEY
+from rmqlite.kernel.words.names import HALF_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.reader import MessageFilter, StoreReader
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

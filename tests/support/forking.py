@@ -26,7 +26,7 @@ from rmqlite.client import (
     RawReader,
 )
 from rmqlite.client.asyncio import AsyncAdmin, AsyncProducer
-from rmqlite.errors import Refused, Unavailable
+from rmqlite.kernel.words.errors import Refused, Unavailable
 from tests.support.eventually import eventually
 
 TOPIC = "forked"

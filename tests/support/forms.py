@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmqlite import compiled
+from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
 

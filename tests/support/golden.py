@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.names import HALF_TOPIC
+from rmqlite.kernel.words.names import HALF_TOPIC
 
 _GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
 ARCHIVE: Final = _GOLDEN / "rocketmq-4.9.8.tar.xz"

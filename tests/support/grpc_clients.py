@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from tests.support import toolchains
 from tests.support.programs import WAIT_S, Event, Program
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.protocols.grpc.server import GrpcServer
-from rmqlite.server.protocols.server import Running
-from rmqlite.server.upkeep import ClockWatch
+from rmqlite.features.accounts.gate.tls import load_keys
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.protocols.grpc_server import GrpcServer
+from rmqlite.protocols.server import Running
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.broker.leases.deliveries import Delivery, Received
-from rmqlite.errors import HandleInvalid
-from rmqlite.requests.leases import (
+from rmqlite.features.leases.deliveries import Delivery, Received
+from rmqlite.features.leases.requests import (
     AckRequest,
     DeadRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
 )
+from rmqlite.kernel.words.errors import HandleInvalid
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC
 from tests.support.steps import done

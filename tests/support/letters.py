@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.message import StoredMessage
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -16,7 +15,8 @@ from rmqlite.requests.dead_letters import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.store.progress import CompletedOffsets
+from rmqlite.kernel.store.progress import CompletedOffsets
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, received, send_back
 from tests.support.steps import done

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.requests.log import LogReadRequest
-from rmqlite.requests.messages import PullRequest
-from rmqlite.wire import rpcs
-from rmqlite.wire.rocketmq_v2 import rpcs as v2
-from rmqlite.wire.rocketmq_v2.rpcs import service
+from rmqlite.features.raw_log.requests import LogReadRequest
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import service
 from tests.support.rocketmq_v2_client import TOPIC, receive
 
 BODY = bytes(300_000)

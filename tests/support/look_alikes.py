@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.records.drafts import Draft
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import NewRecord, layout_of
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import NewRecord, layout_of
+from rmqlite.kernel.sends.calls import DraftCall
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done

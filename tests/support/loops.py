@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from rmqlite.server.group_commit import Ran, SyncThread, run_timed
-from rmqlite.store.disk_jobs import SyncJob
+from rmqlite.kernel.service.group_commit import Ran, SyncThread, run_timed
+from rmqlite.kernel.store.disk_jobs import SyncJob
 from tests.support.clock import FakeClock
 
 T = TypeVar("T")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.levels import LevelTable
-from rmqlite.message import Message, StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.queue_entry import Entry
-from rmqlite.requests.figures import LevelStatus
-from rmqlite.requests.groups import GroupChange
-from rmqlite.requests.messages import SendBackRequest, SendBackResult, SendResult
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.groups import GroupChange
+from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult, SendResult
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.levels import LevelTable
+from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 
 TOPIC = "orders"

@@ -6,11 +6,9 @@ import json
 from collections import Counter
 from typing import Any, TypeVar
 
-from rmqlite.message import Message, StoredMessage, encode_properties
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import topic_ahead
-from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.records.completion import topic_ahead
+from rmqlite.kernel.records.wait_queues import wait_queue_of
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -22,6 +20,8 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
+from rmqlite.kernel.words.message import Message, StoredMessage, encode_properties
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done

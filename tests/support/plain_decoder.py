@@ -8,19 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqlite.arrow.columns import COLUMNS
-from rmqlite.arrow.planning import look_at_store, plan
-from rmqlite.arrow.rows import store_rows
-from rmqlite.levels import LevelHistory
-from rmqlite.message import StoredMessage, decode_properties
-from rmqlite.names import CANCELLED_TOPIC
-from rmqlite.property_string import PropertyString
-from rmqlite.records import record
-from rmqlite.records.completion import completed_queue, completion_of, timer_of, timer_step
-from rmqlite.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.records.record import Head
-from rmqlite.records.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
-from rmqlite.requests.dead_letters import failure_kind
+from rmqlite.features.dead_letters.requests import failure_kind
+from rmqlite.kernel.records import record
+from rmqlite.kernel.records.completion import completed_queue, completion_of, timer_of, timer_step
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
+from rmqlite.kernel.records.record import Head
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of, when_due_ms
+from rmqlite.kernel.words.levels import LevelHistory
+from rmqlite.kernel.words.message import StoredMessage, decode_properties
+from rmqlite.kernel.words.names import CANCELLED_TOPIC
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.spark.arrow.columns import COLUMNS
+from rmqlite.spark.arrow.planning import look_at_store, plan
+from rmqlite.spark.arrow.rows import store_rows
 from rmqlite.spark.options import parse_options
 
 Row = dict[str, Any]

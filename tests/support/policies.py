@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import LEVELS_MAX, parse_levels
-from rmqlite.retry_policy import STEPS_MAX, RetryPolicy
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import LEVELS_MAX, parse_levels
+from rmqlite.kernel.words.retry_policy import STEPS_MAX, RetryPolicy
 
 LENGTHS = st.builds(lambda n, unit: f"{n}{unit}", st.integers(1, 5_000), st.sampled_from("smh"))
 TABLES = st.lists(LENGTHS, min_size=1, max_size=LEVELS_MAX).map(" ".join).map(parse_levels)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 
 WAIT_S: Final = 120.0
 """For a machine that has much else to do: only a test that fails waits so long."""

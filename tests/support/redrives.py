@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from rmqlite.message import (
-    REAL_TOPIC,
-    REDRIVEN_BY,
-    REDRIVEN_FROM,
-    Message,
-    StoredMessage,
-)
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, is_dlq
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     OutcomesQuery,
     RedriveJob,
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.words.message import (
+    REAL_TOPIC,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
+    Message,
+    StoredMessage,
+)
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, is_dlq
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
 

@@ -19,14 +19,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmqlite.message import StoredMessage
-from rmqlite.records.record import has_sound_body, read_head, to_message
-from rmqlite.server.protocols.remoting.calls import Calls
-from rmqlite.server.protocols.remoting.connection import Connection, Connections
-from rmqlite.server.protocols.remoting.server import RemotingServer
-from rmqlite.server.protocols.server import Running
-from rmqlite.server.upkeep import ClockWatch
-from rmqlite.wire.remoting.command import (
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.kernel.records.record import has_sound_body, read_head, to_message
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.protocols.remoting.bytes.command import (
     ACCESS_KEY,
     ONE_WAY_FLAG,
     SERVER_VERSION,
@@ -34,9 +30,13 @@ from rmqlite.wire.remoting.command import (
     Command,
     signature,
 )
-from rmqlite.wire.remoting.frame import FrameDecoder, encode
-from rmqlite.wire.remoting.requests.request import Request
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
+from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.shapes import write_body
+from rmqlite.protocols.remoting.calls import Calls
+from rmqlite.protocols.remoting.connection import Connection, Connections
+from rmqlite.protocols.remoting.server import RemotingServer
+from rmqlite.protocols.server import Running
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.levels import parse_levels
-from rmqlite.property_string import PropertyString
-from rmqlite.records.completion import topic_ahead
-from rmqlite.records.record import read_head
-from rmqlite.records.wait_queues import wait_queue_of
-from rmqlite.store.disk.files import Files
-from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
-from rmqlite.store.repair import Plan, plan_repair, repair
+from rmqlite.kernel.records.completion import topic_ahead
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.records.wait_queues import wait_queue_of
+from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.words.errors import StoreDamaged
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.store_tools.reading.topic_counts import TopicCount, TopicCounts
+from rmqlite.store_tools.repair import Plan, plan_repair, repair
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.rocketmq_rules import violations

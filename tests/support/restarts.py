@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.stores import new_record
 

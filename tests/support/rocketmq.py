@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.clock import wall_ms
-from rmqlite.message import UNIQ_KEY, encode_properties
-from rmqlite.names import is_system
-from rmqlite.property_string import PropertyString
-from rmqlite.records.record import MAGIC_BYTES, Head, read_head
+from rmqlite.kernel.records.record import MAGIC_BYTES, Head, read_head
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.message import UNIQ_KEY, encode_properties
+from rmqlite.kernel.words.names import is_system
+from rmqlite.kernel.words.property_string import PropertyString
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
 from tests.support.java_server import port_with_vip, running, server_command

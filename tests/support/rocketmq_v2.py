@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.message import pack_host
-from rmqlite.records.drafts import Draft
-from rmqlite.records.stored import Record
-from rmqlite.wire.rocketmq_v2.codes import Code, Refusal
-from rmqlite.wire.rocketmq_v2.messages import SendRules, draft_of, write_message
-from rmqlite.wire.rocketmq_v2.rpcs import definition
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.words.message import pack_host
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.messages import SendRules, draft_of, write_message
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 
 TOPIC: Final = "orders"
 ID: Final = "01A2B3C4D5E6F71234056789AB0000002A"

@@ -21,12 +21,12 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID, CLIENT_VERSION
-from rmqlite.server.protocols.rocketmq_v2.table import Protocol
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID, CLIENT_VERSION
+from rmqlite.protocols.rocketmq_v2.table import Protocol
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, ask, talk, turns_until
 from tests.support.leases import expire

@@ -9,10 +9,10 @@ from contextlib import closing
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmqlite.server.group_commit import GroupCommit, SyncThread
-from rmqlite.server.protocols.metrics.metrics import Metrics
-from rmqlite.server.service.access import Access
-from rmqlite.server.upkeep import ClockWatch
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
+from rmqlite.protocols.metrics.metrics import Metrics
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
 

@@ -12,7 +12,7 @@ from rmqlite.client import (
     Message,
     Producer,
 )
-from rmqlite.errors import Unavailable
+from rmqlite.kernel.words.errors import Unavailable
 from tests.support.eventually import eventually
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261120"))

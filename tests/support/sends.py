@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from rmqlite.broker.broker import Broker
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.broker.steps import Steps
 from rmqlite.client.producing.encoding import Encoded, encoded
-from rmqlite.errors import RmqliteError
-from rmqlite.message import Message, pack_host
-from rmqlite.requests.messages import SendRequest, SendResult
-from rmqlite.server.protocols.native import table
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.requests.messages import SendRequest, SendResult
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.message import Message, pack_host
+from rmqlite.protocols.native import table
 
 BORN_HOST = pack_host("10.0.0.1:1234")
 

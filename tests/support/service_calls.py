@@ -8,15 +8,30 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rmqlite.broker.leases.leased_queue import Lease
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.broker.tables.key_values import KeyValues
-from rmqlite.levels import DEFAULT_LEVELS
-from rmqlite.message import Message
-from rmqlite.names import dlq_topic
-from rmqlite.records.drafts import Draft
-from rmqlite.requests.dead_letters import DeadLettersQuery, HistoryQuery, PurgeRequest
-from rmqlite.requests.groups import (
+from rmqlite.features.dead_letters.requests import DeadLettersQuery, HistoryQuery, PurgeRequest
+from rmqlite.features.leases.leased_queue import Lease
+from rmqlite.features.leases.requests import (
+    AckRequest,
+    DeadRequest,
+    Handle,
+    InvisibleChange,
+    ReceiveRequest,
+)
+from rmqlite.features.name_server.key_values import KeyValues
+from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.redrive.requests import (
+    ImportedDeadLetter,
+    ImportRequest,
+    JobAction,
+    JobChange,
+    OutcomesQuery,
+    RedriveJobQuery,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.requests.groups import (
     AssignmentQuery,
     GroupChange,
     HeartbeatRequest,
@@ -28,32 +43,13 @@ from rmqlite.requests.groups import (
     RequestModeChange,
     Subscription,
 )
-from rmqlite.requests.leases import (
-    AckRequest,
-    DeadRequest,
-    Handle,
-    InvisibleChange,
-    ReceiveRequest,
-)
-from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.requests.messages import (
+from rmqlite.kernel.requests.messages import (
     MessageQuery,
     PullRequest,
     SendBackRequest,
     TransactionEnd,
 )
-from rmqlite.requests.redrive import (
-    ImportedDeadLetter,
-    ImportRequest,
-    JobAction,
-    JobChange,
-    OutcomesQuery,
-    RedriveJobQuery,
-    RedrivePreviewRequest,
-    RedriveRequest,
-    RedriveSpec,
-)
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     LevelsChange,
@@ -63,8 +59,12 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
-from rmqlite.server.service.service import Service
+from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import dlq_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.clock import START_MS

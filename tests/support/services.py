@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
-from rmqlite.errors import RmqliteError
-from rmqlite.server.gate.limits import limits_of
-from rmqlite.server.group_commit import GroupCommit, Ran, SyncThread, run_timed
-from rmqlite.server.loops import Rebalancing
-from rmqlite.server.service.access import Access
-from rmqlite.server.service.part import ServiceParts
-from rmqlite.server.service.service import Service
-from rmqlite.server.waiting import Waiting
-from rmqlite.store.disk_jobs import SyncJob
+from rmqlite.features.accounts.gate.limits import limits_of
+from rmqlite.kernel.process.loops import Rebalancing
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.service.group_commit import GroupCommit, Ran, SyncThread, run_timed
+from rmqlite.kernel.service.part import ServiceParts
+from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.store.disk_jobs import SyncJob
+from rmqlite.kernel.words.errors import RmqliteError
 from tests.support.brokers import BrokerUnderTest
 
 

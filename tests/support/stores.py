@@ -7,7 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import (
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.words.message import (
     DELAY,
     KEYS,
     REAL_QID,
@@ -18,16 +26,8 @@ from rmqlite.message import (
     encode_properties,
     pack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.queue_entry import Entry
-from rmqlite.records.record import NewRecord
-from rmqlite.records.wait_queues import TIMERS, queue_of
-from rmqlite.records.written import Written
-from rmqlite.store.check import Finding, check
-from rmqlite.store.disk.files import Files
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables import tables
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.store_tools.check import Finding, check
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

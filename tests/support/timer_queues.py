@@ -7,12 +7,12 @@ from itertools import takewhile
 from pathlib import Path
 from shutil import copytree, rmtree
 
-from rmqlite.broker.waits.timer_queue import TimerQueue
-from rmqlite.records.queue_entry import ENTRY
-from rmqlite.store.consume_queue import ConsumeQueue
-from rmqlite.store.disk.files import Files
-from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.timers.index import IndexWrite, TimerIndex
+from rmqlite.kernel.records.queue_entry import ENTRY
+from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.progress import CompletedOffsets
+from rmqlite.kernel.store.timers.index import IndexWrite, TimerIndex
+from rmqlite.kernel.waits.timer_queue import TimerQueue
 from tests.support.files import QuickFiles
 from tests.support.steps import done
 

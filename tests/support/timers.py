@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmqlite.broker.sends.calls import DraftCall, Outcome
-from rmqlite.errors import RmqliteError
-from rmqlite.message import encode_properties
-from rmqlite.records.drafts import Draft
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.sends.calls import DraftCall, Outcome
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.message import encode_properties
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.sends import BORN_HOST

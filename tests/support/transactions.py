@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.message import encode_properties
-from rmqlite.names import HALF_TOPIC
-from rmqlite.records.drafts import Draft
-from rmqlite.records.stored import Record
-from rmqlite.records.written import Written
-from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.kernel.words.names import HALF_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done

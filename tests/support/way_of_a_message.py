@@ -19,8 +19,8 @@ from types import FrameType
 from typing import Any, Final
 
 from rmqlite.client import Message, Producer, PullConsumer, Queue
-from rmqlite.config import parse_config
-from rmqlite.server.serve import Endpoints, serve
+from rmqlite.kernel.config.config import parse_config
+from rmqlite.kernel.process.serve import Endpoints, serve
 
 MESSAGES: Final = 3
 _QUEUE: Final = Queue("orders", 0)
@@ -30,8 +30,7 @@ _ALONE_MS: Final = 900
 
 
 _UPKEEP: Final = frozenset(
-    f"rmqlite.server.{name}"
-    for name in ("checking_back", "clock_watch", "indexing", "rebalancing", "redriving", "upkeep")
+    f"rmqlite.kernel.process.{name}" for name in ("indexing", "silent_ends", "upkeep")
 )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendBackRequest, SendResult
+from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
+from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 
 GROUP: Final = "shop"

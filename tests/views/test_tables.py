@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.figures import LevelStatus
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.views.groups import groups_table, members_table
 from rmqlite.views.jobs import redrives_table
 from rmqlite.views.levels import levels_table

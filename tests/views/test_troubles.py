@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.names import SCHEDULE_GROUP
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.words.names import SCHEDULE_GROUP
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS

@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.errors import InvalidValue
-from rmqlite.wire import rpcs
-from rmqlite.wire.bounded import SMALL_BYTES_MAX, Bounds, Limit
-from rmqlite.wire.pb import rmqlite_pb2 as pb
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX, Bounds, Limit
 
 WHOLE = Limit(size=1 << 30)
 SEND = rpcs.SEND.request

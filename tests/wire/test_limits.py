@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from rmqlite import limits
-from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import InvalidName, InvalidValue, MessageTooLarge
-from rmqlite.names import TOPIC_BYTES_MAX
-from rmqlite.wire import rpcs
-from rmqlite.wire.bounded import SMALL_BYTES_MAX
-from rmqlite.wire.limits import RequestLimits, limits_of
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.config.config import KEYS, BrokerConfig
+from rmqlite.kernel.words import limits
+from rmqlite.kernel.words.errors import InvalidName, InvalidValue, MessageTooLarge
+from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import RequestLimits, limits_of
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX
 
 CONFIG = BrokerConfig()
 LIMITS = RequestLimits(CONFIG)

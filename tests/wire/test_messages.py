@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.errors import InvalidValue, MessageTooLarge
-from rmqlite.message import Message, StoredMessage, encode_properties
-from rmqlite.property_string import PropertyString
-from rmqlite.records.drafts import Draft, fresh
-from rmqlite.records.encoding import encode
-from rmqlite.wire import rpcs
-from rmqlite.wire.native import read_messages
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.remoting.batch import read_batch, write_messages
+from rmqlite.kernel import compiled
+from rmqlite.kernel.records.drafts import Draft, fresh
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge
+from rmqlite.kernel.words.message import Message, StoredMessage, encode_properties
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.native import read_messages
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.remoting.bytes.batch import read_batch, write_messages
 from tests.support.forms import damaged, needs_compiled
 from tests.support.sends import BORN_HOST
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.errors import InvalidValue
-from rmqlite.requests.messages import PulledRecords, PullResult, SendBackRequest
-from rmqlite.requests.topics import RouteRequest
-from rmqlite.wire import rpcs
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.requests.messages import PulledRecords, PullResult, SendBackRequest
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.wire.values import any_value
 
 KINDS = {name: value.kinds for name, value in vars(rpcs).items() if isinstance(value, Rpc)}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.errors import InvalidValue
-from rmqlite.wire import signing
-from rmqlite.wire.signing import (
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.shared import signing
+from rmqlite.protocols.shared.signing import (
     ACCESS_KEY,
     ACCESS_KEY_CHARS_MAX,
     DATE,

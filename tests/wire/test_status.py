@@ -10,11 +10,11 @@ from urllib.parse import quote
 import grpc
 import pytest
 
-from rmqlite import errors
-from rmqlite.errors import BrokerUnreachable, MessageTooLarge, RmqliteError, by_code
-from rmqlite.visible import ECHO_CHARS_MAX
-from rmqlite.wire.pb import rmqlite_pb2 as pb
-from rmqlite.wire.status import (
+from rmqlite.kernel.words import errors
+from rmqlite.kernel.words.errors import BrokerUnreachable, MessageTooLarge, RmqliteError, by_code
+from rmqlite.kernel.words.visible import ECHO_CHARS_MAX
+from rmqlite.protocols.pb import rmqlite_pb2 as pb
+from rmqlite.protocols.shared.status import (
     ERROR_METADATA,
     STATUS_NAMES,
     error_from_metadata,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import BrokerUnreachable
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import BrokerUnreachable
 
 READY_SECONDS_MAX: Final = 600.0
 STOP_SECONDS_MAX: Final = 120.0

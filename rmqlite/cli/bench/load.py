@@ -10,8 +10,8 @@ from itertools import count, repeat
 from typing import Final, Self
 
 from rmqlite.client import Producer
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.message import Message
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.message import Message
 
 TOPIC: Final = "bench"
 GROUP: Final = "rmqlite-bench"

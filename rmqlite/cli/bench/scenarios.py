@@ -16,8 +16,8 @@ from typing import Final
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, Load, LoadResult, run
 from rmqlite.client import AdminClient, PullConsumer
-from rmqlite.clock import elapsed_s, pause_s, wall_ms
-from rmqlite.errors import BrokerUnreachable
+from rmqlite.kernel.words.clock import elapsed_s, pause_s, wall_ms
+from rmqlite.kernel.words.errors import BrokerUnreachable
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2h"
 FAR_LEVEL: Final = 6

@@ -37,12 +37,16 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import TopicUnknown
-from rmqlite.extras import check_extra
-from rmqlite.names import dlq_topic
-from rmqlite.requests.dead_letters import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
-from rmqlite.requests.paging import pages
+from rmqlite.features.dead_letters.requests import (
+    DEAD_LETTERS_MAX,
+    DeadLetterPage,
+    DeadLettersQuery,
+)
+from rmqlite.kernel.requests.paging import pages
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import TopicUnknown
+from rmqlite.kernel.words.extras import check_extra
+from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.views.failed_messages import letters_text
 
 if TYPE_CHECKING:
@@ -169,7 +173,7 @@ def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Ro
     """A function that writes rows to the output.  Raises ExtraMissing, StoreUnavailable."""
     if form is ExportFormat.PARQUET:
         check_extra("arrow")
-        from rmqlite.arrow.export import TableFile, schema_of_rows
+        from rmqlite.spark.arrow.export import TableFile, schema_of_rows
 
         types = {name: word for name, word in COLUMNS.items() if name != "body_encoding"}
         with written_bytes(output) as file, TableFile(file, schema_of_rows(types)) as table:

@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rmqlite.cli.output.terminal import body_text, printable
-from rmqlite.compression import is_compressed, readable_message
-from rmqlite.errors import InvalidValue
-from rmqlite.message import (
+from rmqlite.features.dead_letters.requests import UNREADABLE, DeadLetter, failure_kind
+from rmqlite.features.redrive.requests import ImportedDeadLetter
+from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import (
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     KEY_SEPARATOR,
@@ -30,9 +32,7 @@ from rmqlite.message import (
     decode_properties,
     encode_properties,
 )
-from rmqlite.names import check_group
-from rmqlite.requests.dead_letters import UNREADABLE, DeadLetter, failure_kind
-from rmqlite.requests.redrive import ImportedDeadLetter
+from rmqlite.kernel.words.names import check_group
 
 Row = Mapping[str, Any]
 COLUMNS: Final = {
@@ -62,7 +62,7 @@ COLUMNS: Final = {
     "body_encoding": "text",
     "body": "bytes",
 }
-"""Each column, and the type that it has in a table (rmqlite/arrow/export.py)."""
+"""Each column, and the type that it has in a table (rmqlite/spark/arrow/export.py)."""
 _LINE_BYTES_SHOWN: Final = 60
 _IN_JSON: Final = {"int": int, "long": int, "time": int, "texts": list, "pairs": dict, "flag": bool}
 _NEEDED: Final = (

@@ -28,9 +28,7 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     printable,
 )
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import RmqliteError
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
     ImportedDeadLetter,
@@ -39,6 +37,8 @@ from rmqlite.requests.redrive import (
     TopicCount,
     summed,
 )
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.jobs import counts_text
 

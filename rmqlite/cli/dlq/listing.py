@@ -32,7 +32,12 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.requests.dead_letters import NO_REASON, DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.features.dead_letters.requests import (
+    NO_REASON,
+    DeadLetter,
+    DeadLetterGroup,
+    DeadLettersQuery,
+)
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import (
     filter_text,

@@ -16,7 +16,7 @@ from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.documents import Document, fields_of, prints
 from rmqlite.cli.output.terminal import note, print_json, printable
-from rmqlite.requests.dead_letters import EVERY_DEAD_LETTER, Purged, PurgeRequest
+from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
 from rmqlite.views.failed_messages import filter_text, letters_text
 
 _PURGED: Final = Document(

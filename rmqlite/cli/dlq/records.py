@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.message import StoredMessage
-from rmqlite.names import dlq_topic
-from rmqlite.requests.dead_letters import DeadLetter
+from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.names import dlq_topic
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -59,7 +59,7 @@ def with_messages(
 def _messages(
     reader: RawReader, group: str, queue_id: int, begin: int, end: int
 ) -> Iterator[StoredMessage]:
-    from rmqlite.store.reader import messages_in
+    from rmqlite.store_tools.reader import messages_in
 
     topic = dlq_topic(group)
     for chunk in reader.queue(topic, queue_id, begin, end):

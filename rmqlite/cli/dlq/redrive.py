@@ -34,7 +34,7 @@ from rmqlite.cli.output.terminal import (
     note,
     print_json,
 )
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     JobState,
     RedriveJob,
     RedriveOutcome,

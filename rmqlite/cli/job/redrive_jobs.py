@@ -21,9 +21,7 @@ from rich.text import Text
 from rmqlite.cli.output.documents import Document, many
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import note, print_lines, print_two_line_table, printable
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import Unavailable
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     NOT_ASKED,
     DeadLetterOutcome,
     JobState,
@@ -31,6 +29,8 @@ from rmqlite.requests.redrive import (
     RedriveResults,
     TopicCount,
 )
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
 
 if TYPE_CHECKING:

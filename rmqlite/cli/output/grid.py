@@ -10,8 +10,8 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.tables import Column, Part, Table
-from rmqlite.visible import printable
 
 GAP: Final = 2
 """Columns of a terminal between two columns of a table."""

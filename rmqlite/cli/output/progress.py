@@ -20,13 +20,13 @@ from rich.progress import (
 )
 
 from rmqlite.cli.output.terminal import note, progress_console
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     DeadLetter,
     DeadLetterPage,
     DeadLettersQuery,
 )
-from rmqlite.requests.paging import HasCursor, pages
+from rmqlite.kernel.requests.paging import HasCursor, pages
 from rmqlite.views.counts import COUNTED_MAX, matches_text
 
 Q = TypeVar("Q", bound=HasCursor)

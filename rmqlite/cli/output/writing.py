@@ -17,8 +17,8 @@ from typing import BinaryIO, Final
 import typer
 
 from rmqlite.cli.output.terminal import note
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import StoreUnavailable
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.views.counts import size_text
 
 STANDARD_OUTPUT: Final = Path("-")

@@ -11,9 +11,9 @@ from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.documents import fields_of, prints
 from rmqlite.cli.output.terminal import note, print_table, time_text
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
-from rmqlite.clock import wall_ms
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import parse_delay
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import parse_delay
 from rmqlite.views.levels import level_text
 from rmqlite.views.times import delay_text
 

@@ -10,8 +10,8 @@ from rmqlite.cli.options import NOT_ALL, moment_ms, option, refuse, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import wait_ms
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import wait_ms
 from rmqlite.views.times import span_text
 
 _NAME_CHARS: Final = 16

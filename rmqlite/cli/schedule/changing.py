@@ -18,10 +18,8 @@ from rmqlite.cli.options import ChangeOptions
 from rmqlite.cli.output.documents import Document, Either, many
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
-from rmqlite.errors import RmqliteError, TopicUnknown
-from rmqlite.names import is_retry
-from rmqlite.requests.messages import MessageQuery, MessageState
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.messages import MessageQuery, MessageState
+from rmqlite.kernel.requests.schedule import (
     IDS_MAX,
     PAGE_MAX,
     ChangeByFilter,
@@ -31,6 +29,8 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
+from rmqlite.kernel.words.names import is_retry
 from rmqlite.views.counts import counted
 
 _CHANGE: Final = Document(

@@ -30,14 +30,14 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.levels import LevelTable
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.schedule import (
     PAGE_MAX,
     PendingCount,
     PendingMessage,
     PendingPage,
     PendingQuery,
 )
+from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.views.counts import COUNTED_MAX, size_text, times_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.times import delay_text, until_text

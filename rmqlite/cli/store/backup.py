@@ -13,7 +13,7 @@ from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import note, print_json, print_lines, printable
 from rmqlite.cli.store.check import FOUND, finding_lines, reading_bar
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.views.counts import counted, size_text
 
 
@@ -48,7 +48,7 @@ def backup(
     It is DIR.part until it is whole, checked and on disk; what fails is removed.  Exit code 1: the
     copy is not sound.
     """
-    from rmqlite.store.moving.backup import Backup
+    from rmqlite.store_tools.moving.backup import Backup
 
     root, given = store_location(path, config)
     began_s = elapsed_s()

@@ -17,16 +17,16 @@ from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.views.counts import counted, size_text
 
 if TYPE_CHECKING:
-    from rmqlite.config import BrokerConfig
-    from rmqlite.store.check import Finding, StoreCheck
+    from rmqlite.kernel.config.config import BrokerConfig
+    from rmqlite.store_tools.check import Finding, StoreCheck
 
 FINDING: Final = Document(
-    "Finding", "Of a store.", "rmqlite.store.check:Finding", path=str, is_leftover=bool
+    "Finding", "Of a store.", "rmqlite.store_tools.check:Finding", path=str, is_leftover=bool
 )
 _CHECKED: Final = Document(
     "CheckedStore",
@@ -99,8 +99,8 @@ def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCh
 
     Raises InvalidValue if there is none, ConfigInvalid if its files have other lengths than given.
     """
-    from rmqlite.levels import parse_levels
-    from rmqlite.store.check import StoreCheck, is_store
+    from rmqlite.kernel.words.levels import parse_levels
+    from rmqlite.store_tools.check import StoreCheck, is_store
 
     if not is_store(root):
         raise InvalidValue("store", root, "a folder with a commitlog/ in it")

@@ -42,16 +42,16 @@ from rmqlite.cli.store.options import (
     settle_timers,
     store_location,
 )
-from rmqlite.clock import elapsed_s
-from rmqlite.compression import is_compressed, readable_message
-from rmqlite.errors import InvalidValue, StoreDamaged
-from rmqlite.extras import check_extra
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
+from rmqlite.kernel.words.extras import check_extra
+from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.views.counts import counted
 
 if TYPE_CHECKING:
-    from rmqlite.config import BrokerConfig
-    from rmqlite.store.reader import MessageFilter, StoreReader, Waiting
+    from rmqlite.kernel.config.config import BrokerConfig
+    from rmqlite.store_tools.reader import MessageFilter, StoreReader, Waiting
 
     Shape = Callable[[StoredMessage, Waiting | None], str]
 
@@ -152,8 +152,8 @@ def _export_table(
     Raises ExtraMissing, and the errors of reading a store.
     """
     check_extra("arrow")
-    from rmqlite.arrow.columns import columns_named
-    from rmqlite.arrow.export import export
+    from rmqlite.spark.arrow.columns import columns_named
+    from rmqlite.spark.arrow.export import export
 
     try:
         columns_named(columns)

@@ -11,13 +11,13 @@ from rmqlite.cli.output.terminal import print_json, print_table, time_text
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 
 if TYPE_CHECKING:
-    from rmqlite.store.moving.handover import Handover
+    from rmqlite.store_tools.moving.handover import Handover
 
 
 _HANDED_OVER: Final = Document(
     "HandedOver",
     "Timers that were handed over, or would be; to: RocketMQ's version.",
-    "rmqlite.store.moving.handover:Handover",
+    "rmqlite.store_tools.moving.handover:Handover",
     store=str,
     to=str,
     dry_run=bool,
@@ -39,7 +39,7 @@ def handover(
     Do it at the very end: timers that are sent, changed or delivered here afterwards are unknown
     to RocketMQ.  It may be repeated.
     """
-    from rmqlite.store.moving.handover import hand_over
+    from rmqlite.store_tools.moving.handover import hand_over
 
     root, given = store_location(path, config)
     found = hand_over(root, to, given, dry_run=dry_run)

@@ -13,11 +13,11 @@ import typer
 
 from rmqlite.cli.options import Key, Since, Until, moment_ms, option, refuse
 from rmqlite.cli.output.progress import reading
-from rmqlite.errors import InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from rmqlite.config import BrokerConfig
-    from rmqlite.store.reader import MessageFilter, StoreReader
+    from rmqlite.kernel.config.config import BrokerConfig
+    from rmqlite.store_tools.reader import MessageFilter, StoreReader
 
 StorePath = Annotated[
     Path | None,
@@ -34,14 +34,14 @@ ConfigFile = Annotated[
 
 def store_location(path: Path | None, config: Path | None) -> tuple[Path, BrokerConfig | None]:
     """The store's folder, and its broker's configuration if one is given."""
-    from rmqlite.config import BrokerConfig, load_config
+    from rmqlite.kernel.config.config import BrokerConfig, load_config
 
     given = load_config(config) if config else None
     return path or (given or BrokerConfig()).store_path, given
 
 
 def open_store(path: Path | None, config: Path | None) -> StoreReader:
-    from rmqlite.store.reader import StoreReader
+    from rmqlite.store_tools.reader import StoreReader
 
     return StoreReader(*store_location(path, config))
 
@@ -84,7 +84,7 @@ class RecordOptions:
 
     def filter(self) -> MessageFilter:
         """The filter of the options; a wrong option ends the command."""
-        from rmqlite.store.reader import MessageFilter
+        from rmqlite.store_tools.reader import MessageFilter
 
         try:
             wanted = MessageFilter(

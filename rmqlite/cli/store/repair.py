@@ -27,8 +27,8 @@ from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.views.counts import counted
 
 if TYPE_CHECKING:
-    from rmqlite.store.check import Finding
-    from rmqlite.store.repair import Action, Plan, TopicCount
+    from rmqlite.store_tools.check import Finding
+    from rmqlite.store_tools.repair import Action, Plan, TopicCount
 
 _ACTION: Final = Document(
     "Action",
@@ -37,7 +37,7 @@ _ACTION: Final = Document(
     **fields_of(int, "position lostMessages"),
     **fields_of(list[str], "lost about kept"),
 )
-_COUNT: Final = Document("Readable", "Of a topic.", "rmqlite.store.repair:TopicCount")
+_COUNT: Final = Document("Readable", "Of a topic.", "rmqlite.store_tools.repair:TopicCount")
 _REPAIR: Final = Document(
     "Repair",
     "The plan, and if it was carried out the folder with the removed bytes.",
@@ -66,8 +66,8 @@ def repair(
     It counts the readable messages of each topic before and after.  Exit code 1 if there is
     something to do, or left to do.
     """
-    from rmqlite.store.repair import plan_repair
-    from rmqlite.store.repair import repair as carry_out
+    from rmqlite.store_tools.repair import plan_repair
+    from rmqlite.store_tools.repair import repair as carry_out
 
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
@@ -133,7 +133,7 @@ def _action_lines(root: Path, action: Action) -> Iterator[str]:
 
 def _count_lines(plan: Plan) -> Iterator[str]:
     """The readable messages before and after: each topic that changes, and all topics."""
-    from rmqlite.store.repair import TopicCount, total
+    from rmqlite.store_tools.repair import TopicCount, total
 
     none = TopicCount()
     topics = sorted(plan.before.keys() | plan.after.keys())

@@ -11,14 +11,14 @@ from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, many, maybe, prints
 from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
-from rmqlite.clock import wall_ms
-from rmqlite.names import is_system
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.names import is_system
 from rmqlite.views.counts import counted, size_text
 from rmqlite.views.levels import delay_cell, level_text, waiting_text
 from rmqlite.views.times import span_text
 
 if TYPE_CHECKING:
-    from rmqlite.store.reader import (
+    from rmqlite.store_tools.reader import (
         DiskUse,
         GroupLag,
         LevelInfo,
@@ -58,7 +58,7 @@ class _Figures:
 
 def _documents() -> tuple[Document, Document]:
     """What --json prints, and the document of a group's lag in it."""
-    from rmqlite.store import reader
+    from rmqlite.store_tools import reader
 
     lag = Document("Lag", "A group's lag in a queue.", reader.GroupLag, lag=int)
     figures = Document(

@@ -23,9 +23,9 @@ from rmqlite.cli.top.overview import header, verdict
 from rmqlite.cli.top.repairs import REPAIRS, Repair
 from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import RmqliteError
-from rmqlite.requests.dead_letters import DeadLetter
+from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.tables import Part
 
 TALL: Final = 40

@@ -8,8 +8,7 @@ from typing import Any, Final
 from rmqlite.cli.output.grid import Line, cut
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import Picture, why
-from rmqlite.errors import RmqliteError
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -17,6 +16,7 @@ from rmqlite.requests.dead_letters import (
     DeadLettersQuery,
     failure_kind,
 )
+from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
 from rmqlite.views.tables import DIM, NOTHING, Column, Part, Table, cell, row, table

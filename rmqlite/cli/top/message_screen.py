@@ -13,10 +13,10 @@ from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import why
 from rmqlite.cli.top.app import Frame
 from rmqlite.cli.top.widgets import Lines, Page, Rows
-from rmqlite.errors import RmqliteError
-from rmqlite.message import StoredMessage
-from rmqlite.requests.dead_letters import DeadLetter, History, HistoryEvent
-from rmqlite.requests.messages import FoundMessage
+from rmqlite.features.dead_letters.requests import DeadLetter, History, HistoryEvent
+from rmqlite.kernel.requests.messages import FoundMessage
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.views.history import Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.messages import BodyView, inflated_view, message_facts
 from rmqlite.views.tables import Column, Part, Row, Table, cell, row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.client.channel import Connection
-from rmqlite.wire.rpcs import A, Q, Rpc
+from rmqlite.protocols.native.bytes.rpcs import A, Q, Rpc
 
 
 class Asking:

@@ -10,9 +10,9 @@ from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
-from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.figures import BrokerStatus
-from rmqlite.requests.groups import (
+from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupDeletion,
     GroupInfo,
@@ -20,10 +20,10 @@ from rmqlite.requests.groups import (
     OffsetReset,
     QueueReset,
 )
-from rmqlite.requests.messages import FoundMessage, FoundMessages, MessageQuery
-from rmqlite.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo, TopicLoss
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo, TopicLoss
+from rmqlite.protocols.native.bytes import rpcs
 
 
 class AdminClient(Asking, Closing):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from rmqlite.client.admin import Asking
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
     DeadLetter,
     DeadLetterFilter,
@@ -23,8 +23,8 @@ from rmqlite.requests.dead_letters import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.requests.paging import pages
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.paging import pages
+from rmqlite.protocols.native.bytes import rpcs
 
 BEFORE_ALL_MS: Final = 1
 """No letter died before."""

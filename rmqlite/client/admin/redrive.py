@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.admin import Asking
-from rmqlite.requests.paging import pages
-from rmqlite.requests.redrive import (
+from rmqlite.features.redrive.requests import (
     NOTHING_SEEN,
     DeadLetterOutcome,
     ImportAnswer,
@@ -28,7 +27,8 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.paging import pages
+from rmqlite.protocols.native.bytes import rpcs
 
 
 class RedriveAdmin(Asking):

@@ -12,10 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.admin import Asking
-from rmqlite.errors import RmqliteError
-from rmqlite.levels import Instant, Wait, instant_ms, wait_ms
-from rmqlite.requests.paging import pages
-from rmqlite.requests.schedule import (
+from rmqlite.kernel.requests.paging import pages
+from rmqlite.kernel.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
@@ -30,7 +28,9 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from rmqlite.wire import rpcs
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
+from rmqlite.protocols.native.bytes import rpcs
 
 EVERYTHING = PendingFilter()
 

@@ -20,8 +20,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from rmqlite.client.channel import closed_error, waited
 from rmqlite.client.forks import follow
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import Unavailable
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import Unavailable
 
 C = TypeVar("C")
 P = ParamSpec("P")

@@ -31,10 +31,10 @@ from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
-from rmqlite.compression import inflated
-from rmqlite.errors import InvalidValue
-from rmqlite.message import StoredMessage
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.compression import inflated
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import StoredMessage
 
 OrderBy = Callable[[StoredMessage], Hashable]
 

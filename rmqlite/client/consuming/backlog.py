@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from rmqlite.client.consuming.process_queue import ProcessQueue
-from rmqlite.clock import elapsed_s
-from rmqlite.message import StoredMessage
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.message import StoredMessage
 
 
 class Backlog:

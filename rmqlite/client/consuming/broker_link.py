@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from rmqlite.client.channel import Connection, Started
 from rmqlite.client.consuming.loop import Loop
-from rmqlite.errors import BrokerClosing, BrokerUnreachable, RmqliteError
-from rmqlite.wire.rpcs import Rpc
+from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, RmqliteError
+from rmqlite.protocols.native.bytes.rpcs import Rpc
 
 Q = TypeVar("Q")
 A = TypeVar("A")

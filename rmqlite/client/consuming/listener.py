@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rmqlite.compression import inflated
-from rmqlite.errors import InvalidValue, must_be_type
-from rmqlite.message import StoredMessage
-from rmqlite.visible import encodable, text_of_error
+from rmqlite.kernel.words.compression import inflated
+from rmqlite.kernel.words.errors import InvalidValue, must_be_type
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.visible import encodable, text_of_error
 
 if TYPE_CHECKING:
     from rmqlite.client.spans import Spans

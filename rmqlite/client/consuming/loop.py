@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from rmqlite.clock import elapsed_s
+from rmqlite.kernel.words.clock import elapsed_s
 
 
 class Loop:

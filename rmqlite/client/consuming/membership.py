@@ -14,9 +14,9 @@ from typing import Final
 from rmqlite.client.channel import Connection, retry_pause_s
 from rmqlite.client.consuming.broker_link import Asked, BrokerLink
 from rmqlite.client.consuming.loop import Loop
-from rmqlite.errors import RmqliteError, Unavailable
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, LeaveRequest, Subscription
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.groups import Assignment, HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.kernel.words.errors import RmqliteError, Unavailable
+from rmqlite.protocols.native.bytes import rpcs
 
 ANSWER_S_MAX: Final = 5.0
 SPIN_PAUSE_S: Final = 0.02

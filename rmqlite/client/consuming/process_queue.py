@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rmqlite.message import StoredMessage
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import StoredMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.tracing import Tracing
-from rmqlite.clock import wall_ms
-from rmqlite.compression import inflated
-from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
-from rmqlite.message import StoredMessage
-from rmqlite.names import check_group
-from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
-from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.compression import inflated
+from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.names import check_group
+from rmqlite.protocols.native.bytes import rpcs
 
 RETRIES: Final = 2
 """Every call here may run twice."""

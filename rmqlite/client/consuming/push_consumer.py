@@ -30,13 +30,13 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import own_client_id
-from rmqlite.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
-from rmqlite.levels import check_not_long_ago
-from rmqlite.message import StoredMessage
-from rmqlite.names import check_group, check_topic, retry_topic
-from rmqlite.requests.groups import OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue, RouteRequest
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.groups import OffsetsCommit, Subscription
+from rmqlite.kernel.requests.topics import Queue, RouteRequest
+from rmqlite.kernel.words.errors import InvalidValue, Refused, RmqliteError, TopicUnknown
+from rmqlite.kernel.words.levels import check_not_long_ago
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.names import check_group, check_topic, retry_topic
+from rmqlite.protocols.native.bytes import rpcs
 
 CALL_S_MAX: Final = 5.0
 """The timeout of the few calls that start() and close() wait for."""

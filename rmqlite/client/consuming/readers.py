@@ -12,11 +12,11 @@ from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.broker_link import BrokerLink
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, QueueReader, Start
-from rmqlite.errors import RmqliteError
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import Assignment, OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.groups import Assignment, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.protocols.native.bytes import rpcs
 
 ANSWER_S_MAX: Final = 5.0
 

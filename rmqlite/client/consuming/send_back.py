@@ -17,10 +17,10 @@ from rmqlite.client.consuming.broker_link import BrokerLink
 from rmqlite.client.consuming.listener import ConsumeResult
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.process_queue import ProcessQueue
-from rmqlite.errors import MessageNotFound, RmqliteError
-from rmqlite.message import StoredMessage
-from rmqlite.requests.messages import SendBackRequest, SendBackResult
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
+from rmqlite.kernel.words.errors import MessageNotFound, RmqliteError
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.protocols.native.bytes import rpcs
 
 ANSWER_S_MAX: Final = 5.0
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.errors import InvalidValue
-from rmqlite.message import StoredMessage
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import StoredMessage
 
 EVERYTHING: Final = "*"
 

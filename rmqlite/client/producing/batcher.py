@@ -18,10 +18,10 @@ from typing import Final, TypeAlias
 
 from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Attempts, Started
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendResult
+from rmqlite.kernel.requests.messages import SendResult
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import InvalidValue, Refused, RmqliteError, Unavailable
+from rmqlite.kernel.words.message import Message
 
 CALLS_IN_FLIGHT_MAX: Final = 4
 """More would only make the batches smaller; fewer would leave the broker waiting."""

@@ -20,12 +20,7 @@ from rmqlite.client.channel import Closing, Connection, retry_pause_s
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
-from rmqlite.levels import Delay, delay_text
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX
-from rmqlite.message import check_field_types
-from rmqlite.requests.bulk import (
+from rmqlite.features.bulk.requests import (
     BulkAnswer,
     BulkMatch,
     BulkRequest,
@@ -34,7 +29,12 @@ from rmqlite.requests.bulk import (
     check_job_id,
     property_text,
 )
-from rmqlite.wire import rpcs
+from rmqlite.kernel.words.clock import elapsed_s, wall_ms
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.kernel.words.levels import Delay, delay_text
+from rmqlite.kernel.words.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.kernel.words.message import check_field_types
+from rmqlite.protocols.native.bytes import rpcs
 
 BATCH_MESSAGES: Final = 500
 """A larger call is no cheaper per message, and other clients wait longer for the broker."""

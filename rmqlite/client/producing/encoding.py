@@ -9,10 +9,10 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
-from rmqlite.clock import wall_ms
-from rmqlite.message import Message
-from rmqlite.requests.messages import EncodedBatch, SendAnswer, SendRequest, SendResult
-from rmqlite.wire.remoting.batch import write_messages
+from rmqlite.kernel.requests.messages import EncodedBatch, SendAnswer, SendRequest, SendResult
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.batch import write_messages
 
 
 class Encoded(NamedTuple):

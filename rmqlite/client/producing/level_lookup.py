@@ -12,12 +12,12 @@ import threading
 from typing import Final
 
 from rmqlite.client.channel import Connection
-from rmqlite.clock import elapsed_s
-from rmqlite.errors import DelayUnknown, InvalidValue, must_be_type
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.message import Message
-from rmqlite.requests.topics import RouteRequest
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue, must_be_type
+from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes import rpcs
 
 TABLE_AGE_S_MAX: Final = 30.0
 

@@ -20,13 +20,13 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.errors import MessageTooLarge, RmqliteError, must_be_type
-from rmqlite.levels import Instant, Wait
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendAnswer, SendResult
-from rmqlite.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
-from rmqlite.requests.topics import RouteRequest
-from rmqlite.wire import rpcs
+from rmqlite.kernel.requests.messages import SendAnswer, SendResult
+from rmqlite.kernel.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
+from rmqlite.kernel.requests.topics import RouteRequest
+from rmqlite.kernel.words.errors import MessageTooLarge, RmqliteError, must_be_type
+from rmqlite.kernel.words.levels import Instant, Wait
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes import rpcs
 
 
 class Producer(Closing):

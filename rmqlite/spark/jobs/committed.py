@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.errors import GroupUnknown
+from rmqlite.kernel.words.errors import GroupUnknown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ def committed(spark: SparkSession, *, path: str = "", endpoint: str = "") -> Dat
 
 
 def _of_store(root: Path) -> list[tuple[str, str, int, int]]:
-    from rmqlite.store.reader import StoreReader
+    from rmqlite.store_tools.reader import StoreReader
 
     with StoreReader(root) as reader:
         lags = reader.overview().lags()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rmqlite.arrow.columns import columns_of
-from rmqlite.errors import InvalidValue
-from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
-from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
-from rmqlite.requests.dead_letters import failure_kind
+from rmqlite.features.dead_letters.requests import failure_kind
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
+from rmqlite.kernel.words.names import DLQ_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark import hadoop
+from rmqlite.spark.arrow.columns import columns_of
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.source import spark_schema
 from rmqlite.spark.tables import utc_day
@@ -27,7 +27,7 @@ from rmqlite.spark.tables import utc_day
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from rmqlite.arrow.planning import Look
+    from rmqlite.spark.arrow.planning import Look
 
 COLUMNS: Final = (
     *("topic", "queue_id", "queue_offset", "body", "keys", "tags", "unique_key"),
@@ -51,7 +51,7 @@ class LetterFilter:
     """Selects dead letters; an empty field does not matter.
 
     topic: the topic that they were sent to first.  failure_kind: see failure_kind() of
-    rmqlite.requests.dead_letters.  reason: part of the reason or of its kind, in upper or lower
+    features/dead_letters/requests.py.  reason: part of the reason or of its kind, in upper or lower
     case.  since_ms <= the time they died < until_ms.
     """
 

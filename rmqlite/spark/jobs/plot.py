@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, SymmetricalLogLocator
 
-from rmqlite.clock import local_ms, local_text, zone_text
+from rmqlite.kernel.words.clock import local_ms, local_text, zone_text
 from rmqlite.spark.jobs.redrives import STATES
 
 Row = Mapping[str, Any]

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from rmqlite.message import REDRIVE_ID_PREFIX
-from rmqlite.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
+from rmqlite.kernel.words.message import REDRIVE_ID_PREFIX
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark.jobs.waits import is_scheduled
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from rmqlite.message import REDRIVE_ID_PREFIX
-from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
+from rmqlite.kernel.words.message import REDRIVE_ID_PREFIX
+from rmqlite.kernel.words.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark.jobs.dead_letters import kind_of
 from rmqlite.spark.jobs.waits import CANCELLED, is_scheduled
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.errors import InvalidValue, Refused, RmqliteError, by_code, restore
+from rmqlite.kernel.words.errors import InvalidValue, Refused, RmqliteError, by_code, restore
 from rmqlite.spark.archive import Archive, Live, LogWithArchive, check_archive
 from rmqlite.spark.hadoop import disk_names, java_error, java_reason
 from rmqlite.spark.reading import SourceSnapshot, looked, read_here, read_log, snapshot_of
@@ -22,9 +22,9 @@ from rmqlite.spark.short_runs import is_short, short_run
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rmqlite.arrow.planning import Look
+    from rmqlite.spark.arrow.planning import Look
 
-_OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
+_OURS: Final = re.compile(r"rmqlite\.kernel\.words\.errors\.(\w+): (.+)")
 _RAISED: Final = re.compile(r"^(\w+Error: .+)$", re.MULTILINE)
 """The last line of a Python trace."""
 _NOISE: Final = re.compile(r"^[\w.$]+(?:Exception|Error):\s*")

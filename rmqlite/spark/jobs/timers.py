@@ -2,7 +2,7 @@
 
 A timer of RocketMQ's is delivered, copied or recalled by records that do not point back.  Those of
 one timer come together in the order of the log, and take the steps that the store takes when it
-opens such a log (records/completion.py).
+opens such a log (kernel/records/completion.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rmqlite.records.completion import Completion, Over, Step, TimerSteps
+from rmqlite.kernel.records.completion import Completion, Over, Step, TimerSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from rmqlite.names import TIMER_TOPIC, WAIT_TOPICS
-from rmqlite.records import wait_queues
-from rmqlite.records.completion import Completion, Step
+from rmqlite.kernel.records import wait_queues
+from rmqlite.kernel.records.completion import Completion, Step
+from rmqlite.kernel.words.names import TIMER_TOPIC, WAIT_TOPICS
 from rmqlite.spark.jobs.timers import followed
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.arrow.options import BrokerOptions
-from rmqlite.clock import local_ms
-from rmqlite.errors import InvalidValue
-from rmqlite.levels import LevelTable, instant_ms, parse_delay
-from rmqlite.names import check_sendable
-from rmqlite.requests.bulk import BulkMatch, check_job_id
+from rmqlite.features.bulk.requests import BulkMatch, check_job_id
+from rmqlite.kernel.words.clock import local_ms
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay
+from rmqlite.kernel.words.names import check_sendable
+from rmqlite.spark.arrow.options import BrokerOptions
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.options import Option, as_it_is, endpoint_text, fields_of, hint

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 if TYPE_CHECKING:
-    from rmqlite.requests.bulk import Refusal
+    from rmqlite.features.bulk.requests import Refusal
 
 CODE_COLUMN: Final = "code"
 REASON_COLUMN: Final = "reason"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rmqlite.clock import wall_ms
-from rmqlite.errors import InvalidValue, RmqliteError
-from rmqlite.requests.bulk import BulkRequest, Refusal, property_text
+from rmqlite.features.bulk.requests import BulkRequest, Refusal, property_text
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.spark.sink.options import ID_COLUMN, SinkOptions
 
 CALL_BYTES: Final = 2 << 20

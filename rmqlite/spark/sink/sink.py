@@ -20,9 +20,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rmqlite.errors import InvalidValue, RmqliteError, Unavailable, restore
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal
+from rmqlite.features.bulk.requests import BulkAnswer, BulkRequest, Refusal
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, Unavailable, restore
+from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.data_source_api import DataSourceStreamArrowWriter
 from rmqlite.spark.sink.options import SinkOptions
@@ -65,7 +65,7 @@ def _levels(options: SinkOptions) -> LevelTable:
     mistyped.
     """
     from rmqlite.client.admin.admin_client import AdminClient
-    from rmqlite.clock import elapsed_s, pause_s
+    from rmqlite.kernel.words.clock import elapsed_s, pause_s
 
     until_s = elapsed_s() + min(options.retry_ms, PLAN_RETRY_MS_MAX) / 1000
     with AdminClient(options.endpoint, credentials=credentials_of(options)) as admin:
@@ -144,7 +144,7 @@ def send(
     away for too long.
     """
     from rmqlite.client.producing.bulk import BulkScheduler
-    from rmqlite.clock import elapsed_s, pause_s
+    from rmqlite.kernel.words.clock import elapsed_s, pause_s
 
     unsent, kept = 0, RefusedRows(folder)
     waiting: deque[Part] = deque()

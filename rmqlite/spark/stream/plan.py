@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from rmqlite.arrow.options import EARLIEST, LATEST, ReadOptions
-from rmqlite.arrow.partitions import Place, QueueStretch, packed
-from rmqlite.clock import local_text
-from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
-from rmqlite.names import check_group, is_system
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
+from rmqlite.kernel.words.names import check_group, is_system
+from rmqlite.spark.arrow.options import EARLIEST, LATEST, ReadOptions
+from rmqlite.spark.arrow.partitions import Place, QueueStretch, packed
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, QueueRanges, Ranges, limited
 
 log = logging.getLogger(__name__)

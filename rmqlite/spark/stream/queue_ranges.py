@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import Place
-from rmqlite.arrow.planning import Look
-from rmqlite.errors import InvalidValue
-from rmqlite.requests.topics import Queue as BrokerQueue
+from rmqlite.kernel.requests.topics import Queue as BrokerQueue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import Place
+from rmqlite.spark.arrow.planning import Look
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.options import STAMPS
 from rmqlite.spark.partitions import look, look_of
@@ -76,7 +76,7 @@ class StoreRanges:
         return _ranges(found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
-        from rmqlite.store.reader import StoreReader
+        from rmqlite.store_tools.reader import StoreReader
 
         with StoreReader(Path(self._options.path)) as reader:
             found = reader.offsets_at(timestamp_ms)

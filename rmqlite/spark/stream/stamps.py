@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import QueueSlices, QueueStretch
+from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import QueueSlices, QueueStretch
 from rmqlite.spark.options import STAMPS, to_spark
 from rmqlite.spark.partitions import read_partition
 from rmqlite.spark.stream.plan import StreamPlan

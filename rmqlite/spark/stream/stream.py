@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from rmqlite.arrow.options import ReadOptions
-from rmqlite.arrow.partitions import QueueSlices
-from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.kernel.words.errors import InvalidValue, OffsetGone
+from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import QueueSlices
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS, SupportsTriggerAvailableNow
 from rmqlite.spark.options import to_spark
 from rmqlite.spark.partitions import read_partition

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.access.accounts import Accounts
-from rmqlite.access.reading import load_accounts
+from rmqlite.features.accounts.accounts import Accounts
+from rmqlite.features.accounts.reading import load_accounts
 
 Load = Callable[..., Accounts]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.access.addresses import NO_ADDRESS, parse_addresses
+from rmqlite.kernel.config.addresses import NO_ADDRESS, parse_addresses
 
 MEANT: list[tuple[str, list[str], list[str]]] = [
     ("", [], ["127.0.0.1", "::1", "", "unix"]),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from rmqlite.access.accounts import (
+from rmqlite.features.accounts.accounts import (
     DENY,
     PERMS,
     Account,
@@ -17,8 +17,8 @@ from rmqlite.access.accounts import (
     parse_perm,
     perm_text,
 )
-from rmqlite.access.decision import Need, why_not
-from rmqlite.names import (
+from rmqlite.features.accounts.decision import Need, why_not
+from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_GROUP,
     SCHEDULE_TOPIC,

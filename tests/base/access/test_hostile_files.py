@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rmqlite.access import reading
-from rmqlite.access.plain_yaml import FILE_BYTES_MAX, LOADERS, YamlWrong, read_yaml
-from rmqlite.access.reading import load_accounts
-from rmqlite.errors import ConfigInvalid
+from rmqlite.features.accounts import reading
+from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, LOADERS, YamlWrong, read_yaml
+from rmqlite.features.accounts.reading import load_accounts
+from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.base.access.conftest import Load
 
 SECRET = "qZx7Jw0Kv9"

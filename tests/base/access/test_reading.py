@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.access import accounts as limits
-from rmqlite.access import plain_yaml, reading
-from rmqlite.access.accounts import DENY, PERMS, Role
-from rmqlite.errors import ConfigInvalid
+from rmqlite.features.accounts import accounts as limits
+from rmqlite.features.accounts import plain_yaml, reading
+from rmqlite.features.accounts.accounts import DENY, PERMS, Role
+from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.base.access.conftest import Load
 
 ROCKETMQ = """\

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from rmqlite.cli.bench.load import GROUP, TOPIC, turns
 from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
-from rmqlite.clock import elapsed_s, pause_s, wall_ms
-from rmqlite.message import Message, StoredMessage
+from rmqlite.kernel.words.clock import elapsed_s, pause_s, wall_ms
+from rmqlite.kernel.words.message import Message, StoredMessage
 from tests.benchmarks.broker.figures import Figure, spread
 
 BESIDE_TOPIC: Final = "beside"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite import __version__
-from rmqlite.json_tree import WrongValue, read_json, shown
+from rmqlite.kernel.words.json_tree import WrongValue, read_json, shown
 from tests.benchmarks.broker.figures import Figure
 
 FORMAT: Final = 2
@@ -82,7 +82,7 @@ def document(figures: list[Figure], *, flush: str, scale: float, repeat: int) ->
 def document_of(text: str) -> Document:
     """Read to_json() again.  Raises ValueError, which says what is wrong with the text."""
     # Pydantic would take a seventh of the time of every command's start.
-    from rmqlite.table_shapes import validated
+    from rmqlite.kernel.config.table_shapes import validated
 
     tree = read_json(text)
     found = tree.get("format") if isinstance(tree, dict) else None

@@ -16,9 +16,9 @@ from typing import Final
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, GROUP
 from rmqlite.client import Producer, PullConsumer
-from rmqlite.clock import elapsed_s
-from rmqlite.message import Message
-from rmqlite.records.record import encode_blank
+from rmqlite.kernel.records.record import encode_blank
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.message import Message
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.figures import Figure, case_at, spread
 from tests.benchmarks.broker.loads import Load, parked_polls

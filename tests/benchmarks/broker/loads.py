@@ -21,10 +21,10 @@ from typing import Final, Self
 from rmqlite.cli.bench import load as small
 from rmqlite.cli.bench.load import GROUP, LoadResult, share, together
 from rmqlite.client import AdminClient, Producer, PullConsumer
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import BrokerUnreachable, RmqliteError
-from rmqlite.message import Message
-from rmqlite.requests.messages import SendResult
+from rmqlite.kernel.requests.messages import SendResult
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import BrokerUnreachable, RmqliteError
+from rmqlite.kernel.words.message import Message
 
 RARE_TOPIC: Final = "rare"
 SPREAD_MESSAGES: Final = 8_192

@@ -13,13 +13,18 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC
 from rmqlite.cli.bench.scenarios import FAR_LEVEL, SECONDS_MAX
 from rmqlite.client import AdminClient, Producer, PullConsumer
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.levels import DEFAULT_LEVELS
-from rmqlite.message import Message
-from rmqlite.requests.figures import LevelStatus
-from rmqlite.requests.schedule import PAGE_DEFAULT, PendingFilter, PendingQuery, ScheduleAction
-from rmqlite.store.check import check
+from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.schedule import (
+    PAGE_DEFAULT,
+    PendingFilter,
+    PendingQuery,
+    ScheduleAction,
+)
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import BrokerUnreachable
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.check import check
 from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill, log_bytes
 from tests.benchmarks.broker.beside import (
     BODY_BYTES,

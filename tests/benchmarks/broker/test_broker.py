@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Producer
-from rmqlite.extras import EXTRAS
-from rmqlite.message import Message
-from rmqlite.store.check import check
+from rmqlite.kernel.words.extras import EXTRAS
+from rmqlite.kernel.words.message import Message
+from rmqlite.store_tools.check import check
 from tests.benchmarks.broker import growth, loads, plot, timers
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.document import differences, document, document_of

@@ -14,9 +14,9 @@ from typing import Any, Final
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, LoadResult
 from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.message import Message, StoredMessage
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import BrokerUnreachable
+from rmqlite.kernel.words.message import Message, StoredMessage
 from tests.benchmarks.broker.bench import Bench, fill
 from tests.benchmarks.broker.figures import Figure, spread
 from tests.benchmarks.broker.loads import Load

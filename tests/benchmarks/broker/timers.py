@@ -15,7 +15,7 @@ from typing import Final
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, TOPIC
 from rmqlite.cli.bench.scenarios import FAR_LEVEL
-from rmqlite.message import Message
+from rmqlite.kernel.words.message import Message
 from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill
 from tests.benchmarks.broker.beside import (
     BODY_BYTES,

@@ -18,8 +18,8 @@ import grpc
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.clock import pause_s
-from rmqlite.wire.rocketmq_v2 import rpcs
+from rmqlite.kernel.words.clock import pause_s
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from tests.support.broker_processes import cpu_s_of, resident_mib
 
 CHANNELS: Final = 20

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.clock import pause_s
+from rmqlite.kernel.words.clock import pause_s
 from tests.support import toolchains
 from tests.support.broker_processes import cpu_s_of, free_port
 from tests.support.java_server import port_with_vip, running, server_command

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import GroupUnknown
-from rmqlite.message import StoredMessage
-from rmqlite.requests.dead_letters import (
+from rmqlite.features.dead_letters.requests import (
     DeadLetterPage,
     DeadLettersQuery,
     EventKind,
@@ -17,9 +15,11 @@ from rmqlite.requests.dead_letters import (
     HistoryEvent,
     HistoryQuery,
 )
-from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.messages import FoundMessage, MessageState
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
+from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveRequest
+from rmqlite.kernel.requests.groups import GroupStatus
+from rmqlite.kernel.requests.messages import FoundMessage, MessageState
+from rmqlite.kernel.words.errors import GroupUnknown
+from rmqlite.kernel.words.message import StoredMessage
 from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
 from tests.support.fake_broker import FakeBroker
 

@@ -13,8 +13,8 @@ from rmqlite.cli.top.message_lists import (
     reasons_line,
     retries_table,
 )
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests.dead_letters import DeadLetterFilter, DeadLetterPage
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLetterPage
+from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.views.tables import Table
 from tests.support.broker_answers import HOSTILE, NOW_MS, dead, group, letter, told
 from tests.support.drawn import lines_of, text_of

@@ -9,7 +9,7 @@ from rmqlite.cli.top.message_screen import (
     outcome_lines,
     shown_body,
 )
-from rmqlite.requests.dead_letters import History, HistoryQuery
+from rmqlite.features.dead_letters.requests import History, HistoryQuery
 from rmqlite.views.history import Surroundings
 from tests.cli.top.conftest import life, message
 from tests.support.broker_answers import NOW_MS

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rmqlite.cli.status import Picture
 from rmqlite.cli.top import overview
-from rmqlite.errors import BrokerUnreachable
+from rmqlite.kernel.words.errors import BrokerUnreachable
 from tests.support.broker_answers import HOSTILE, STATUS, dead, seen, status, told
 from tests.support.drawn import text_of
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rmqlite.cli.status import GROUPS_A_ROUND, Asked, Picture, Questions
-from rmqlite.errors import BrokerUnreachable, InvalidValue
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from tests.support.broker_answers import NOW_MS, dead, group, status, told, waiting
 
 EVERYTHING = Questions(set(Asked))

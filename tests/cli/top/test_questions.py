@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqlite.cli.status import Asked, Questions, ask
 from rmqlite.client import AdminClient
-from rmqlite.errors import BrokerUnreachable, GroupUnknown
+from rmqlite.kernel.words.errors import BrokerUnreachable, GroupUnknown
 from tests.support.fake_broker import FakeBroker
 
 EVERYTHING = Questions(frozenset(Asked), ("workers", "nobody"))

@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 
 from rmqlite.cli.top.group_screen import GroupScreen
-from rmqlite.clock import local_text
-from rmqlite.errors import NotSupported
-from rmqlite.requests.dead_letters import DeadLetterPage, DeadLettersQuery, HistoryQuery
-from rmqlite.requests.redrive import JobState, RedriveJob, RedrivePreview, RedriveSpec, TopicCount
-from rmqlite.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery, HistoryQuery
+from rmqlite.features.redrive.requests import (
+    JobState,
+    RedriveJob,
+    RedrivePreview,
+    RedriveSpec,
+    TopicCount,
+)
+from rmqlite.kernel.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import NotSupported
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive
 from tests.support.broker_answers import HOSTILE, NOW_MS, dead, letter, status
 from tests.support.fake_broker import FakeBroker

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.cli.status import Picture
-from rmqlite.errors import BrokerUnreachable, RmqliteError
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.words.errors import BrokerUnreachable, RmqliteError
 from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told
 
 

@@ -15,7 +15,7 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.clock import wall_ms
+from rmqlite.kernel.words.clock import wall_ms
 from tests.support import toolchains
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import GrpcClient, on_each

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.clock import pause_s, wall_ms
-from rmqlite.message import REAL_QID, REAL_TOPIC, RESCHEDULED_FROM, UNIQ_KEY
-from rmqlite.names import CANCELLED_TOPIC, TIMER_TOPIC
-from rmqlite.records.wait_queues import TIMERS, queue_of
-from rmqlite.records.written import Written
-from rmqlite.store.check import check
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.moving import handover
-from rmqlite.store.moving.handover import hand_over
+from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.clock import pause_s, wall_ms
+from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, RESCHEDULED_FROM, UNIQ_KEY
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, TIMER_TOPIC
+from rmqlite.store_tools.check import check
+from rmqlite.store_tools.moving import handover
+from rmqlite.store_tools.moving.handover import hand_over
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

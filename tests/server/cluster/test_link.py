@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from rmqlite.server.cluster.link import Link
-from rmqlite.server.protocols.remoting.connection import NotAnswered
-from rmqlite.wire.remoting.requests import name_server as codes
+from rmqlite.features.cluster.link import Link
+from rmqlite.protocols.remoting.bytes.requests import name_server as codes
+from rmqlite.protocols.remoting.connection import NotAnswered
 from tests.support.eventually import WAIT_S
 
 

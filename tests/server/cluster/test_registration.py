@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from rmqlite.access.accounts import Account, Accounts
-from rmqlite.errors import ConfigInvalid, InvalidValue
-from rmqlite.requests.topics import TopicExtras, TopicInfo
-from rmqlite.server.cluster import registration
-from rmqlite.server.cluster.addresses import (
+from rmqlite.features.accounts.accounts import Account, Accounts
+from rmqlite.features.cluster import registration
+from rmqlite.features.cluster.addresses import (
     check_reachable,
     other_name_servers,
     with_own_address,
 )
-from rmqlite.server.cluster.link import Connecting
-from rmqlite.server.cluster.registration import Registering, check_cluster
-from rmqlite.server.service.access import Access
-from rmqlite.wire.remoting.command import is_signed
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests import name_server as codes
-from rmqlite.wire.remoting.requests.name_server import QueueData, Route
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.features.cluster.link import Connecting
+from rmqlite.features.cluster.registration import Registering, check_cluster
+from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
+from rmqlite.protocols.remoting.bytes.command import is_signed
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests import name_server as codes
+from rmqlite.protocols.remoting.bytes.requests.name_server import QueueData, Route
+from rmqlite.protocols.remoting.bytes.shapes import write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
 from tests.support.fake_name_server import FakeNameServer, fake_name_server
@@ -218,7 +218,7 @@ def test_a_bad_name_server_hurts_nobody(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch, fault: str, code: int
 ) -> None:
     """The others are served, the status names it, and it is tried again until it is well."""
-    monkeypatch.setattr("rmqlite.server.cluster.link.ANSWER_S", 0.1)
+    monkeypatch.setattr("rmqlite.features.cluster.link.ANSWER_S", 0.1)
 
     async def main() -> None:
         async with fake_name_server() as bad, fake_name_server() as good:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import ConfigInvalid
-from rmqlite.server.gate.exposure import check_exposure
-from rmqlite.server.service.access import Access, AccountsFile
+from rmqlite.features.accounts.gate.exposure import check_exposure
+from rmqlite.kernel.service.access import Access, AccountsFile
+from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.support.brokers import small_config
 
 ONE = "accounts:\n- accessKey: first-key\n  secretKey: 12345678\n"

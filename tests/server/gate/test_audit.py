@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.server.gate import audit
-from rmqlite.server.gate.audit import Event, JsonLines, Refusals
-from rmqlite.server.gate.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
+from rmqlite.features.accounts.gate import audit
+from rmqlite.features.accounts.gate.audit import Event, JsonLines, Refusals
+from rmqlite.features.accounts.gate.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
 from tests.support.clock import SetTime
 
 HERE = "10.0.0.1:7"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import ConfigInvalid
-from rmqlite.server.gate.exposure import check_exposure, is_loopback, open_ports
+from rmqlite.features.accounts.gate.exposure import check_exposure, is_loopback, open_ports
+from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.support.brokers import small_config
 
 NOBODY_ASKS = "it asks for no account"

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import KEYS, BrokerConfig
-from rmqlite.errors import Overloaded
-from rmqlite.server.gate.limits import (
+from rmqlite.features.accounts.gate.limits import (
     KEEPING_FACTOR,
     LIMITS,
     PROTOCOLS,
@@ -17,6 +15,8 @@ from rmqlite.server.gate.limits import (
     Request,
     limits_of,
 )
+from rmqlite.kernel.config.config import KEYS, BrokerConfig
+from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import SetTime
 
 ONE = Request(1, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     HEART_BEAT,
     ConsumerData,
     Heartbeat,
@@ -14,8 +14,8 @@ from rmqlite.wire.remoting.requests.clients import (
     ProducerData,
     Subscription,
 )
-from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullMessage
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.remoting import LoopClient, Talk
 
 TOPIC = "orders"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.levels import DEFAULT_LEVELS
-from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.server.protocols.remoting import large_bodies
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.broker import (
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
+from rmqlite.protocols.remoting import large_bodies
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.broker import (
     GET_ALL_DELAY_OFFSET,
     GET_BROKER_CONFIG,
     GET_BROKER_RUNTIME_INFO,
@@ -24,7 +24,7 @@ from rmqlite.wire.remoting.requests.broker import (
     read_settings,
     write_settings,
 )
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     GET_ALL_PRODUCER_INFO,
     GET_CONSUMER_CONNECTION_LIST,
     GET_PRODUCER_CONNECTION_LIST,
@@ -37,8 +37,8 @@ from rmqlite.wire.remoting.requests.clients import (
     ProducerData,
     Producers,
 )
-from rmqlite.wire.remoting.requests.clients import Subscription as Wanted
-from rmqlite.wire.remoting.requests.groups import (
+from rmqlite.protocols.remoting.bytes.requests.clients import Subscription as Wanted
+from rmqlite.protocols.remoting.bytes.requests.groups import (
     CLONE_GROUP_OFFSET,
     DELETE_SUBSCRIPTIONGROUP,
     GET_ALL_CONSUMER_OFFSET,
@@ -61,15 +61,15 @@ from rmqlite.wire.remoting.requests.groups import (
     SubscriptionGroups,
     TimeSpans,
 )
-from rmqlite.wire.remoting.requests.messages import PULL_MESSAGE, PullMessage
-from rmqlite.wire.remoting.requests.queues import (
+from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.protocols.remoting.bytes.requests.queues import (
     GET_MAX_OFFSET,
     UPDATE_CONSUMER_OFFSET,
     MessageQueue,
     OffsetCommit,
     QueueOfTopic,
 )
-from rmqlite.wire.remoting.requests.topics import (
+from rmqlite.protocols.remoting.bytes.requests.topics import (
     CLEAN_EXPIRED_CONSUMEQUEUE,
     CLEAN_UNUSED_TOPIC,
     DELETE_EXPIRED_COMMITLOG,
@@ -91,7 +91,7 @@ from rmqlite.wire.remoting.requests.topics import (
     TopicList,
     TopicStats,
 )
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.exchanges import scenarios
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, delayed, plain

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting.requests import clients as limits
-from rmqlite.server.protocols.remoting.requests.clients import Clients
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     GET_CONSUMER_LIST_BY_GROUP,
     HEART_BEAT,
     UNREGISTER_CLIENT,
@@ -20,8 +18,10 @@ from rmqlite.wire.remoting.requests.clients import (
     MessageModel,
     UnregisterClient,
 )
-from rmqlite.wire.remoting.requests.groups import OfGroup
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.protocols.remoting.bytes.requests.groups import OfGroup
+from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
+from rmqlite.protocols.remoting.requests import clients as limits
+from rmqlite.protocols.remoting.requests.clients import Clients
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient
-from rmqlite.errors import RmqliteError
-from rmqlite.message import Message
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting import connection as limits
-from rmqlite.server.protocols.remoting.connection import NotAnswered
-from rmqlite.server.protocols.remoting.server import IDLE_S, LOOK_S, RemotingServer
-from rmqlite.wire.remoting.command import ANSWER_FLAG, Command
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import GET_CONSUMER_RUNNING_INFO, RunningInfoQuery
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting import connection as limits
+from rmqlite.protocols.remoting.bytes.command import ANSWER_FLAG, Command
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import (
+    GET_CONSUMER_RUNNING_INFO,
+    RunningInfoQuery,
+)
+from rmqlite.protocols.remoting.connection import NotAnswered
+from rmqlite.protocols.remoting.server import IDLE_S, LOOK_S, RemotingServer
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

@@ -6,25 +6,23 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.pulling import STEP_MESSAGES
-from rmqlite.broker.tables.queue_locks import LOCK_MS
-from rmqlite.errors import StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.server.protocols.remoting.connection import AT_ONCE_MAX
-from rmqlite.server.protocols.remoting.requests.messages import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.kernel.pulling import STEP_MESSAGES
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
+from rmqlite.kernel.tables.queue_locks import LOCK_MS
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     LITE_PULL_MESSAGE,
     PULL_MESSAGE,
     PullMessage,
     SendBack,
 )
-from rmqlite.wire.remoting.requests.queues import (
+from rmqlite.protocols.remoting.bytes.requests.queues import (
     GET_EARLIEST_MSG_STORETIME,
     GET_MAX_OFFSET,
     GET_MIN_OFFSET,
@@ -39,8 +37,10 @@ from rmqlite.wire.remoting.requests.queues import (
     QueueAtTime,
     QueueOfTopic,
 )
-from rmqlite.wire.remoting.requests.table import REFUSED
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
+from rmqlite.protocols.remoting.bytes.shapes import read_body
+from rmqlite.protocols.remoting.connection import AT_ONCE_MAX
+from rmqlite.protocols.remoting.requests.messages import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT
 from tests.server.remoting.asking import GROUP, TOPIC, beat, pull_of, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

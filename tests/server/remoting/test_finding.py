@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.dead_letters import HistoryQuery
-from rmqlite.requests.messages import MessageQuery
-from rmqlite.requests.schedule import (
+from rmqlite.features.dead_letters.requests import HistoryQuery
+from rmqlite.kernel.requests.messages import MessageQuery
+from rmqlite.kernel.requests.schedule import (
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.server.protocols.remoting.requests import messages as limits
-from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     QUERY_MESSAGE,
     VIEW_MESSAGE_BY_ID,
@@ -24,6 +23,7 @@ from rmqlite.wire.remoting.requests.messages import (
     QueryMessage,
     SendBack,
 )
+from rmqlite.protocols.remoting.requests import messages as limits
 from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, records_of, served_protocol

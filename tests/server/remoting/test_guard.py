@@ -7,29 +7,35 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from rmqlite.access.accounts import PERMS, Account, Role
-from rmqlite.access.addresses import parse_addresses
-from rmqlite.requests.groups import RequestMode
-from rmqlite.server.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import ACCESS_KEY, ONE_WAY_FLAG, SIGNATURE, Command, signature
-from rmqlite.wire.remoting.requests import pop
-from rmqlite.wire.remoting.requests.broker import GET_BROKER_CONFIG
-from rmqlite.wire.remoting.requests.name_server import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-from rmqlite.wire.remoting.requests.pop import (
+from rmqlite.features.accounts.accounts import PERMS, Account, Role
+from rmqlite.kernel.config.addresses import parse_addresses
+from rmqlite.kernel.requests.groups import RequestMode
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.command import (
+    ACCESS_KEY,
+    ONE_WAY_FLAG,
+    SIGNATURE,
+    Command,
+    signature,
+)
+from rmqlite.protocols.remoting.bytes.requests import pop
+from rmqlite.protocols.remoting.bytes.requests.broker import GET_BROKER_CONFIG
+from rmqlite.protocols.remoting.bytes.requests.name_server import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rmqlite.protocols.remoting.bytes.requests.pop import (
     ACK_MESSAGE,
     PEEK_MESSAGE,
     POP_MESSAGE,
     SET_MESSAGE_REQUEST_MODE,
     RequestModeChange,
 )
-from rmqlite.wire.remoting.requests.request import Request
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     RECALL_MESSAGE,
     SEND_BATCH_MESSAGE,
     Recall,
     SendMessage,
 )
+from rmqlite.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.wire.remoting.requests.broker import KvTable, read_settings, write_settings
-from rmqlite.wire.remoting.requests.name_server import (
+from rmqlite.protocols.remoting.bytes.requests.broker import KvTable, read_settings, write_settings
+from rmqlite.protocols.remoting.bytes.requests.name_server import (
     ADD_WRITE_PERM_OF_BROKER,
     DELETE_KV_CONFIG,
     DELETE_TOPIC_IN_NAMESRV,
@@ -24,7 +24,7 @@ from rmqlite.wire.remoting.requests.name_server import (
     RouteQuery,
     TopicDelete,
 )
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.access.accounts import Role
-from rmqlite.server.gate.limits import Limits
-from rmqlite.wire.remoting.command import Command
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.accounts.gate.limits import Limits
+from rmqlite.protocols.remoting.bytes.command import Command
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.requests.groups import GroupInfo
-from rmqlite.requests.topics import Queue
-from rmqlite.server.turns import TURNS
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.groups import (
+from rmqlite.kernel.requests.groups import GroupInfo
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.service.turns import TURNS
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_ALL_CONSUMER_OFFSET,
     GET_BROKER_CONSUME_STATS,
     GET_CONSUME_STATS,
@@ -20,8 +20,8 @@ from rmqlite.wire.remoting.requests.groups import (
     ConsumeStatsQuery,
     GroupOffsets,
 )
-from rmqlite.wire.remoting.requests.request import Request
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite import compiled
-from rmqlite.broker.sends.calls import BATCH_WORK_MAX
-from rmqlite.config import BrokerConfig
-from rmqlite.message import Message
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX
-from rmqlite.wire.remoting.requests.sends import SEND_BATCH_MESSAGE, SendMessage
+from rmqlite.kernel import compiled
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.sends.calls import BATCH_WORK_MAX
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.limits import BATCH_MESSAGES_MAX
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
 from tests.server.remoting.asking import send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles

@@ -17,14 +17,17 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.access.accounts import Role
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.gate.tls import load_keys
-from rmqlite.server.protocols.metrics.server import HttpPort, Page
-from rmqlite.server.protocols.remoting.connection import Connection, NotAnswered
-from rmqlite.server.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import GET_CONSUMER_RUNNING_INFO, RunningInfoQuery
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.accounts.gate.tls import load_keys
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.protocols.metrics.server import HttpPort, Page
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import (
+    GET_CONSUMER_RUNNING_INFO,
+    RunningInfoQuery,
+)
+from rmqlite.protocols.remoting.connection import Connection, NotAnswered
+from rmqlite.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
 from tests.support.accounts import ADMIN, SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest, small_config

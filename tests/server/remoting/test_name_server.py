@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rmqlite.wire.remoting.requests.name_server import GET_ROUTEINFO_BY_TOPIC, Route, RouteQuery
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.requests.name_server import (
+    GET_ROUTEINFO_BY_TOPIC,
+    Route,
+    RouteQuery,
+)
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol
 

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.records.drafts import Draft
-from rmqlite.server.protocols.remoting.requests.sends import call_of, ordinary_draft
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE, SEND_MESSAGE_V2, SendMessage
+from rmqlite.kernel import compiled
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests.sends import (
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    SendMessage,
+)
+from rmqlite.protocols.remoting.requests.sends import call_of, ordinary_draft
 from tests.support.forms import needs_compiled
 from tests.support.sends import BORN_HOST
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import rmqlite.server.protocols.remoting
-from rmqlite.wire.remoting.requests.request import Party
-from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES, REFUSED
+import rmqlite.protocols.remoting
+from rmqlite.protocols.remoting.bytes.requests.request import Party
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES, REFUSED
 from tests.support.documents import Page
 
-PAGE = Page.read(Path(rmqlite.server.protocols.remoting.__file__).with_name("README.md"))
+PAGE = Page.read(Path(rmqlite.protocols.remoting.__file__).with_name("README.md"))
 
 
 def state(asked: tuple[Party, ...]) -> str:

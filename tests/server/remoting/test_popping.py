@@ -7,17 +7,25 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import Message, StoredMessage
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import GroupChange, RequestMode
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.limits import BATCH_ACK_MESSAGES_MAX
-from rmqlite.wire.remoting.registration import RegisteredTopic, Registration, encode_plain
-from rmqlite.wire.remoting.requests import pop
-from rmqlite.wire.remoting.requests.clients import UNREGISTER_CLIENT, MessageModel, UnregisterClient
-from rmqlite.wire.remoting.requests.groups import DataVersion
-from rmqlite.wire.remoting.requests.name_server import REGISTER_BROKER, RegisteredBroker
-from rmqlite.wire.remoting.requests.pop import (
+from rmqlite.kernel.requests.groups import GroupChange, RequestMode
+from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.limits import BATCH_ACK_MESSAGES_MAX
+from rmqlite.protocols.remoting.bytes.registration import (
+    RegisteredTopic,
+    Registration,
+    encode_plain,
+)
+from rmqlite.protocols.remoting.bytes.requests import pop
+from rmqlite.protocols.remoting.bytes.requests.clients import (
+    UNREGISTER_CLIENT,
+    MessageModel,
+    UnregisterClient,
+)
+from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.name_server import REGISTER_BROKER, RegisteredBroker
+from rmqlite.protocols.remoting.bytes.requests.pop import (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
     CHANGE_MESSAGE_INVISIBLETIME,
@@ -40,7 +48,7 @@ from rmqlite.wire.remoting.requests.pop import (
     PopMessage,
     RequestModeChange,
 )
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.access.accounts import Role
-from rmqlite.access.addresses import parse_addresses
-from rmqlite.server.protocols.remoting.registry import EXPIRY_MS
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
-from rmqlite.wire.remoting.registration import (
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.kernel.config.addresses import parse_addresses
+from rmqlite.protocols.remoting.bytes.command import ONE_WAY_FLAG, Command
+from rmqlite.protocols.remoting.bytes.registration import (
     BODY_BYTES_MAX,
     RegisteredTopic,
     Registration,
@@ -22,9 +21,9 @@ from rmqlite.wire.remoting.registration import (
     encode_packed,
     encode_plain,
 )
-from rmqlite.wire.remoting.requests import name_server as codes
-from rmqlite.wire.remoting.requests.groups import DataVersion
-from rmqlite.wire.remoting.requests.name_server import (
+from rmqlite.protocols.remoting.bytes.requests import name_server as codes
+from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.name_server import (
     BrokerAtName,
     ClusterInfo,
     KvKey,
@@ -36,9 +35,10 @@ from rmqlite.wire.remoting.requests.name_server import (
     RouteQuery,
     TopicDelete,
 )
-from rmqlite.wire.remoting.requests.request import Request
-from rmqlite.wire.remoting.requests.topics import TopicList
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
+from rmqlite.protocols.remoting.bytes.shapes import read_body
+from rmqlite.protocols.remoting.registry import EXPIRY_MS
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until

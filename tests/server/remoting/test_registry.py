@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import Overloaded
-from rmqlite.server.protocols.remoting import registry as limits
-from rmqlite.server.protocols.remoting.registry import Registrant, Registry
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.registration import RegisteredTopic, Registration
-from rmqlite.wire.remoting.requests.groups import DataVersion
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.protocols.remoting import registry as limits
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Registration
+from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.registry import Registrant, Registry
 from tests.support.clock import FakeClock
 
 OWN = Registrant("ours", "C", 0, "10.0.0.1:10911")

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.tables.membership import DOUBLED_MS
-from rmqlite.requests.groups import OffsetsCommit, RequestMode, RequestModeChange
-from rmqlite.requests.topics import Queue
-from rmqlite.server.protocols.remoting.requests import relays
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.kernel.requests.groups import OffsetsCommit, RequestMode, RequestModeChange
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.tables.membership import DOUBLED_MS
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     CONSUME_MESSAGE_DIRECTLY,
     GET_CONSUMER_RUNNING_INFO,
     HEART_BEAT,
@@ -29,9 +28,10 @@ from rmqlite.wire.remoting.requests.clients import (
     RunningInfoQuery,
     Subscription,
 )
-from rmqlite.wire.remoting.requests.pop import POP_MESSAGE, PopMessage
-from rmqlite.wire.remoting.requests.queues import MessageQueue
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, PopMessage
+from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
+from rmqlite.protocols.remoting.requests import relays
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
 from tests.support.remoting import LoopClient, ProtocolUnderTest, records_of, served_protocol

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.limits import SENT_PROPERTIES_BYTES_MAX
-from rmqlite.message import encode_properties
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_MESSAGE_V2,
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.message import Message
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting.calls import refused
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
-from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.requests.sends import REFUSED_SEND_EXT
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.command import ONE_WAY_FLAG, Command
+from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests.sends import REFUSED_SEND_EXT
+from rmqlite.protocols.remoting.calls import refused
 from tests.server.remoting.asking import TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol

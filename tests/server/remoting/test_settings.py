@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from rmqlite.server.protocols.remoting.guard import _LATER, _LOOKING
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.groups import (
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_SUBSCRIPTIONGROUP_CONFIG,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     SettingsQuery,
 )
-from rmqlite.wire.remoting.requests.pop import SET_MESSAGE_REQUEST_MODE
-from rmqlite.wire.remoting.requests.request import Party
-from rmqlite.wire.remoting.requests.table import ANSWERED
-from rmqlite.wire.remoting.requests.topics import (
+from rmqlite.protocols.remoting.bytes.requests.pop import SET_MESSAGE_REQUEST_MODE
+from rmqlite.protocols.remoting.bytes.requests.request import Party
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
+from rmqlite.protocols.remoting.bytes.requests.topics import (
     GET_TOPIC_CONFIG,
     UPDATE_AND_CREATE_TOPIC,
     OfTopic,
     TopicChange,
 )
+from rmqlite.protocols.remoting.guard import _LATER, _LOOKING
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic
 from tests.support.remoting import ProtocolUnderTest, served_protocol

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.names import TIMER_TOPIC, retry_topic
-from rmqlite.requests.messages import PullRequest
-from rmqlite.requests.schedule import RecallHandle, read_handle
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.wire.remoting.batch import BatchItem, write_batch
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.broker import (
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.kernel.requests.schedule import RecallHandle, read_handle
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import TIMER_TOPIC, retry_topic
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.broker import (
     GET_ALL_DELAY_OFFSET,
     GET_BROKER_RUNTIME_INFO,
     GET_TIMER_CHECK_POINT,
     GET_TIMER_METRICS,
 )
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     QUERY_MESSAGE,
     VIEW_MESSAGE_BY_ID,
@@ -30,7 +30,7 @@ from rmqlite.wire.remoting.requests.messages import (
     QueryMessage,
     SendBack,
 )
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     RECALL_MESSAGE,
     REFUSED_RECALL_EXT,
     REFUSED_SEND_EXT,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import encode_properties
-from rmqlite.records.record import read_head
-from rmqlite.server.loops import CheckingBack
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.requests.clients import HEART_BEAT, Heartbeat, ProducerData
-from rmqlite.wire.remoting.requests.messages import END_TRANSACTION, EndTransaction
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests.clients import HEART_BEAT, Heartbeat, ProducerData
+from rmqlite.protocols.remoting.bytes.requests.messages import END_TRANSACTION, EndTransaction
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 from tests.support.transactions import GROUP, TOPIC, bodies

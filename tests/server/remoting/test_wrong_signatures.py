@@ -7,10 +7,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from rmqlite.access.accounts import PERMS
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.protocols.remoting.connection import Connection, Connections
-from rmqlite.server.protocols.remoting.wrong_signatures import (
+from rmqlite.features.accounts.accounts import PERMS
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import ALL, encode
+from rmqlite.protocols.remoting.connection import Connection, Connections
+from rmqlite.protocols.remoting.wrong_signatures import (
     FIRST_FRAMES_MAX,
     HOST_BURST,
     HOST_RATE,
@@ -18,8 +20,6 @@ from rmqlite.server.protocols.remoting.wrong_signatures import (
     PAUSE_S_MAX,
     WrongSignatures,
 )
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import ALL, encode
 from tests.server.remoting.asking import TOPIC, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
 
-from rmqlite import limits
-from rmqlite.server.protocols.rocketmq_v2.routes import ENDPOINTS_BYTES_MAX
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.limits import (
+from rmqlite.kernel.words import limits
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.limits import (
     ACKS_MAX,
     ADDRESSES_MAX,
     TOPICS_MAX,
 )
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
-from rmqlite.wire.rocketmq_v2.rules import USER_PROPERTIES_MAX
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rules import USER_PROPERTIES_MAX
+from rmqlite.protocols.rocketmq_v2.routes import ENDPOINTS_BYTES_MAX
 from tests.server.largest_calls import GROUP, TOPIC, WIDE
 from tests.support.brokers import BrokerUnderTest
 from tests.support.rocketmq_v2_client import V2, message, message_id, named, receive

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from time import gmtime, strftime
 
-from rmqlite.clock import wall_ms
-from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.protocols.rocketmq_v2.bytes.signing import AUTHORIZATION, DATE_TIME
 from tests.support.accounts import SECRET
 from tests.support.calls import Sent
 from tests.support.rocketmq_v2 import header_of

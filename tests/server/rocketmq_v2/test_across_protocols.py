@@ -10,32 +10,35 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.message import DELAY, Message, encode_properties, offset_message_id
-from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests.groups import (
+from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     OffsetReset,
     OffsetsCommit,
     Subscription,
 )
-from rmqlite.requests.messages import (
+from rmqlite.kernel.requests.messages import (
     PullRequest,
     PullResult,
     SendBackRequest,
     SendBackResult,
 )
-from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
-from rmqlite.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
-from rmqlite.requests.topics import Queue, TopicInfo
-from rmqlite.server.protocols.grpc.calls import everybody
-from rmqlite.server.protocols.grpc.in_flight import InFlight
-from rmqlite.server.protocols.native.conversion import Conversion
-from rmqlite.server.protocols.native.table import handlers_of, methods_of
-from rmqlite.wire import rpcs as native_rpcs
-from rmqlite.wire.remoting.requests.clients import INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset
-from rmqlite.wire.remoting.requests.groups import CLONE_GROUP_OFFSET, OffsetsCopy
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.kernel.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
+from rmqlite.kernel.words.message import DELAY, Message, encode_properties, offset_message_id
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.protocols.grpc.calls import everybody
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs as native_rpcs
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.remoting.bytes.requests.clients import (
+    INVOKE_BROKER_TO_RESET_OFFSET,
+    ResetOffset,
+)
+from rmqlite.protocols.remoting.bytes.requests.groups import CLONE_GROUP_OFFSET, OffsetsCopy
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
     PULL_MESSAGE,
@@ -43,16 +46,16 @@ from rmqlite.wire.remoting.requests.messages import (
     PullMessage,
     SendBack,
 )
-from rmqlite.wire.remoting.requests.queues import UPDATE_CONSUMER_OFFSET, OffsetCommit
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.protocols.remoting.bytes.requests.queues import UPDATE_CONSUMER_OFFSET, OffsetCommit
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     RECALL_MESSAGE,
     SEND_MESSAGE_V2,
     Recall,
     SendMessage,
 )
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
 from tests.support.clock import START_MS

@@ -14,9 +14,9 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.rocketmq_v2_client import (

@@ -13,11 +13,11 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.errors import Overloaded
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS
 from tests.support.rocketmq_v2_client import (

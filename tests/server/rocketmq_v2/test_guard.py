@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.access.accounts import PERMS, Role
-from rmqlite.access.addresses import parse_addresses
-from rmqlite.clock import wall_ms
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
-from rmqlite.wire.rocketmq_v2.signing import AUTHORIZATION, DATE_TIME
+from rmqlite.features.accounts.accounts import PERMS, Role
+from rmqlite.kernel.config.addresses import parse_addresses
+from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.signing import AUTHORIZATION, DATE_TIME
 from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -10,14 +10,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from rmqlite.errors import InvalidValue
-from rmqlite.server.protocols.grpc import server
-from rmqlite.server.protocols.grpc.server import GrpcServer
-from rmqlite.server.protocols.metrics.server import page_of_health
-from rmqlite.server.protocols.rocketmq_v2.guard import CLIENT_ID
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, service
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols import grpc_server as server
+from rmqlite.protocols.grpc_server import GrpcServer
+from rmqlite.protocols.metrics.server import page_of_health
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, service
+from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made

@@ -8,9 +8,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import (
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     GET_OFFSET,
     PULL_MESSAGE,
     QUERY_OFFSET,

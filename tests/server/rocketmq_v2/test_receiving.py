@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from rmqlite.message import Message
-from rmqlite.names import dlq_topic
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import (
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     ACK_MESSAGE,
     CHANGE_INVISIBLE,
     FORWARD_MESSAGE,

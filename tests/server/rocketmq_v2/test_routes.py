@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.access.accounts import DENY, PERMS
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import (
+from rmqlite.features.accounts.accounts import DENY, PERMS
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     QUERY_ASSIGNMENT,
     QUERY_ROUTE,
     SEND_MESSAGE,

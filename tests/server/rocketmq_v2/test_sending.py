@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import DiskFull, FlushFailed
-from rmqlite.message import Message
-from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.group_commit import GroupCommit
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import RECALL_MESSAGE, SEND_MESSAGE, service
+from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.words.errors import DiskFull, FlushFailed
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RECALL_MESSAGE, SEND_MESSAGE, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.clock import START_MS

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.errors import DiskFull
-from rmqlite.server.protocols.rocketmq_v2 import sent_window
-from rmqlite.server.protocols.rocketmq_v2.guard import ClientKey
-from rmqlite.server.protocols.rocketmq_v2.sent_window import WINDOW_S, SentWindow, key_of
+from rmqlite.kernel.words.errors import DiskFull
+from rmqlite.protocols.rocketmq_v2 import sent_window
+from rmqlite.protocols.rocketmq_v2.guard import ClientKey
+from rmqlite.protocols.rocketmq_v2.sent_window import WINDOW_S, SentWindow, key_of
 
 
 class Elapsed:

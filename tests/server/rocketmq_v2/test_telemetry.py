@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.access.accounts import PERMS
-from rmqlite.broker.leases.lease_table import RENEWED_MS
-from rmqlite.broker.leases.leased_queue import RECEIVED_MS
-from rmqlite.limits import SUBSCRIPTIONS_MAX
-from rmqlite.requests.groups import GroupChange
-from rmqlite.server.protocols.rocketmq_v2 import clients as registry
-from rmqlite.server.protocols.rocketmq_v2 import streams
-from rmqlite.server.protocols.rocketmq_v2.clients import SILENT_MS_MAX
-from rmqlite.server.protocols.rocketmq_v2.streams import AGAIN_MAX
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import HEARTBEAT, NOTIFY_TERMINATION, definition, service
-from rmqlite.wire.rocketmq_v2.settings import decided
+from rmqlite.features.accounts.accounts import PERMS
+from rmqlite.features.leases.lease_table import RENEWED_MS
+from rmqlite.features.leases.leased_queue import RECEIVED_MS
+from rmqlite.kernel.requests.groups import GroupChange
+from rmqlite.kernel.words.limits import SUBSCRIPTIONS_MAX
+from rmqlite.protocols.rocketmq_v2 import clients as registry
+from rmqlite.protocols.rocketmq_v2 import streams
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
+    HEARTBEAT,
+    NOTIFY_TERMINATION,
+    definition,
+    service,
+)
+from rmqlite.protocols.rocketmq_v2.bytes.settings import decided
+from rmqlite.protocols.rocketmq_v2.clients import SILENT_MS_MAX
+from rmqlite.protocols.rocketmq_v2.streams import AGAIN_MAX
 from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest

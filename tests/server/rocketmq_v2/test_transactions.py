@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from rmqlite.server.loops import CheckingBack
-from rmqlite.server.protocols.rocketmq_v2.guard import ClientKey
-from rmqlite.server.protocols.rocketmq_v2.streams import FRAMES_MAX
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import END_TRANSACTION, definition, service
+from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import END_TRANSACTION, definition, service
+from rmqlite.protocols.rocketmq_v2.guard import ClientKey
+from rmqlite.protocols.rocketmq_v2.streams import FRAMES_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.rocketmq_v2_client import (
     CLIENT,

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 import httpx
 
-from rmqlite.access.accounts import Accounts
-from rmqlite.server.group_commit import SyncThread
-from rmqlite.server.loops import Redriving
-from rmqlite.server.web.app import web_app
-from rmqlite.server.web.site import Site
+from rmqlite.features.accounts.accounts import Accounts
+from rmqlite.kernel.process.loops import Redriving
+from rmqlite.kernel.service.group_commit import SyncThread
+from rmqlite.web.app import web_app
+from rmqlite.web.site import Site
 from tests.support.accounts import SECRET
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.server.web.app import _CHANGES, _LOOKS
+from rmqlite.kernel.words.message import Message
+from rmqlite.web.app import _CHANGES, _LOOKS
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.web_letters import GROUP, dead_letters, hostile_letter

@@ -6,11 +6,11 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.errors import InvalidValue
-from rmqlite.requests.dead_letters import DeadLetterFilter
-from rmqlite.requests.schedule import PendingFilter, ScheduleAction
-from rmqlite.server.web.args import FIELDS_MAX, Args
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.kernel.requests.schedule import PendingFilter, ScheduleAction
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.web.args import FIELDS_MAX, Args
 
 NOW_MS = 1_790_000_000_000
 

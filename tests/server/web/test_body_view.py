@@ -8,10 +8,10 @@ from threading import get_ident
 
 import pytest
 
-from rmqlite.compression import COMPRESSED
-from rmqlite.message import Message, StoredMessage
-from rmqlite.server.web import messages
+from rmqlite.kernel.words.compression import COMPRESSED
+from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.views.messages import BodyView
+from rmqlite.web import messages
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 

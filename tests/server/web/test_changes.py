@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rmqlite.errors import FlushFailed
-from rmqlite.message import Message
-from rmqlite.names import retry_topic
-from rmqlite.requests.groups import GroupChange, OffsetsCommit
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
-from rmqlite.requests.topics import Queue
-from rmqlite.server.web import schedule
-from rmqlite.server.web.site import Site
+from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import FlushFailed
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import retry_topic
+from rmqlite.web import schedule
+from rmqlite.web.site import Site
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as dead_in

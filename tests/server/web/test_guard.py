@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.schedule import PendingQuery
-from rmqlite.server.turns import done_in_turns
-from rmqlite.server.web.app import FORM_BYTES_MAX
+from rmqlite.kernel.requests.schedule import PendingQuery
+from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.message import Message
+from rmqlite.web.app import FORM_BYTES_MAX
 from tests.server.web.browser import FORM, HOST, OURS, Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.web_letters import GROUP, dead_letters

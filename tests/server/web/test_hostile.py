@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.names import dlq_topic
-from rmqlite.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.names import dlq_topic
 from tests.server.web.browser import Browser, Page, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.web_letters import GROUP, HOSTILE, INVALID_UTF8, dead_letters, hostile_letter

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from pydantic import SecretStr
 
-from rmqlite.access.accounts import PERMS, Role
-from rmqlite.access.addresses import parse_addresses
-from rmqlite.message import Message
-from rmqlite.requests.schedule import PendingQuery
-from rmqlite.server.turns import done_in_turns
-from rmqlite.server.web.sessions import IDLE_MS_MAX
+from rmqlite.features.accounts.accounts import PERMS, Role
+from rmqlite.kernel.config.addresses import parse_addresses
+from rmqlite.kernel.requests.schedule import PendingQuery
+from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.message import Message
+from rmqlite.web.sessions import IDLE_MS_MAX
 from tests.server.web.browser import COOKIE, FORM, HOST, OURS, Browser, Page, browse
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

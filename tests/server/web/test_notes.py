@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from rmqlite.access.accounts import Role
-from rmqlite.limits import NOTE_CHARS_MAX
-from rmqlite.message import Message
-from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.redrive import JobState
-from rmqlite.requests.topics import Queue
+from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.redrive.requests import JobState
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.limits import NOTE_CHARS_MAX
+from rmqlite.kernel.words.message import Message
 from tests.server.web.browser import Browser, browse
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.topics import Queue
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import Message
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC

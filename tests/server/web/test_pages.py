@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.message import Message
-from rmqlite.requests.groups import GroupChange, HeartbeatRequest, OffsetsCommit, Subscription
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.requests.topics import Queue
-from rmqlite.retry_policy import RetryPolicy
-from rmqlite.server.web.app import _CHANGES, _LOOKS
-from rmqlite.server.web.site import ROWS
+from rmqlite.kernel.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    OffsetsCommit,
+    Subscription,
+)
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.troubles import JOINING_MS
+from rmqlite.web.app import _CHANGES, _LOOKS
+from rmqlite.web.site import ROWS
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC, plain

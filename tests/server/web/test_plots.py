@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.clock import local_ms, local_text
-from rmqlite.levels import parse_delay
-from rmqlite.requests.figures import LevelStatus
-from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline
-from rmqlite.server.web.plots import (
+from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.schedule import BOUNDS_MAX, LevelTimeline
+from rmqlite.kernel.words.clock import local_ms, local_text
+from rmqlite.kernel.words.levels import parse_delay
+from rmqlite.web.plots import (
     OTHERS,
     SERIES_MAX,
     SPANS,

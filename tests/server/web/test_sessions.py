@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.access.addresses import parse_addresses
-from rmqlite.errors import AccessDenied
-from rmqlite.server.service.access import Access
-from rmqlite.server.web import sessions as limits
-from rmqlite.server.web.sessions import (
+from rmqlite.kernel.config.addresses import parse_addresses
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.words.errors import AccessDenied
+from rmqlite.web import sessions as limits
+from rmqlite.web.sessions import (
     ACCOUNT_SESSIONS_MAX,
     IDLE_MS_MAX,
     SESSION_MS_MAX,

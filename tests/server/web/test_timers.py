@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rmqlite.clock import local_text
-from rmqlite.message import Message
-from rmqlite.records.wait_queues import TIMERS
-from rmqlite.requests.schedule import PendingQuery
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import PendingQuery
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.message import Message
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done

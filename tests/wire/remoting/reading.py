@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.compiled import SPAN
-from rmqlite.wire.remoting.batch import BatchItem, read_batch
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.requests.broker import read_settings
-from rmqlite.wire.remoting.requests.request import Body, Request
-from rmqlite.wire.remoting.requests.sends import SendMessage
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.kernel.compiled import SPAN
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests.broker import read_settings
+from rmqlite.protocols.remoting.bytes.requests.request import Body, Request
+from rmqlite.protocols.remoting.bytes.requests.sends import SendMessage
+from rmqlite.protocols.remoting.bytes.shapes import read_body
 
 
 def items_of(body: bytes) -> list[BatchItem]:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.errors import MessageTooLarge
-from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
-from rmqlite.wire.remoting.limits import (
+from rmqlite.kernel import compiled
+from rmqlite.kernel.words.errors import MessageTooLarge
+from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
+from rmqlite.protocols.remoting.bytes.limits import (
     FRAME_BYTES_MAX,
     GROUPS_MAX,
     JSON_BYTES_MAX,
@@ -24,18 +24,18 @@ from rmqlite.wire.remoting.limits import (
     SETTINGS_BYTES_MAX,
     SETTINGS_MAX,
 )
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.requests.broker import read_settings, write_settings
-from rmqlite.wire.remoting.requests.clients import (
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests.broker import read_settings, write_settings
+from rmqlite.protocols.remoting.bytes.requests.clients import (
     ClientOffsets,
     ConsumeType,
     Heartbeat,
     MessageModel,
     OffsetTable,
 )
-from rmqlite.wire.remoting.requests.name_server import BrokerData, QueueData, Route
-from rmqlite.wire.remoting.requests.queues import LockRequest, MessageQueue
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.protocols.remoting.bytes.requests.name_server import BrokerData, QueueData, Route
+from rmqlite.protocols.remoting.bytes.requests.queues import LockRequest, MessageQueue
+from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.forms import damaged, needs_compiled
 from tests.wire.remoting.memory import peak_bytes
 from tests.wire.remoting.reading import items_of

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from rmqlite.wire.remoting import fields
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.requests.messages import (
+from rmqlite.protocols.remoting.bytes import fields
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     PULL_MESSAGE,
     PullAnswer,
     PullMessage,
 )
-from rmqlite.wire.remoting.requests.name_server import GET_ROUTEINFO_BY_TOPIC, RouteQuery
-from rmqlite.wire.remoting.requests.request import EXTRAS, Body
-from rmqlite.wire.remoting.requests.sends import (
+from rmqlite.protocols.remoting.bytes.requests.name_server import GET_ROUTEINFO_BY_TOPIC, RouteQuery
+from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS, Body
+from rmqlite.protocols.remoting.bytes.requests.sends import (
     REFUSED_SEND_EXT,
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
@@ -24,7 +24,7 @@ from rmqlite.wire.remoting.requests.sends import (
     SendAnswer,
     SendMessage,
 )
-from rmqlite.wire.remoting.requests.table import ANSWERED, NAMES, REFUSED
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES, REFUSED
 
 PULL = {
     "consumerGroup": "g",

@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.property_string import PropertyString
-from rmqlite.wire.remoting.command import Command, server_request
-from rmqlite.wire.remoting.frame import FrameDecoder, encode, encode_sent, encode_start
-from rmqlite.wire.remoting.header import LANGUAGES
-from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
-from rmqlite.wire.remoting.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
+from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.protocols.remoting.bytes.command import Command, server_request
+from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode, encode_sent, encode_start
+from rmqlite.protocols.remoting.bytes.header import LANGUAGES
+from rmqlite.protocols.remoting.bytes.limits import (
+    EXT_FIELDS_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+)
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
 from tests.support.exchanges import command_of
 from tests.wire.remoting.memory import peak_bytes
 

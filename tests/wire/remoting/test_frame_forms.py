@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite import compiled
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import ALL, FrameDecoder
-from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from rmqlite.kernel import compiled
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.frame import ALL, FrameDecoder
+from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from tests.support.forms import damaged, needs_compiled
 
 pytestmark = needs_compiled

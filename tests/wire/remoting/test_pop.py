@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.limits import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.requests import pop
-from rmqlite.wire.remoting.requests.pop import BatchAck, BatchAcks, ExtraInfo, Offsets, Popped
-from rmqlite.wire.remoting.requests.request import EXTRAS
-from rmqlite.wire.remoting.requests.table import ANSWERED
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.limits import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests import pop
+from rmqlite.protocols.remoting.bytes.requests.pop import (
+    BatchAck,
+    BatchAcks,
+    ExtraInfo,
+    Offsets,
+    Popped,
+)
+from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS
+from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
+from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.exchanges import ROCKETMQ_5, command_of, frame_of, scenarios
 from tests.support.remoting import records_of
 from tests.wire.remoting.reading import read_any, read_request

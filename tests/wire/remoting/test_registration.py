@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.registration import (
+from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.registration import (
     BODY_BYTES_MAX,
     TOPICS_MAX,
     RegisteredTopic,
@@ -23,8 +23,8 @@ from rmqlite.wire.remoting.registration import (
     encode_plain,
     inflated,
 )
-from rmqlite.wire.remoting.requests.groups import DataVersion
-from rmqlite.wire.remoting.requests.name_server import REGISTER_BROKER
+from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.name_server import REGISTER_BROKER
 from tests.support.exchanges import CLUSTER, command_of, scenarios
 from tests.support.steps import done
 

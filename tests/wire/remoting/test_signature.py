@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rmqlite.wire.remoting.command import ACCESS_KEY, SIGNATURE, Command, is_signed, signature
+from rmqlite.protocols.remoting.bytes.command import (
+    ACCESS_KEY,
+    SIGNATURE,
+    Command,
+    is_signed,
+    signature,
+)
 from tests.support.exchanges import command_of, frame_of, scenarios
 
 SECRETS = ("12345678", "wrongpassw", "")

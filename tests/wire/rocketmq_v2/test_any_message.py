@@ -10,14 +10,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from rmqlite.broker.admission import check_draft
-from rmqlite.errors import InvalidValue
-from rmqlite.records.drafts import fresh
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import read_head
-from rmqlite.records.stored import Record
-from rmqlite.wire.rocketmq_v2.codes import Refusal
-from rmqlite.wire.rocketmq_v2.rpcs import definition
+from rmqlite.kernel.admission import check_draft
+from rmqlite.kernel.records.drafts import fresh
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from tests.support.rocketmq_v2 import HOST, NOW_MS, TOPIC, drafted, message_of
 from tests.support.stores import new_record
 

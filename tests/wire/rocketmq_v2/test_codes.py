@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite import errors
-from rmqlite.errors import RmqliteError, by_code
-from rmqlite.wire.rocketmq_v2.codes import (
+from rmqlite.kernel.words import errors
+from rmqlite.kernel.words.errors import RmqliteError, by_code
+from rmqlite.protocols.rocketmq_v2.bytes.codes import (
     CODES,
     SENTENCE_BYTES_MAX,
     Code,
@@ -16,7 +16,7 @@ from rmqlite.wire.rocketmq_v2.codes import (
     refusal_of,
     status,
 )
-from rmqlite.wire.rocketmq_v2.rpcs import definition
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 
 
 def test_the_table_has_every_error() -> None:

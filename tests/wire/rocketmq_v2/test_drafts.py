@@ -11,15 +11,15 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.compression import COMPRESSED, inflated, zlib_of_gzip
-from rmqlite.errors import InvalidValue
-from rmqlite.message import decode_properties
-from rmqlite.records.drafts import fresh
-from rmqlite.records.encoding import encode
-from rmqlite.records.record import read_head, to_message
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.messages import queue_of, takes_long_to_store
-from rmqlite.wire.rocketmq_v2.rpcs import definition
+from rmqlite.kernel.records.drafts import fresh
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.records.record import read_head, to_message
+from rmqlite.kernel.words.compression import COMPRESSED, inflated, zlib_of_gzip
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import decode_properties
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.messages import queue_of, takes_long_to_store
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from tests.support.rocketmq_v2 import HOST, ID, NOW_MS, drafted, outgoing, refused
 
 Kind = definition.MessageType

@@ -11,13 +11,18 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite import limits as numbers
-from rmqlite.config import BrokerConfig
-from rmqlite.wire.bounded import SMALL_BYTES_MAX
-from rmqlite.wire.rocketmq_v2 import rpcs, rules
-from rmqlite.wire.rocketmq_v2.codes import Code, Refusal
-from rmqlite.wire.rocketmq_v2.limits import ACKS_MAX, TOPICS_MAX, RequestLimits, limits_of
-from rmqlite.wire.rocketmq_v2.rpcs import Rpc, definition, service
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words import limits as numbers
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs, rules
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.limits import (
+    ACKS_MAX,
+    TOPICS_MAX,
+    RequestLimits,
+    limits_of,
+)
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX
 from tests.support.rocketmq_v2 import outgoing, refused
 
 CONFIG = BrokerConfig()

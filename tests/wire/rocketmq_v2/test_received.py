@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.sends.calls import DraftCall
-from rmqlite.message import encode_properties
-from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX
-from rmqlite.records.drafts import Draft
-from rmqlite.records.stored import Record
-from rmqlite.requests.messages import SendBackRequest
-from rmqlite.wire.rocketmq_v2 import messages
-from rmqlite.wire.rocketmq_v2.messages import (
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.requests.messages import SendBackRequest
+from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.kernel.words.names import DLQ_PREFIX, RETRY_PREFIX
+from rmqlite.protocols.rocketmq_v2.bytes import messages
+from rmqlite.protocols.rocketmq_v2.bytes.messages import (
     INFLATED_BYTES_MAX,
     SendRules,
     takes_long_to_read,
     write_message,
 )
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
-from rmqlite.wire.rocketmq_v2.rules import timestamp_ms, write_timestamp
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rules import timestamp_ms, write_timestamp
 from tests.support.brokers import BrokerUnderTest
 from tests.support.compressed import COMPRESS, LZ4, UNKNOWN, ZLIB, without_the_extra
 from tests.support.rocketmq_v2 import HOST, ID, TOPIC, drafted, message_of, outgoing

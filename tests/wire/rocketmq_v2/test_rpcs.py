@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from rmqlite.wire.rocketmq_v2 import rpcs
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
+from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from tests.support.rocketmq_v2 import refused
 
 SERVICE = service.DESCRIPTOR.services_by_name["MessagingService"]
@@ -44,7 +44,7 @@ def test_the_files_have_names_of_their_own(name: str) -> None:
     """Another package may register a file by the short name, for a proto of its own."""
     script = (
         "from google.protobuf import descriptor_pb2, descriptor_pool\n"
-        "from rmqlite.wire.rocketmq_v2 import rpcs\n"
+        "from rmqlite.protocols.rocketmq_v2.bytes import rpcs\n"
         f"file = descriptor_pb2.FileDescriptorProto(name={name!r}, package='other')\n"
         "descriptor_pool.Default().Add(file)\n"
     )

@@ -8,9 +8,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rmqlite.wire.rocketmq_v2 import rules
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
+from rmqlite.protocols.rocketmq_v2.bytes import rules
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from tests.support.rocketmq_v2 import DAY_MS, NOW_MS, drafted, outgoing, refusal, refused
 
 Kind = definition.MessageType

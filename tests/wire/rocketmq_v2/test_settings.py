@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from rmqlite.levels import parse_levels
-from rmqlite.retry_policy import RetryPolicy
-from rmqlite.wire.rocketmq_v2.codes import Code
-from rmqlite.wire.rocketmq_v2.rpcs import definition
-from rmqlite.wire.rocketmq_v2.rules import duration_ms
-from rmqlite.wire.rocketmq_v2.settings import (
+from rmqlite.kernel.words.levels import parse_levels
+from rmqlite.kernel.words.retry_policy import RetryPolicy
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
+from rmqlite.protocols.rocketmq_v2.bytes.rules import duration_ms
+from rmqlite.protocols.rocketmq_v2.bytes.settings import (
     WAITS_MAX,
     GroupRules,
     consumer_settings,

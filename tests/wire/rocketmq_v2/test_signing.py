@@ -7,8 +7,8 @@ import hmac
 
 import pytest
 
-from rmqlite.wire.rocketmq_v2.codes import Code, Refusal
-from rmqlite.wire.rocketmq_v2.signing import (
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.signing import (
     SKEW_S_MAX,
     ZONES_S_MAX,
     Signed,

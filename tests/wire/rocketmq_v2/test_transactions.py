@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.message import encode_properties
-from rmqlite.records.encoding import encode
-from rmqlite.requests.messages import TransactionEnd, TransactionQuestion
-from rmqlite.wire.rocketmq_v2.codes import OK, Code
-from rmqlite.wire.rocketmq_v2.rpcs import definition, service
-from rmqlite.wire.rocketmq_v2.transactions import (
+from rmqlite.kernel.records.encoding import encode
+from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.kernel.words.message import encode_properties
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.transactions import (
     end_of,
     offsets_of,
     recover_command,

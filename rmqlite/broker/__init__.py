@@ -1,1 +1,0 @@
-"""The decisions of the broker, in synchronous code: no gRPC, no sleeping, no waiting."""

@@ -1,1 +1,0 @@
-"""Views of failed messages: retries, dead letters, whole histories."""

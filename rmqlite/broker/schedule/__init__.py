@@ -1,1 +1,0 @@
-"""Waiting messages: the broker delivers, lists, counts and changes them."""

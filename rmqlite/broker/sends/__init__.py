@@ -1,1 +1,0 @@
-"""Messages that come as drafts, of many callers at once."""

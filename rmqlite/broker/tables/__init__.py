@@ -1,1 +1,0 @@
-"""The broker's small tables: topics, groups, members, committed offsets, purge markers."""

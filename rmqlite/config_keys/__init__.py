@@ -1,1 +1,0 @@
-"""What config.py is made of: kinds of values, and the keys of RocketMQ that it refuses."""

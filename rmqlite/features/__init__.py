@@ -1,0 +1,1 @@
+"""What is not needed to move a message; each folder is one feature."""

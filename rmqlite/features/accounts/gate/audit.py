@@ -1,0 +1,129 @@
+"""The audit log: who has changed something, who was refused, and how it ended.
+
+One line each, on the logger rmqlite.audit: as text, or as one JSON object (JsonLines).  No line has
+a secret, a signature or a body.
+
+Anybody can be refused as often as the network allows: of each account and host only the first
+refusals are logged (repeats.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
+
+from rmqlite.features.accounts.gate.repeats import Repeats
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import AccessDenied
+from rmqlite.kernel.words.visible import shortened
+
+log = logging.getLogger("rmqlite.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line.  client: an address; call: a method of the service, or what the protocol calls it.
+
+    face: the protocol, by the name that readers of the log know.  target: topic, group or job.
+    outcome: ok, or an error's code.  times: how many refusals.  note: why the caller does it.
+    """
+
+    event: str
+    face: str
+    account: str
+    client: str
+    call: str
+    target: str
+    outcome: str
+    rule: str = ""
+    times: int = 1
+    note: str = ""
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.event} face={self.face or 'none'} account={self.account!r}"
+            f" client={self.client or 'none'} call={self.call!r} target={self.target!r}"
+            f" outcome={self.outcome}"
+        )
+        if self.rule:
+            text += f" rule={self.rule!r}"
+        if self.note:
+            text += f" note={self.note!r}"
+        return text if self.times == 1 else f"{text} times={self.times}"
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one JSON object: time, level, and the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        about = asdict(event) if isinstance(event, Event) else {"event": record.getMessage()}
+        time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
+        zone = self.formatTime(record, "%z")
+        return json.dumps(
+            {"time": f"{time}.{int(record.msecs):03}{zone}", "level": record.levelname, **about}
+        )
+
+
+def log_as_json() -> None:
+    """From now on the audit log goes to standard error as JSON, and nowhere else."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    log.handlers = [handler]
+    log.propagate = False
+
+
+def changed(event: Event) -> None:
+    """Log a request that changes something, at its end."""
+    log.info("%s", event)
+
+
+def refused(event: Event) -> None:
+    """Log a request that was refused; which ones are logged, Refusals says."""
+    log.warning("%s", event)
+
+
+class _Refused(NamedTuple):
+    """Who is refused."""
+
+    account: str
+    host: str
+
+
+_OTHERS: Final = _Refused("", "others")
+
+
+class Refusals:
+    """Which refusals are logged."""
+
+    def __init__(self, elapsed: Callable[[], float] = elapsed_s) -> None:
+        self._repeats = Repeats(elapsed)
+        self.total = 0
+
+    def note(self, account: str, client: str) -> bool:
+        """Count a refusal; is it logged?"""
+        self.total += 1
+        self.log_repeated()
+        return self._repeats.note(_Refused(shortened(account), client.rpartition(":")[0]))
+
+    def log_repeated(self) -> None:
+        """At the end of a window, log how many refusals there were beyond those with a line."""
+        for key, times in self._repeats.over():
+            caller = key if isinstance(key, _Refused) else _OTHERS
+            log.warning(
+                "%s",
+                Event(
+                    "refused again",
+                    "",
+                    caller.account,
+                    caller.host,
+                    "",
+                    "",
+                    AccessDenied.code,
+                    "",
+                    times,
+                ),
+            )

@@ -1,0 +1,223 @@
+"""Many messages in one call, each with its own outcome: accepted, duplicate or refused.
+
+A message is a duplicate if its topic has a message with the same id.  A call that names a job
+adds to the job's sums; the record of a call has the job's sums so far (journal.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from rmqlite.features.bulk.bulk_rows import (
+    QueueOf,
+    Row,
+    Sender,
+    Waits,
+    check_call,
+    records_of,
+    rows_of,
+)
+from rmqlite.features.bulk.journal import Journal, job_record
+from rmqlite.features.bulk.requests import (
+    SAMPLES_MAX,
+    BulkAnswer,
+    BulkJob,
+    BulkRequest,
+    Refusal,
+    RefusedAt,
+)
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.config.table_shapes import BulkCall as CallBody
+from rmqlite.kernel.config.table_shapes import BulkJobsTable, validated
+from rmqlite.kernel.finding.finding import SentBefore
+from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.store.tables.tables import Tree
+from rmqlite.kernel.words.names import BULK_JOBS_TOPIC
+
+HOUR_MS: Final = 3_600_000
+TABLE: Final = "bulkJobs.json"
+_TEXT_CHARS_MAX: Final = 300
+ROWS_STEP: Final = 100
+"""A call with more messages makes its records in a step of 10 ms, and appends in the next."""
+
+
+class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
+    """The sums of every bulk job; the least recently used one is forgotten first."""
+
+    kind, table, topic = "bulk", TABLE, BULK_JOBS_TOPIC
+
+    def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
+        """Raises StoreDamaged for an unreadable table."""
+        super().__init__(store, config.bulk_jobs_max)
+        table = store.load_table(TABLE, BulkJobsTable) or BulkJobsTable()
+        for job in table.jobs:
+            self.keep(job)
+        self._is_changed = False
+        last: tuple[BulkJob, int, Record] | None = None
+        for (job, messages), record in self._behind(table.queue_offset):
+            self.keep(job)
+            last = job, messages, record
+        if last is not None:
+            self._count_again(*last)
+
+    def all(self) -> tuple[BulkJob, ...]:
+        """All jobs without samples, the last used one first."""
+        return tuple([replace(job, samples=()) for job in reversed(self._jobs.values())])
+
+    def after(
+        self,
+        job_id: str,
+        *,
+        accepted: int,
+        duplicates: int,
+        refused: Sequence[Refusal],
+        now_ms: int,
+    ) -> BulkJob:
+        """The job after one more call; changes nothing."""
+        job = self.find(job_id) or BulkJob(job_id, first_at_ms=now_ms)
+        samples = job.samples
+        if refused and len(samples) < SAMPLES_MAX:
+            samples += tuple([_short(each) for each in refused[: SAMPLES_MAX - len(samples)]])
+        return replace(
+            job,
+            accepted=job.accepted + accepted,
+            duplicates=job.duplicates + duplicates,
+            refused=job.refused + len(refused),
+            calls=job.calls + 1,
+            last_at_ms=now_ms,
+            samples=samples,
+        )
+
+    def record(self, job: BulkJob, messages: int) -> NewRecord:
+        """The record of a call; its messages follow directly."""
+        return job_record(self.topic, job.to_json() | {"messages": messages}, job.last_at_ms)
+
+    def keep(self, job: BulkJob) -> None:
+        """Take a job's new state, whose record is in the log."""
+        self._put(job.job_id, job)
+
+    def _read(self, body: bytes) -> tuple[BulkJob, int]:
+        """A record's job, and the number of messages that follow."""
+        tree = tables.decode(body)
+        return validated(BulkJob, tree), validated(CallBody, tree).messages
+
+    def _job_tree(self, job: BulkJob) -> Tree:
+        return job.to_json()
+
+    def _count_again(self, job: BulkJob, messages: int, record: Record) -> None:
+        """Count the messages of the last call, because a crash may have torn its append."""
+        stored = sum(1 for _ in islice(self._store.walk(record.end), messages))
+        if stored < messages:
+            job = replace(job, accepted=job.accepted - (messages - stored))
+            self.keep(job)
+            # A record now, so that later messages are not counted as the rest of the call.
+            self._correct(job.job_id, self.record(job, 0), stored=stored, of=messages)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCall:
+    """The result of a call once its records are appended; job: its job's new state."""
+
+    records: list[NewRecord]
+    answer: BulkAnswer
+    job: BulkJob | None
+
+
+class Bulk:
+    """Decides what a call stores; the broker appends between begin() and end()."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self.jobs = BulkJobs(parts.config, parts.store)
+        self._config = parts.config
+        self._timers = parts.timers
+        self._store = parts.store
+        self._topics = parts.topics
+        self._room = parts.room
+
+    def begin(
+        self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
+    ) -> Steps[BulkCall]:
+        """The records to append; a large call takes three steps.
+
+        now_ms: not later than the store timestamp of the records, so that none is due early.
+        Raises InvalidValue, MessageTooLarge, StoreUnavailable.
+        """
+        check_call(request, self._config)
+        since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
+        while True:
+            table = self._store.levels.current
+            waits = Waits(table, request.match, self._timers, now_ms)
+            rows, refused = rows_of(request, waits, queue_of, self._room)
+            made, too_long = records_of(rows, sender)
+            if len(rows) > ROWS_STEP:
+                yield
+            # Only after the refusals: a refused message makes no later one a duplicate.
+            fitting = [row for row in rows if row.position in made] if too_long else rows
+            names = [(row.topic, row.message_id) for row in fitting]
+            before = SentBefore(self._store, names, since_ms)
+            sent, end = before.positions(), self._store.end
+            if len(rows) > ROWS_STEP:
+                yield
+            if self._store.end != end:
+                # Other calls have appended meanwhile.
+                sent |= before.positions(end)
+            if self._store.levels.current is table:
+                break
+        refused |= too_long
+        fresh, duplicates = without_duplicates(fitting, sent)
+        records = [made[row.position] for row in fresh]
+        at = tuple([RefusedAt(position, refused[position]) for position in sorted(refused)])
+        answer = BulkAnswer(len(records), tuple(duplicates), at)
+        if not request.job_id:
+            return BulkCall(records, answer, None)
+        self._topics.ensure(BULK_JOBS_TOPIC, 1)
+        job = self.jobs.after(
+            request.job_id,
+            accepted=len(records),
+            duplicates=len(duplicates),
+            refused=[*request.already_refused, *[each.refusal for each in at]],
+            now_ms=now_ms,
+        )
+        # The job's record first: then it survives a crash that tears the append.
+        return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
+
+    def end(self, call: BulkCall) -> None:
+        """Note that the call's records are appended."""
+        if call.job is not None:
+            self.jobs.keep(call.job)
+
+
+def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], list[int]]:
+    """The rows without duplicates, and the positions of the duplicates.
+
+    sent: indices of the rows that were sent in earlier calls.
+    """
+    fresh: list[Row] = []
+    duplicates: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for at, row in enumerate(rows):
+        name = (row.topic, row.message_id)
+        if name in seen or at in sent:
+            duplicates.append(row.position)
+        else:
+            seen.add(name)
+            fresh.append(row)
+    return fresh, duplicates
+
+
+def _short(refusal: Refusal) -> Refusal:
+    """A refusal with short texts, so that users' texts do not make records long."""
+    return Refusal(
+        *[
+            text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 1] + "…"
+            for text in (refusal.message_id, refusal.code, refusal.sentence)
+        ]
+    )

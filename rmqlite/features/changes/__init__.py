@@ -1,0 +1,1 @@
+"""Waiting messages: listed, counted, cancelled, moved."""

@@ -1,0 +1,262 @@
+"""Keeps this broker registered at each name server of namesrvAddr.
+
+Each name server has a task and a connection of its own, so one that is away, hangs or sends what is
+no answer concerns no other.  The broker registers when it connects, at each interval of
+registerNameServerPeriod, and soon after its topics change.
+
+A name server forgets a broker when its connection closes, but RocketMQ's never forget a single
+topic: so after a deletion the broker leaves and registers again at once (cluster reference §1.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Final
+
+from rmqlite.features.cluster.addresses import check_reachable, host_and_port, other_name_servers
+from rmqlite.features.cluster.link import Connecting, Link, Refused
+from rmqlite.features.cluster.table import Encoded, RegisteredTable
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.figures import NameServerStatus
+from rmqlite.kernel.tables.topics import READ
+from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
+from rmqlite.kernel.words.message import host_text
+from rmqlite.protocols.remoting.bytes.fields import Nothing
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests import name_server as codes
+from rmqlite.protocols.remoting.bytes.requests.name_server import (
+    BrokerAtName,
+    ClusterInfo,
+    RegisteredBroker,
+    Route,
+    RouteQuery,
+)
+from rmqlite.protocols.remoting.connection import NotAnswered
+from rmqlite.protocols.remoting.large_bodies import read_large
+
+PAUSE_S: Final = 0.2
+"""The pause before the second attempt to connect; each further one is twice as long."""
+PAUSE_S_MAX: Final = 5.0
+GATHER_S: Final = 0.1
+"""Changes of topics within this time are registered together."""
+LEAVE_S: Final = 1.0
+ROUTE_S: Final = 1.0
+"""The client that waits for the route gives up after 3 seconds."""
+_MASTER: Final = 0
+_FAILURES: Final = (OSError, NotAnswered, Refused, FieldError, ConfigInvalid, InvalidValue)
+"""Of a name server or its connection; the task tries again."""
+
+log = logging.getLogger(__name__)
+
+
+class _NameServer:
+    """One name server.  is_changed: the topics have changed since they were sent to it."""
+
+    def __init__(self, address: str) -> None:
+        self.host, self.port = host_and_port(address)
+        self.is_changed = asyncio.Event()
+        self.link: Link | None = None
+        self.topics: frozenset[str] = frozenset()
+        """The names that it has of this broker."""
+        self.status = NameServerStatus(address)
+
+
+class Registering:
+    """All name servers of one broker."""
+
+    def __init__(
+        self, config: BrokerConfig, broker: Broker, clock: Clock, connecting: Connecting
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._connecting = connecting
+        self._table = RegisteredTable(config, broker)
+        self._servers = [_NameServer(each) for each in other_name_servers(config)]
+        self._tasks: list[asyncio.Task[None]] = []
+        broker.topics.on_change.append(lambda _topic: self.changed())
+
+    def statuses(self) -> tuple[NameServerStatus, ...]:
+        return tuple([server.status for server in self._servers])
+
+    async def queues_of(self, topic: str) -> dict[str, int] | None:
+        """How many queues of a topic consumers read at each other broker.
+
+        None if no name server answers.
+        """
+        for server in self._servers:
+            if server.link is None or not server.status.is_registered:
+                continue
+            try:
+                query = RouteQuery(topic, is_strict=True)
+                answer = await server.link.ask(codes.GET_ROUTEINFO_BY_TOPIC, query, seconds=ROUTE_S)
+                route = await read_large(Route, answer.body)
+            except Refused:
+                # No broker has registered the topic yet.
+                return {}
+            except (NotAnswered, FieldError):
+                continue
+            return {
+                each.broker_name: each.read_queue_nums
+                for each in route.queue_datas
+                if each.perm & READ and each.broker_name != self._config.broker_name
+            }
+        return None if self._servers else {}
+
+    def changed(self) -> None:
+        """The table is another one now."""
+        for server in self._servers:
+            server.is_changed.set()
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Register, and stay registered until close()."""
+        self._tasks = [
+            tasks.create_task(self._keep(server), name=f"name server {server.status.address}")
+            for server in self._servers
+        ]
+
+    async def close(self) -> None:
+        """Leave all name servers, so that clients go to other brokers."""
+        await asyncio.gather(*map(self._leave, self._servers), return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _keep(self, server: _NameServer) -> None:
+        pause_s = PAUSE_S
+        while True:
+            try:
+                server.link = await self._connecting.connect(server.host, server.port)
+                try:
+                    await self._stay(server, server.link)
+                finally:
+                    server.link.close()
+            except _FAILURES as error:
+                if server.status.is_registered:
+                    pause_s = PAUSE_S
+                self._failed(server, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _stay(self, server: _NameServer, link: Link) -> None:
+        """Register on this connection until it ends, which raises one of _FAILURES."""
+        server.topics = frozenset()
+        await check_name(self._config, link)
+        while True:
+            server.is_changed.clear()
+            await self._register(server, link, await self._table.encoded())
+            await check_name(self._config, link)
+            await self._changed_or_due(server, link)
+
+    async def _register(self, server: _NameServer, link: Link, table: Encoded) -> None:
+        config = self._config
+        if server.topics - table.topics:
+            await link.ask(codes.UNREGISTER_BROKER, _own(config))
+        address = _address(config)
+        fields = RegisteredBroker(
+            config.broker_name,
+            address,
+            config.cluster_name,
+            address,
+            _MASTER,
+            config.compressed_register,
+            table.crc,
+        )
+        await link.ask(codes.REGISTER_BROKER, fields, table.body)
+        server.topics = table.topics
+        now_ms, before = self._clock.now_ms(), server.status
+        if not before.is_registered:
+            log.info(
+                "registered at a name server address=%s topics=%d",
+                before.address,
+                len(table.topics),
+            )
+        server.status = NameServerStatus(
+            before.address,
+            is_registered=True,
+            since_ms=before.since_ms if before.is_registered else now_ms,
+            registered_at_ms=now_ms,
+            topics=len(table.topics),
+        )
+
+    async def _changed_or_due(self, server: _NameServer, link: Link) -> None:
+        """Return at a change or after the interval.  Raises NotAnswered if the link has ended."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (server.is_changed, link.ended)]
+        try:
+            await asyncio.wait(
+                waits,
+                timeout=self._config.register_period_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for each in waits:
+                each.cancel()
+        if link.ended.is_set():
+            raise NotAnswered(link.reason)
+        if server.is_changed.is_set():
+            await asyncio.sleep(GATHER_S)
+
+    def _failed(self, server: _NameServer, error: Exception) -> None:
+        before, reason = server.status, str(error) or "it does not answer"
+        if before.is_registered or not before.reason:
+            log.warning(
+                "not registered at a name server, will be tried again address=%s reason=%s",
+                before.address,
+                reason,
+            )
+        since_ms = before.since_ms
+        if before.is_registered or not since_ms:
+            since_ms = self._clock.now_ms()
+        server.status = replace(before, is_registered=False, since_ms=since_ms, reason=reason)
+
+    async def _leave(self, server: _NameServer) -> None:
+        if server.link is not None and server.status.is_registered:
+            await server.link.ask(codes.UNREGISTER_BROKER, _own(self._config), seconds=LEAVE_S)
+
+
+async def check_cluster(config: BrokerConfig, connecting: Connecting) -> None:
+    """Ask all name servers that answer whether this broker may start beside those they know.
+
+    Raises InvalidValue.
+    """
+    addresses = map(host_and_port, other_name_servers(config))
+    checks = [_check_at(config, connecting, host, port) for host, port in addresses]
+    await asyncio.gather(*checks)
+
+
+async def _check_at(config: BrokerConfig, connecting: Connecting, host: str, port: int) -> None:
+    try:
+        link = await connecting.connect(host, port)
+        try:
+            await check_name(config, link)
+        finally:
+            link.close()
+    except InvalidValue:
+        raise
+    except _FAILURES as error:
+        log.info(
+            "a name server does not answer yet address=%s reason=%s", host_text(host, port), error
+        )
+
+
+async def check_name(config: BrokerConfig, link: Link) -> None:
+    """Raises InvalidValue if another broker has this one's name, or clients could not reach it."""
+    check_reachable(config, link.peer_host)
+    answer = await link.ask(codes.GET_BROKER_CLUSTER_INFO, Nothing())
+    brokers = (await read_large(ClusterInfo, answer.body)).broker_addr_table
+    known = brokers.get(config.broker_name)
+    other = None if known is None else known.broker_addrs.get(_MASTER)
+    address = _address(config)
+    if other not in (None, address):
+        rule = f"a name of its own: at {link.name} {other} has it, this broker is {address}"
+        raise InvalidValue("brokerName", config.broker_name, rule)
+
+
+def _own(config: BrokerConfig) -> BrokerAtName:
+    return BrokerAtName(config.broker_name, _address(config), config.cluster_name, _MASTER)
+
+
+def _address(config: BrokerConfig) -> str:
+    return host_text(config.broker_ip, config.listen_port)

@@ -1,0 +1,1 @@
+"""Dead letters and retries: listed, purged, their history."""

@@ -1,0 +1,321 @@
+"""Requests about failed messages and their answers: plain values.
+
+A DeadLetter describes either kind: a dead letter, or a retry that its group will get again.
+Times are milliseconds since 1970, on the broker's clock; sizes are bytes.
+
+Five thousand dead letters have few kinds of reasons, which differ only in numbers and ids.  The
+kind is a pure function of the reason, so whoever groups by it and whoever filters by it find the
+same ones: the broker, the command line, the page and Spark's tables.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rmqlite.kernel.words.message import offset_message_id
+from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
+
+DEAD_LETTERS_MAX: Final = 1_000
+"""The most dead letters that one call lists."""
+DEAD_LETTERS_DEFAULT: Final = 100
+DEAD_LETTER_IDS_MAX: Final = 100
+"""The most ids of a filter; each dead letter's id is looked up among them."""
+REASONS_MAX: Final = 5
+"""A group's summary has this many kinds of reasons, the most frequent ones."""
+REASONS_OF_MAX: Final = 100_000
+"""The broker counts the reasons of this many dead letters of a group, the newest ones."""
+EVENTS_MAX: Final = 1_000
+"""One answer has this many events of a message's history, the newest ones."""
+UNREADABLE: Final = "the log has no sound record there"
+"""The reason and the body of a dead letter whose scheduled record could not be read."""
+LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
+"""The body of a dead letter whose record would be too long with the body of the message."""
+_PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
+REASON_CHARS_MAX: Final = 200
+"""A kind is made from this much of a reason's first line."""
+NO_REASON: Final = "(no reason)"
+"""The kind of failures without a reason."""
+_VARYING: Final = re.compile(
+    # These digits are the kind: HTTP 404, HTTP/1.1 503, status=500, error code: 429.
+    r"(\b(?:http(?:/[0-9](?:\.[0-9])?)?|status|code|error)[ :=]{1,3}[0-9]{3}\b)"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
+    r"|\b(?:0x)?(?=[a-f]*[0-9])[0-9a-f]+\b"  # a number, or an id in hex
+    r"|[0-9]+",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+class Place(NamedTuple):
+    """A record's topic, queue and queue offset."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+    @classmethod
+    def read(cls, text: str) -> Place | None:
+        """The place of a dead letter; None for another text.
+
+        It is written topic:queue id:queue offset; a dead letter's also with its group instead.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            return None
+        name, queue_id, queue_offset = found.groups()
+        is_topic = is_dlq(name) or is_retry(name) or name in WAIT_TOPICS
+        return cls(name if is_topic else dlq_topic(name), int(queue_id), int(queue_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Selects the dead letters that match every given field.
+
+    topic: the topic that a dead letter was sent to first.  tag: its tags.  key: one of its keys.
+    reason: part of the last failure's reason or of its kind, in upper or lower case.
+    since_ms <= time of the last failure < until_ms; None means no end.  ids: any of these, at
+    most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the dead letter
+    itself, or its place such as billing:0:17.  failure_kind: the kind of the reason
+    that is shown.  job_id: its message was sent by this redrive job.
+    """
+
+    topic: str = ""
+    tag: str = ""
+    key: str = ""
+    reason: str = ""
+    since_ms: int = 0
+    until_ms: int | None = None
+    ids: tuple[str, ...] = ()
+    failure_kind: str = ""
+    job_id: str = ""
+
+
+EVERY_DEAD_LETTER: Final = DeadLetterFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A failed message without its body.
+
+    topic, queue_id, queue_offset: its place in %DLQ%group or %RETRY%group.  A retry that still
+    waits in the schedule has the topic and queue of its delivery, but its queue offset in the
+    schedule.  delivery_attempts: how often a consumer has received it.  redriven_before: how
+    often it was redriven before it died again.  redriven_by: the redrive job that has sent it again
+    since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
+    dead letter, its failure times are store timestamps and its reason is empty.
+    max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
+    the group's.  failure_kind: the kind of reason.  claimed_topic, claimed_message_id: the origin
+    that the client which sent it says, if the broker's log has no such message: then origin_topic
+    is the retry topic that it was sent to.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_size: int
+    body_size: int
+    message_id: str
+    origin_topic: str
+    origin_message_id: str
+    origin_queue_id: int
+    origin_queue_offset: int
+    tags: str
+    keys: tuple[str, ...]
+    delivery_attempts: int
+    first_failure_ms: int
+    last_failure_ms: int
+    reason: str
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    store_host: str
+    redriven_before: int = 0
+    redriven_by: str = ""
+    due_ms: int = 0
+    max_reconsume_times: int | None = None
+    failure_kind: str = ""
+    claimed_topic: str = ""
+    claimed_message_id: str = ""
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset id of the dead letter's record (reference §5.1)."""
+        return offset_message_id(self.store_host, self.physical_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersQuery:
+    """One page of a group's dead letters or retries.
+
+    group: empty means every group, and needs filter.ids.  newest_first: dead letters
+    only.  is_open: only dead letters that no job has redriven.  cursor: empty for the first
+    page, then the cursor of the page before.  max_letters: 1 to 1,000; 0 means 100.  A page
+    may be shorter, or even empty, without being the last.
+    """
+
+    group: str
+    filter: DeadLetterFilter = EVERY_DEAD_LETTER
+    newest_first: bool = False
+    is_open: bool = False
+    cursor: str = ""
+    max_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """looked_at: how many dead letters this call has read.  cursor: of the next page, or empty."""
+
+    letters: tuple[DeadLetter, ...]
+    cursor: str = ""
+    looked_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    """How many dead letters failed for a reason of this kind."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """The dead letters of a group.
+
+    letters: how many are not purged.  redriven: how many of these a job has sent again.  purged:
+    how many purged ones the log still has.  oldest_ms, newest_ms: when
+    the first and the last of them died, 0 without any.  reasons: the kinds of the open ones
+    (not redriven) among the newest reasons_of dead letters, the most frequent kind first.
+    rest_letters: how many of these open ones have none of these kinds; rest_kinds: how many
+    kinds they have.
+    """
+
+    group: str
+    letters: int
+    redriven: int
+    purged: int
+    oldest_ms: int
+    newest_ms: int
+    reasons: tuple[ReasonCount, ...] = ()
+    reasons_of: int = 0
+    rest_letters: int = 0
+    rest_kinds: int = 0
+
+    @property
+    def open(self) -> int:
+        """How many dead letters are not redriven."""
+        return self.letters - self.redriven
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeRequest:
+    """Hide the dead letters of a group that match: they are no longer listed, counted or redriven.
+
+    until_ms: of older clients, which have no filter: the same as filter.until_ms.  restore: show
+    all dead letters again that the log still has; without a filter.  dry_run: only count.
+    """
+
+    group: str
+    until_ms: int | None = None
+    restore: bool = False
+    dry_run: bool = False
+    filter: DeadLetterFilter = EVERY_DEAD_LETTER
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """letters: how many are hidden or shown again; open: how many of these are not redriven."""
+
+    letters: int
+    open: int
+
+
+class EventKind(enum.IntEnum):
+    """The event in a message's history that a record stands for."""
+
+    SENT = 0
+    """Sent without a delay, into its topic."""
+    SCHEDULED = 1
+    """Sent with a delay, into the schedule."""
+    DELIVERED = 2
+    """Delivered from the schedule to its topic."""
+    FAILED = 3
+    """Failed by a consumer; a retry was scheduled."""
+    RETRIED = 4
+    """Delivered to the group's retry topic."""
+    DEAD = 5
+    CANCELLED = 6
+    FIRED = 7
+    """Delivered before its time, at a user's wish."""
+    RESCHEDULED = 8
+    """Scheduled once more, for another time."""
+    UNDELIVERABLE = 9
+    """Due, but it could not be delivered: a dead letter of the schedule."""
+    REDRIVEN = 10
+    """Sent again, as a dead letter, under a new message id."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One record of a message's history.
+
+    group: the group of a failure, retry or dead letter.  attempt: how often a consumer had
+    failed the message by then.  level, due_ms: 0 unless it was scheduled.  is_pending: it still
+    waits.  readers: the groups that have committed behind a message in a topic.
+    max_reconsume_times: its sender's own limit of retries; None without one.
+    """
+
+    kind: EventKind
+    at_ms: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    offset_message_id: str
+    message_id: str
+    group: str = ""
+    attempt: int = 0
+    level: int = 0
+    due_ms: int = 0
+    is_pending: bool = False
+    reason: str = ""
+    job_id: str = ""
+    readers: tuple[str, ...] = ()
+    max_reconsume_times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Asks for the whole history of a message; message_id may be the offset id of any record."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """events: in the order of the log.  is_cut: older ones may be left out.
+
+    The new id of a redriven dead letter belongs to the same history: each event names its own id.
+    """
+
+    message_id: str
+    events: tuple[HistoryEvent, ...]
+    is_cut: bool = False
+
+
+def failure_kind(reason: str) -> str:
+    """The reason's first line, at most 200 characters, with # for every number and id.
+
+    Three digits behind HTTP, status, code or error stay.  A kind is its own kind.
+    """
+    line = short_reason(reason)
+    return _VARYING.sub(lambda found: found[1] or "#", line) if line else NO_REASON
+
+
+def short_reason(reason: str) -> str:
+    """The first line of a reason, at most 200 characters."""
+    line = reason.strip().partition("\n")[0].strip()
+    return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"

@@ -1,0 +1,1 @@
+"""Values that RocketMQ keeps at a name server."""

@@ -1,0 +1,1 @@
+"""The log read as raw records, by jobs."""

@@ -1,0 +1,1 @@
+"""The process: its loops, the group commit, deliveries, upkeep."""

@@ -1,0 +1,256 @@
+"""Read messages of a queue from a queue offset on (reference §9.2, §9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress, repeat, takewhile
+from typing import NamedTuple
+
+from rmqlite.features.sql.sql import STEP_WORK, Sql, parse_tags, tags_codes
+from rmqlite.features.sql.sql import compiled as compiled_sql
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.finding.reading import read_properties
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, TAGS_CODE_MAX, Entry
+from rmqlite.kernel.records.stored import Record, Records
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
+from rmqlite.kernel.requests.topics import Queue, QueueRange
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.store.consume_queue import ConsumeQueue, first_stored_at
+from rmqlite.kernel.store.log.raw_records import READ_GAP_BYTES_MAX, log_reads, whole_records
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import TAGS
+
+MESSAGES_DEFAULT = 32
+BYTES_DEFAULT = 256 * 1024
+STEP_MESSAGES = 200
+STEP_BYTES = 2 << 20
+"""The most messages, and bytes of messages, in a step of 5 ms; then other calls may run."""
+LOOK_MESSAGES = 64
+"""Messages whose properties are read at once, to compare them with an SQL92 expression."""
+STEP_QUEUES = 200
+"""The most queues in a step of 4 ms; then other calls may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A PullResult whose messages are still records, as they lie in the log."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: Records = field(default_factory=Records)
+
+
+class _Most(NamedTuple):
+    """No record that ends behind readable_end, no more messages, and no more bytes, unless the
+    first message is longer."""
+
+    readable_end: int
+    messages: int
+    bytes: int
+
+
+def pull(
+    store: MessageStore, config: BrokerConfig, readable_end: int, request: PullRequest
+) -> Steps[Pulled]:
+    """Up to max_messages and max_bytes, at least one message if there is one; in steps.
+
+    readable_end: records that end behind this physical offset are not returned yet.
+    Raises ExpressionInvalid, InvalidValue, StoreDamaged.
+    """
+    tags = parse_tags(request.expression)
+    sql = compiled_sql(request.sql) if request.sql else None
+    most = _Most(
+        readable_end,
+        _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max),
+        _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max),
+    )
+    offset = request.queue_offset
+    if offset < 0:
+        raise InvalidValue("queue_offset", offset, "0 or more")
+    queue = store.queue(request.topic, request.queue_id)
+    low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+    if queue is None or not low <= offset < high:
+        if offset == high:
+            return Pulled(PullStatus.NO_NEW_MESSAGE, offset, low, high)
+        return Pulled(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
+    whole = None if tags or sql else _whole(store, queue, offset, most)
+    if whole is not None:
+        return Pulled(PullStatus.FOUND, offset + len(whole), low, high, whole)
+    entries = queue.read(offset, config.filter_scan_max if tags or sql else most.messages)
+    found, compared = yield from _found(store, entries, most, tags, sql)
+    if not compared:
+        status = PullStatus.NO_NEW_MESSAGE
+    else:
+        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MESSAGE
+    return Pulled(status, offset + compared, low, high, Records(found))
+
+
+def _whole(store: MessageStore, queue: ConsumeQueue, offset: int, most: _Most) -> Records | None:
+    """The records that a pull without a filter finds, by the compiled form: 0.3 us each, not 2.5.
+
+    None if the plain form has to decide: it finds none, one that is out of the ordinary, or
+    such as are too far apart for one step.
+    """
+    entries = queue.bytes_at(offset, min(most.messages, queue.max_offset - offset))
+    end, count, size = most
+    reads = log_reads(entries, end, TAGS_CODE_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES)
+    if not reads or sum([end - begin for begin, end, _ in reads]) > STEP_BYTES:
+        return None
+    parts: list[bytes] = []
+    first = 0
+    for begin, end, following in reads:
+        behind = entries[ENTRY_BYTES * first : ENTRY_BYTES * (first + following)]
+        part = whole_records(store.read(begin, end - begin), begin, behind)
+        if part is None:
+            return None
+        parts.append(part)
+        first += following
+    return Records.whole(first, b"".join(parts))
+
+
+def _found(
+    store: MessageStore,
+    entries: Sequence[Entry],
+    most: _Most,
+    tags: frozenset[str] | None,
+    sql: Sql | None,
+) -> Steps[tuple[list[Record], int]]:
+    """The records that match, and how many entries were compared; in steps."""
+    end = most.readable_end
+    readable = list(takewhile(lambda each: each.physical_offset + each.size <= end, entries))
+    matching = None
+    if tags:
+        codes = tags_codes(tags)
+        matching = [entry.tags_code in codes for entry in readable]
+    if sql:
+        matching = yield from _matching(store, readable, matching, sql, most)
+    chosen, compared = _chosen(readable, matching, most)
+    found: list[Record] = []
+    for part in _parts(chosen):
+        if found:
+            yield
+        found += [record for record in store.read_records(part) if record]
+    if tags:
+        # Tags of another message may have the same code.
+        wanted = {tag.encode() for tag in tags}
+        found = [record for record in found if record.properties.get(TAGS) in wanted]
+    return found, compared
+
+
+def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> int:
+    """The first queue offset stored at or after a time; max_offset if none."""
+    offsets = range(queue.min_offset, queue.max_offset)
+    return first_stored_at(offsets, queue.entry, store.store_timestamp_ms, timestamp_ms)
+
+
+def end_before(queue: ConsumeQueue, physical_end: int) -> int:
+    """One past the last entry whose record ends at or before a former end of the log."""
+    last = queue.entry(queue.max_offset - 1)
+    if last is None or last.physical_offset < physical_end:
+        return queue.max_offset
+    return queue.first_with(physical_end)
+
+
+def queue_ranges(store: MessageStore, topic: str, count: int) -> Steps[tuple[QueueRange, ...]]:
+    """The ranges of a topic's queues 0 to count - 1, in steps."""
+    ranges = []
+    for queue_id in range(count):
+        if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
+            yield
+        ranges.append(queue_range(store, Queue(topic, queue_id)))
+    return tuple(ranges)
+
+
+def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
+    """The range of a queue; empty for an unknown queue."""
+    stored = store.queue(queue.topic, queue.queue_id)
+    if stored is None:
+        return QueueRange(queue, 0, 0)
+    last = stored.entry(stored.max_offset - 1)
+    newest_ms = store.store_timestamp_ms(last.physical_offset) if last else None
+    return QueueRange(queue, stored.min_offset, stored.max_offset, newest_ms or 0)
+
+
+def _matching(
+    store: MessageStore,
+    entries: Sequence[Entry],
+    tagged: Sequence[bool] | None,
+    sql: Sql,
+    most: _Most,
+) -> Steps[list[bool]]:
+    """Which entries match the expression, of those that are tagged, in steps.
+
+    The list ends with the entry that completes the most messages or bytes.  Bodies of large
+    records are not read.  An unreadable record matches: whoever reads it reports the damage.
+    """
+    matching: list[bool] = []
+    _, count, size = most
+    work = 0
+    for begin in range(0, len(entries), LOOK_MESSAGES):
+        part = entries[begin : begin + LOOK_MESSAGES]
+        wanted = tagged[begin : begin + LOOK_MESSAGES] if tagged else [True] * len(part)
+        read = read_properties(store, list(compress(part, wanted)))
+        for entry, is_wanted in zip(part, wanted, strict=True):
+            properties = next(read) if is_wanted else b""
+            is_match = is_wanted and (properties is None or sql.matches(properties))
+            matching.append(is_match)
+            if is_match:
+                count, size = count - 1, size - entry.size
+                if count <= 0 or size <= 0:
+                    return matching
+            work += sql.work(properties or b"")
+            if work > STEP_WORK:
+                work = 0
+                yield
+    return matching
+
+
+def earliest_ms(store: MessageStore, queue: Queue) -> int | None:
+    """When the first message that a queue still has was stored; None if it is empty."""
+    stored = store.queue(queue.topic, queue.queue_id)
+    first = stored.entry(stored.min_offset) if stored else None
+    return store.store_timestamp_ms(first.physical_offset) if first else None
+
+
+def _chosen(
+    entries: Sequence[Entry], matching: Iterable[bool] | None, most: _Most
+) -> tuple[list[Entry], int]:
+    """The entries to return, and how many were compared.
+
+    matching: for each entry, or only for the first ones; None means that all match.
+    """
+    chosen: list[Entry] = []
+    total = compared = 0
+    matching = repeat(True) if matching is None else matching
+    for entry, is_match in zip(entries, matching, strict=False):
+        if is_match:
+            total += entry.size
+            if chosen and (len(chosen) == most.messages or total > most.bytes):
+                break
+            chosen.append(entry)
+        compared += 1
+    return chosen, compared
+
+
+def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """The entries in parts, one for each step."""
+    part: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if part and (len(part) == STEP_MESSAGES or size + entry.size > STEP_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(entry)
+        size += entry.size
+    if part:
+        yield part
+
+
+def _limit(field: str, asked: int, default: int, most: int) -> int:
+    if asked < 0 or asked > most:
+        raise InvalidValue(field, asked, f"0 for the default, {default}, or 1 to {most}")
+    return asked or default

@@ -1,0 +1,1 @@
+"""Requests and answers as plain values."""

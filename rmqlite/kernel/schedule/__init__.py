@@ -1,0 +1,1 @@
+"""What waits, and its delivery."""

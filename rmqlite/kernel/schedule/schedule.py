@@ -1,0 +1,281 @@
+"""Delivers the due messages of a wait queue, and returns when to call again.
+
+Due messages are delivered in slices, the earliest first.  A delivered record points back to the
+end of the scheduled one, so after a crash the log itself shows which messages were delivered.  A
+wait queue whose files cannot be read rests for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rmqlite.features.dead_letters.requests import UNREADABLE
+from rmqlite.kernel.admission import Room
+from rmqlite.kernel.appending import Appending
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.counts import Durations
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.drafts import derived
+from rmqlite.kernel.records.queue_entry import runs_of
+from rmqlite.kernel.records.record import Head, NewRecord, destination
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.schedule.late_log import LateLog
+from rmqlite.kernel.schedule.pace import Pace
+from rmqlite.kernel.schedule.packed_slice import Most, PackedSlice, PackedSlices
+from rmqlite.kernel.schedule.undeliverable import dead_letter, why_undeliverable
+from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.tables.topics import TopicTable
+from rmqlite.kernel.waits.wait_queue import PendingPlace, WaitQueue
+from rmqlite.kernel.waits.wait_queues import WaitQueues
+from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
+from rmqlite.kernel.words.message import pack_host
+from rmqlite.kernel.words.property_string import PropertyString
+
+DELIVER_BYTES_MAX: Final = 4 << 20
+"""The most bytes of scheduled records in one slice; a single record may be longer."""
+REST_MS: Final = 1_000
+"""How long a wait queue rests if its files cannot be read; the time doubles at each failure."""
+REST_MS_MAX: Final = 8_000
+_STORE_HOST: Final = pack_host("127.0.0.1:0")
+"""The store host of a dead letter whose scheduled record cannot be read."""
+
+log = logging.getLogger(__name__)
+
+
+class Ready(NamedTuple):
+    """A pending message and the record that completes it.
+
+    reason: why it becomes a dead letter; "" if it does not.
+    """
+
+    place: PendingPlace
+    topic: str
+    """The topic that the message goes to; "" if its record names none."""
+    record: NewRecord
+    reason: str
+
+
+class Schedule:
+    """Delivers the messages of all wait queues of a store."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        clock: Clock,
+        topics: TopicTable,
+        wait_queues: WaitQueues,
+        appending: Appending,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._topics = topics
+        self.room = Room(store.log_file_bytes, config.max_message_bytes)
+        self._wait_queues = wait_queues
+        self._appending = appending
+        self._packed = PackedSlices(config, store, topics, self.room)
+        self._pace = Pace(config.deliver_rate_max)
+        self.delivered = 0
+        """The number of due messages delivered since the start."""
+        self.timers_delivered: Counter[str] = Counter()
+        """Those of the timers, by topic."""
+        self.undeliverable = 0
+        self.appends = Durations()
+        self._late_log = LateLog()
+
+    def deliver(self, wait_queue: int, count_max: int) -> int | None:
+        """Deliver up to count_max due messages of a wait queue, the earliest first.
+
+        Returns when to call again, None if none waits.  Raises StoreUnavailable: then no message
+        of the slice is delivered, and the next call begins with the same messages.
+        """
+        known = self._wait_queues[wait_queue]
+        known.skip_removed()
+        now_ms = self._clock.now_ms()
+        due_ms = _next_ms(known)
+        if due_ms is None or due_ms > now_ms:
+            return due_ms
+        count = self._pace.free(now_ms, count_max)
+        if not count:
+            return self._pace.free_at_ms(now_ms)
+        packed = self._packed.next(known, now_ms, Most(count, DELIVER_BYTES_MAX))
+        if packed is None:
+            count = self._deliver(known, now_ms, count)
+        else:
+            count = self._complete_packed(packed)
+        # Counted from the append's end: even a slow append must not bring two shares together.
+        self._pace.take(self._clock.now_ms(), count)
+        return _next_ms(known)
+
+    def paced_until_ms(self) -> int:
+        """When deliverRateMax lets another message be delivered; a time in the past if now."""
+        now_ms = self._clock.now_ms()
+        return 0 if self._pace.free(now_ms, 1) else self._pace.free_at_ms(now_ms)
+
+    def complete(self, ready: Sequence[Ready]) -> list[Written]:
+        """Append the records that complete pending messages, and advance their wait queues.
+
+        Raises StoreUnavailable: then nothing has changed.
+        """
+        # Append before the cursors move: a crash in between is found again in the log.
+        written = self._appending.append([each.record for each in ready], self.appends)
+        by_queue = defaultdict[int, list[Ready]](list)
+        for each in ready:
+            by_queue[each.place.wait_queue].append(each)
+        for number, mine in by_queue.items():
+            offsets = [each.place.queue_offset for each in mine]
+            due_ms = [each.place.due_ms for each in mine]
+            topics = Counter([each.topic for each in mine])
+            self._note_completed(self._wait_queues[number], offsets, due_ms, topics)
+        return written
+
+    def _complete_packed(self, ready: PackedSlice) -> int:
+        """complete() and _count() for a packed slice; the number of its messages."""
+        known, offsets, due_ms, topics, packed = ready
+        # Append before the cursor moves, as in complete().
+        self._appending.append_packed([packed], self.appends)
+        self._note_completed(known, offsets, due_ms, topics)
+        self._count_late(known, Counter(due_ms), self._store.newest_timestamp_ms)
+        if known.id == TIMERS:
+            self.timers_delivered.update(topics)
+        return len(due_ms)
+
+    def why_not(self, head: Head) -> str:
+        """Why a scheduled record cannot be delivered; empty if it can."""
+        properties = PropertyString(head.properties)
+        target = destination(properties)
+        return why_undeliverable(head, properties, target, self._topics, self._config, self.room)
+
+    # ---- a slice
+
+    def _deliver(self, known: WaitQueue, now_ms: int, count: int) -> int:
+        """Deliver the first due messages; how many."""
+        try:
+            places = self._due(known, now_ms, count)
+            # A damaged body is delivered with its old CRC: a pull checks it and reports it.
+            records = self._store.read_records([at.entry for at in places], check_bodies=False)
+        except StoreUnavailable as error:
+            self._rest(known, error, now_ms)
+            return 0
+        if known.failures:
+            known.failures = 0
+            log.info("wait queue can be read again %s", _named(known.id))
+        pairs = zip(places, records, strict=True)
+        ready = self._with_few_new_queues([self._completing(*pair, now_ms) for pair in pairs])
+        if ready:
+            written = self.complete(ready)
+            self._count(known, ready, written[0].store_timestamp_ms)
+        return len(ready)
+
+    def _due(self, known: WaitQueue, now_ms: int, count: int) -> list[PendingPlace]:
+        """The first due messages, in due order; those before an entry that cannot be read."""
+        found: list[PendingPlace] = []
+        size = 0
+        try:
+            for place in islice(known.due(now_ms), count):
+                size += place.entry.size
+                if found and size > DELIVER_BYTES_MAX:
+                    break
+                found.append(place)
+        except StoreUnavailable:
+            if not found:
+                raise
+        return found
+
+    def _completing(self, place: PendingPlace, waited: Record | None, now_ms: int) -> Ready:
+        if waited is None:
+            reason, topic, host = UNREADABLE, "", _STORE_HOST
+        else:
+            head, properties = waited.head, waited.properties
+            target = destination(properties)
+            reason = why_undeliverable(
+                head, properties, target, self._topics, self._config, self.room
+            )
+            if target is not None and not reason:
+                record = derived(waited, *target, properties=properties, completes=waited.end)
+                return Ready(place, target[0], record, "")
+            topic, host = target[0] if target else "", waited.head.store_host
+        self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
+        record = dead_letter(place.wait_queue, place.entry, waited, reason, now_ms, host, self.room)
+        return Ready(place, topic, record, reason)
+
+    def _with_few_new_queues(self, ready: list[Ready]) -> list[Ready]:
+        """The first messages, up to those that make NEW_QUEUES_MAX queues; the rest comes later."""
+        queues: set[tuple[str, int]] = set()
+        new = 0
+        for count, (_, _, record, _) in enumerate(ready):
+            key = (record.topic, record.queue_id)
+            if key in queues:
+                continue
+            queues.add(key)
+            if self._store.queue(*key) is None:
+                if new == NEW_QUEUES_MAX:
+                    return ready[:count]
+                new += 1
+        return ready
+
+    def _note_completed(
+        self,
+        known: WaitQueue,
+        queue_offsets: Sequence[int],
+        due_ms: Sequence[int],
+        topics: Mapping[str, int],
+    ) -> None:
+        for start, end in runs_of(queue_offsets):
+            known.completed.add(start, end)
+        self._store.progress.complete(known.id, start, end, topics)
+        known.advance(due_ms, queue_offsets)
+
+    def _count(self, known: WaitQueue, ready: Sequence[Ready], written_ms: int) -> None:
+        late = Counter[int]()
+        for place, topic, _, reason in ready:
+            if not reason:
+                late[place.due_ms] += 1
+                if known.id == TIMERS:
+                    self.timers_delivered[topic] += 1
+                continue
+            self.undeliverable += 1
+            log.error(
+                "scheduled message cannot be delivered, it is a dead letter in %s now %s"
+                " physical_offset=%d reason=%s",
+                UNDELIVERABLE_TOPIC,
+                _named(known.id),
+                place.entry.physical_offset,
+                reason,
+            )
+        self._count_late(known, late, written_ms)
+
+    def _count_late(self, known: WaitQueue, due_ms: Counter[int], written_ms: int) -> None:
+        """due_ms: how many of the messages delivered were due at each time."""
+        self.delivered += due_ms.total()
+        for each_ms, count in due_ms.items():
+            known.lateness.add(written_ms - each_ms, count)
+        self._late_log.note(_named(known.id), due_ms, written_ms, known.next_due_ms())
+
+    def _rest(self, known: WaitQueue, error: StoreUnavailable, now_ms: int) -> None:
+        known.failures += 1
+        rest_ms = min(REST_MS << (known.failures - 1), REST_MS_MAX)
+        known.rests_until_ms = now_ms + rest_ms
+        if known.failures == 1:
+            name = _named(known.id)
+            log.error("wait queue cannot be read, will be tried again %s error=%s", name, error)
+
+
+def _next_ms(known: WaitQueue) -> int | None:
+    """When a wait queue has something to deliver and can be read."""
+    due_ms = known.next_due_ms()
+    return None if due_ms is None else max(due_ms, known.rests_until_ms)
+
+
+def _named(wait_queue: int) -> str:
+    """A wait queue as a line of the log names it."""
+    return "wait_queue=timers" if wait_queue == TIMERS else f"level={wait_queue}"

@@ -1,0 +1,1 @@
+"""What can be asked of a broker: the one door, with rights and waits."""

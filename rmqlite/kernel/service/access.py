@@ -1,0 +1,307 @@
+"""Who calls, and may they?  One decision for every method of the service, whatever the protocol.
+
+A protocol finds out who calls (by a signature, a session) and sets CALLER before it calls a method.
+Each method names its needs, beside it (@needs, @touches, @admin …); a method without any is an
+error when its class is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rmqlite.features.accounts.accounts import Account, Accounts, Right
+from rmqlite.features.accounts.decision import Need, sends_somewhere, why_not
+from rmqlite.features.accounts.gate import audit
+from rmqlite.features.accounts.gate.watched import WatchedFiles
+from rmqlite.features.accounts.reading import files_of, load_accounts
+from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
+from rmqlite.kernel.words.visible import shortened
+
+Rule = Callable[..., Iterable[Need]]
+"""The needs of a call with these arguments, behind the broker that is asked.
+
+They are looked at one by one: what comes behind a right that is missing is not even asked."""
+log = logging.getLogger(__name__)
+M = TypeVar("M", bound=Callable[..., Any])
+_RULE: Final = "_needs"
+_NO_SECRET: Final = "the secret of no account"
+_WRONG: Final = "there is no such access key, or the signature is wrong"
+
+
+class Caller(NamedTuple):
+    """account: None if the caller's address is trusted (a white list), or it is the broker.
+
+    protocol: by which it came, for the audit log.
+    """
+
+    account: Account | None
+    address: str
+    protocol: str = ""
+
+    @property
+    def access_key(self) -> str:
+        return self.account.access_key if self.account else ""
+
+
+BROKER: Final = Caller(None, "the broker itself", "own")
+_NOBODY: Final = Caller(None, "")
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
+"""Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
+
+
+def may_send(caller: Caller | None) -> bool:
+    """Is there any topic that this caller may send to?
+
+    A producer is remembered only then: it names its group, which belongs to no account.
+    """
+    return caller is None or caller.account is None or sends_somewhere(caller.account)
+
+
+def account_of_caller() -> str:
+    """The access key of the running call, for what is counted of each account; "" for none."""
+    caller = CALLER.get()
+    return caller.access_key if caller else ""
+
+
+class Note(NamedTuple):
+    """Why a change is made, in the caller's words.
+
+    address, protocol: of the caller, for the audit log of a broker without accounts.  They are no
+    Caller, which might be trusted.
+    """
+
+    text: str = ""
+    address: str = ""
+    protocol: str = ""
+
+
+NO_NOTE: Final = Note()
+NOTE: Final[ContextVar[Note]] = ContextVar("note", default=NO_NOTE)
+"""The note of the running call."""
+
+
+def needs(rule: Callable[..., Iterable[Need]]) -> Callable[[M], M]:
+    """Mark a method of the service: who calls it has the rights that rule(arguments) returns."""
+    return touches(lambda _, *args, **more: rule(*args, **more))
+
+
+def touches(rule: Rule) -> Callable[[M], M]:
+    """The same for a method that reaches more than its arguments name: rule(broker, arguments).
+
+    An offset names no topic, but the record there lies in one.
+    """
+
+    def marked(method: M) -> M:
+        setattr(method, _RULE, rule)
+        return method
+
+    return marked
+
+
+def rule_of(method: Callable[..., Any]) -> Rule | None:
+    """The rule that a method was marked with."""
+    rule: Rule | None = getattr(method, _RULE, None)
+    return rule
+
+
+def topic_right(right: Right, topic: str) -> Need:
+    return Need(right, "topic", topic)
+
+
+def group_right(right: Right, group: str) -> Need:
+    return Need(right, "group", group)
+
+
+def host_of(address: str) -> str:
+    """The host of "10.0.0.7:5000" or "[::1]:5000"."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def of_admins(*_: object, **__: object) -> tuple[Need, ...]:
+    """The rule of what an admin changes; each such call is a line of the audit log."""
+    return (Need(Right.ADMIN, "", ""),)
+
+
+anyone = needs(lambda *_, **__: ())
+"""Every account."""
+view = needs(lambda *_, **__: (Need(Right.VIEW, "", ""),))
+"""Who may look at everything."""
+admin = touches(of_admins)
+
+
+def of_topic(right: Right) -> Callable[[M], M]:
+    """Of a method whose first argument is a topic."""
+    return needs(lambda topic, *_, **__: [topic_right(right, topic)])
+
+
+def of_group(right: Right) -> Callable[[M], M]:
+    """Of a method whose first argument is a group."""
+    return needs(lambda group, *_, **__: [group_right(right, group)])
+
+
+class Access:
+    """The accounts in force."""
+
+    def __init__(self, accounts: Accounts | None = None) -> None:
+        self.accounts = accounts
+        """None: there are none, and everybody may do everything."""
+        self.refusals = audit.Refusals()
+
+    @property
+    def refused(self) -> int:
+        """How many calls were refused."""
+        return self.refusals.total
+
+    def is_trusted(self, address: str) -> bool:
+        """May whoever comes from this address do everything, without an account?"""
+        assert self.accounts is not None
+        host = host_of(address)
+        return any(each.matches(host) for each in self.accounts.global_white_remote_addresses)
+
+    def caller(
+        self,
+        address: str,
+        key: str,
+        is_signed: Callable[[str], bool],
+        *,
+        protocol: str,
+        call: object = "",
+        wrong: str = _WRONG,
+    ) -> Caller:
+        """Who calls from an address with an access key; is_signed: with the secret it is given?
+
+        protocol, call: by which protocol, and what; both only for the audit log.
+
+        RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
+        the signature.  Raises AccessDenied, which does not say whether the account exists; wrong
+        is its rule.
+        """
+        assert self.accounts is not None
+        trusted = Caller(None, address, protocol)
+        if self.is_trusted(address):
+            return trusted
+        account = self.accounts.accounts.get(key)
+        if account is not None and account.white_remote_address.matches(host_of(address)):
+            return trusted
+        # Of no account, too: otherwise the time would show which accounts exist.
+        secret = account.secret.get_secret_value() if account else _NO_SECRET
+        if is_signed(secret) and account is not None:
+            return Caller(account, address, protocol)
+        rule = wrong if key else "the call has no access key"
+        raise self.denied(trusted, rule, call, access_key=key)
+
+    def check(
+        self,
+        caller: Caller | None,
+        wanted: Iterable[Need],
+        call: object = "",
+        args: Iterable[object] = (),
+    ) -> None:
+        """Raises AccessDenied unless this caller has all these rights.
+
+        call, args: what is called, for the audit log.
+        """
+        if self.accounts is None:
+            return
+        if caller is None:
+            raise self.denied(_NOBODY, "the call has no account", call, args)
+        if caller.account is None:
+            return
+        reason = why_not(caller.account, wanted)
+        if reason is not None:
+            raise self.denied(caller, reason, call, args)
+
+    def check_again(self, wanted: Iterable[Need], call: str) -> None:
+        """check() for a call that has waited: its account may be another one now, or deleted."""
+        caller = CALLER.get()
+        if self.accounts is None or caller is None or caller.account is None:
+            return
+        account = self.accounts.accounts.get(caller.access_key)
+        if account is caller.account:
+            return
+        if account is None or account.secret != caller.account.secret:
+            raise self.denied(caller, _WRONG, call)
+        self.check(caller._replace(account=account), wanted, call)
+
+    def denied(
+        self,
+        caller: Caller,
+        rule: str,
+        call: object = "",
+        args: Iterable[object] = (),
+        *,
+        access_key: str = "",
+    ) -> AccessDenied:
+        """The error for a call that is refused, which is counted and logged.
+
+        access_key: that the caller has named, if it is not the account's.
+        """
+        error = AccessDenied(f"access denied: {rule}", rule=rule)
+        key = shortened(access_key or caller.access_key)
+        if self.refusals.note(key, caller.address):
+            what = _name(call), _target(args), error.code, rule
+            audit.refused(audit.Event("refused", caller.protocol, key, caller.address, *what))
+        return error
+
+    def ended(
+        self, caller: Caller | None, call: str, args: Iterable[object], error: BaseException | None
+    ) -> None:
+        """Log the end of a call that changes something; error: in which it ended."""
+        outcome = "ok" if error is None else type(error).__name__
+        if isinstance(error, RmqliteError):
+            outcome = error.code
+        note = NOTE.get()
+        who = caller or Caller(None, note.address, note.protocol)
+        by = who.protocol, who.access_key, who.address
+        what = call, _target(args), outcome
+        audit.changed(audit.Event("changes", *by, *what, note=note.text))
+
+
+class AccountsFile(WatchedFiles[Accounts]):
+    """The accounts of one broker; access gets them."""
+
+    name = "accounts"
+
+    def __init__(self, path: Path, access: Access) -> None:
+        super().__init__()
+        self._path = path
+        self._access = access
+
+    def _files(self) -> Iterable[Path]:
+        accounts = self._access.accounts
+        return [*files_of(self._path), *(accounts.files if accounts else ())]
+
+    def _read(self) -> Accounts:
+        return load_accounts(self._path)
+
+    def _take(self, found: Accounts) -> Iterable[str]:
+        if found != self._access.accounts:
+            self._access.accounts = found
+            log.info("accounts in force file=%s accounts=%d", self._path, len(found.accounts))
+        return found.warnings
+
+    async def look(self) -> None:
+        # A flood that has ended brings no refusal that would tell its length.
+        self._access.refusals.log_repeated()
+        await super().look()
+
+
+def _name(call: object) -> str:
+    """A call as text; a number is a code of RocketMQ's protocol."""
+    return f"request code={call}" if isinstance(call, int) else shortened(call)
+
+
+def _target(args: Iterable[object]) -> str:
+    """The topic, group or job that a call with these arguments is about; "" if it names none."""
+    for each in args:
+        if isinstance(each, str):
+            return shortened(each)
+        for name in ("topic", "group", "job_id"):
+            value = getattr(getattr(each, "spec", each), name, "")
+            if isinstance(value, str) and value:
+                return shortened(value)
+    return ""

@@ -1,0 +1,320 @@
+"""Consumer groups: settings, members, assignments, committed offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+from rmqlite.features.accounts.accounts import Right
+from rmqlite.features.accounts.decision import Need
+from rmqlite.kernel.requests.figures import QueueTimes, TableVersion, Taken
+from rmqlite.kernel.requests.groups import (
+    Assigned,
+    Assignment,
+    AssignmentQuery,
+    GroupChange,
+    GroupExtras,
+    GroupInfo,
+    GroupStatus,
+    HeartbeatRequest,
+    LeaveRequest,
+    MemberInfo,
+    MemberKind,
+    OffsetReset,
+    OffsetsCommit,
+    OffsetsQuery,
+    QueueReset,
+    RequestModeChange,
+)
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.service.access import (
+    account_of_caller,
+    admin,
+    group_right,
+    needs,
+    of_group,
+    of_topic,
+    topic_right,
+    view,
+)
+from rmqlite.kernel.service.part import Part, ServiceParts
+from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.retry_policy import policy_of_lengths
+
+
+def _commit_rights(commit: OffsetsCommit) -> list[Need]:
+    topics = {queue.topic for queue in commit.offsets}
+    return [
+        group_right(Right.SUB, commit.group),
+        *[topic_right(Right.SUB, topic) for topic in sorted(topics)],
+    ]
+
+
+def _member_rights(request: HeartbeatRequest, *_: MemberKind) -> list[Need]:
+    return [
+        group_right(Right.SUB, request.group),
+        *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
+    ]
+
+
+def _progress_rights(group: str, topic: str = "") -> list[Need]:
+    """A group's progress in a topic also says where that topic ends, and when it was written."""
+    topics = [topic_right(Right.VIEW, topic)] if topic else []
+    return [group_right(Right.VIEW, group), *topics]
+
+
+def _assignment_rights(query: AssignmentQuery) -> list[Need]:
+    return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
+
+
+_of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
+
+
+class GroupCalls(Part):
+    """Calls of consumers about their own group, and of administrators about any group."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._progress = parts.broker.progress
+        self._parked: Counter[tuple[str, str]] = Counter()
+        """Heartbeats that wait, by group and client id."""
+
+    @view
+    async def all(self) -> tuple[GroupInfo, ...]:
+        return self._broker.groups.all()
+
+    @of_group(Right.SUB)
+    async def info(self, group: str) -> GroupInfo:
+        """A group's settings.  Raises GroupUnknown."""
+        return self._broker.groups.existing(group)
+
+    @of_group(Right.VIEW)
+    async def status(self, group: str) -> GroupStatus:
+        """Settings, members, and progress in every queue that the group reads or has read."""
+        return await done_in_turns(self._broker.group_status(group))
+
+    @admin
+    async def change(
+        self,
+        change: GroupChange,
+        extras: GroupExtras | None = None,
+        *,
+        retry_after_ms: Sequence[int] = (),
+    ) -> GroupInfo:
+        """Change a group's settings, or create the group.
+
+        retry_after_ms: instead of a policy as a text, the lengths of its retries, all levels.
+        """
+        if retry_after_ms:
+            table = self._broker.store.levels.current
+            policy = policy_of_lengths("groupRetryPolicy", retry_after_ms, table)
+            change = replace(change, retry_policy=policy.text)
+        changed = self._broker.groups.change(change, extras)
+        await self._saved()
+        return changed
+
+    @admin
+    async def delete(self, group: str, *, with_offsets: bool = False, force: bool = True) -> None:
+        """Delete a group's settings, and its offsets when that is on disk.
+
+        Raises GroupInUse, unless by force, if the group has members.
+        """
+        self._broker.resetting.check_unused(group, force=force)
+        self._broker.groups.delete(group)
+        self._broker.request_modes.forget_group(group)
+        await self._saved()
+        if with_offsets:
+            self._broker.offsets.forget_group(group)
+            await self._durable()
+
+    @of_group(Right.VIEW)
+    async def settings_of(self, group: str) -> tuple[GroupInfo, GroupExtras]:
+        """All settings of a group.  Raises GroupUnknown."""
+        return self._broker.groups.existing(group), self._broker.groups.extras(group)
+
+    @view
+    async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
+        """All settings of all groups; take some at a time."""
+        groups = self._broker.groups
+        return ((info, groups.extras(info.group)) for info in groups.all())
+
+    @view
+    async def version(self) -> TableVersion:
+        """The version of the table of groups."""
+        return self._broker.groups.version
+
+    @of_topic(Right.VIEW)
+    async def readers(self, topic: str) -> tuple[str, ...]:
+        """The groups that read a topic, or have read it."""
+        return self._broker.parts.groups_at(topic)
+
+    @needs(_progress_rights)
+    async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
+        """A group's progress in one topic, or in all topics of which it has an offset."""
+        return await done_in_turns(self._progress.of_group(group, topic))
+
+    @needs(_progress_rights)
+    async def times(self, group: str, topic: str) -> tuple[QueueTimes, ...]:
+        """When the messages were stored that a group has taken of a topic, and will take next."""
+        return await done_in_turns(self._progress.times(group, topic))
+
+    @admin
+    async def reset(
+        self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool = True
+    ) -> dict[Queue, int]:
+        """The offsets at which a group goes on with the messages of a time.
+
+        The caller sends them to the members that pull, which commit them.  Those of a group that
+        receives single messages have no offsets: for them they are committed here.
+        """
+        steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
+        offsets = await done_in_turns(steps)
+        if self._broker.membership.receives(group):
+            for part in OffsetsCommit(group, offsets).parts():
+                self._broker.commit_offsets(part, is_reset=True)
+            await self._durable()
+        return offsets
+
+    def receives(self, group: str) -> bool:
+        """Does a group receive messages one by one, so that its members keep no offsets?"""
+        return self._broker.membership.receives(group)
+
+    @view
+    async def preview_reset(self, request: OffsetReset) -> tuple[QueueReset, ...]:
+        """What reset_offsets() would do; it changes nothing, and takes a group with members."""
+        return await done_in_turns(self._broker.resetting.preview(request))
+
+    @admin
+    async def reset_offsets(self, request: OffsetReset) -> tuple[QueueReset, ...]:
+        """Let a group go on from another place; what was committed there before."""
+        return await self._stored(self._broker.resetting.reset(request))
+
+    @admin
+    async def copy_offsets(self, group: str, source: str, topic: str = "") -> None:
+        """Give a group another one's offsets, of one topic or of all that there still are."""
+        offsets = {
+            queue: offset
+            for queue, offset in self._broker.offsets.of(source).items()
+            if topic in ("", queue.topic) and self._broker.topics.get(queue.topic)
+        }
+        for part in OffsetsCommit(group, offsets).parts():
+            self._broker.commit_offsets(part, is_reset=True)
+        await self._durable()
+
+    @of_group(Right.VIEW)
+    async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:
+        """All offsets that a group has committed, by topic and queue id."""
+        return await done_in_turns(self._broker.offsets.by_topic(group))
+
+    @view
+    async def committing(self) -> tuple[str, ...]:
+        """The groups that have committed an offset."""
+        return tuple(self._broker.offsets.groups())
+
+    @_of_request
+    async def offsets(self, query: OffsetsQuery) -> dict[Queue, int]:
+        """The offsets that a group has committed; queues without one are left out."""
+        return self._broker.query_offsets(query)
+
+    @needs(_commit_rights)
+    async def commit(self, commit: OffsetsCommit) -> None:
+        """Store all of these offsets, or none."""
+        end = self._broker.store.end
+        self._broker.commit_offsets(commit)
+        moved_to = self._broker.store.end
+        # Leases that go back say so in the log.
+        await self._commit.durable(moved_to if moved_to > end else 0)
+
+    @needs(_member_rights)
+    async def heartbeat(
+        self, request: HeartbeatRequest, kind: MemberKind = MemberKind.POLLS
+    ) -> Assignment:
+        """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
+
+        Cancel the call when the caller's connection ends: then the member leaves at once.
+        """
+        self._check_open()
+        self._check_wait(request.wait_ms)
+        await done_in_turns(self._broker.membership.check_sql(request))
+        account = account_of_caller()
+        assignment = self._broker.heartbeat(request, account, kind)
+        # While it waits, of its subscriptions only the table's are in memory.
+        request = self._broker.membership.kept(request)
+        try:
+            await self._saved()
+        except StoreUnavailable:
+            # Its group is gone again.
+            self._broker.membership.leave(request.group, request.client_id)
+            raise
+        if assignment.epoch != request.known_epoch:
+            return assignment
+        key = request.group, request.client_id
+        if self._parked[key]:
+            self.second_connection(*key)
+        self._parked[key] += 1
+        try:
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000, account)
+        except asyncio.CancelledError:
+            # The connection is gone: other members get its queues now, not at the expiry.
+            if self._parked[key] == 1:
+                self._broker.membership.leave(request.group, request.client_id)
+            raise
+        finally:
+            self._parked[key] -= 1
+            if not self._parked[key]:
+                del self._parked[key]
+        return self._broker.heartbeat(request, account, kind)
+
+    @admin
+    async def change_mode(self, change: RequestModeChange) -> None:
+        """How the members of a group get a topic's messages, from their next rebalancing on."""
+        self._broker.request_modes.change(change)
+        await self._saved()
+
+    @needs(_assignment_rights)
+    async def assigned(self, query: AssignmentQuery) -> Assigned | None:
+        """What a member reads of a topic, and how; None: there is no such topic or member."""
+        return self._broker.request_modes.assigned(query)
+
+    @needs(_member_rights)
+    async def check(self, request: HeartbeatRequest) -> None:
+        """Do nothing but raise what heartbeat() would raise for these subscriptions."""
+        await done_in_turns(self._broker.membership.check_sql(request))
+
+    @_of_request
+    async def leave(self, request: LeaveRequest) -> None:
+        """Remove the member; the others get its queues."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    def left(self, request: LeaveRequest) -> None:
+        """Like leave(), for a caller that cannot wait: its connection is gone."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    @of_group(Right.SUB)
+    async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
+        """Keep other members of the group from these queues; those that the member has now."""
+        return self._broker.locks.lock(group, client_id, queues, account_of_caller())
+
+    @of_group(Right.SUB)
+    async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
+        """Give queues back; those of other members stay locked."""
+        self._broker.locks.unlock(group, client_id, queues)
+
+    @of_group(Right.SUB)
+    async def members(self, group: str) -> tuple[MemberInfo, ...]:
+        """The members of a group now; none if no such group exists."""
+        return self._broker.membership.members(group)
+
+    def second_connection(self, group: str, client_id: str) -> None:
+        """A living member's id is used on a second connection; an operator is to know."""
+        self._broker.membership.second_connection(group, client_id)
+
+    def listen(self, changed: Callable[[str], None]) -> None:
+        """Call changed(group) after each change of a group's members or of their queues.
+
+        It is called inside the request that made the change, so it must return at once.
+        """
+        self._broker.membership.on_change.append(changed)

@@ -1,0 +1,304 @@
+"""Messages: stored, pulled, failed, found, ended in a transaction, read as raw records.
+
+A call that stores messages is answered when they are on disk.  born_host is the sender's packed
+address, which every stored message keeps.  Long reads are done in steps, and other calls get their
+turns between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from rmqlite.features.accounts.accounts import Right
+from rmqlite.features.accounts.decision import Need
+from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.features.raw_log.requests import (
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.pulling import Pulled
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.requests.messages import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    PullRequest,
+    PullStatus,
+    SendBackRequest,
+    SendBackResult,
+    TransactionEnd,
+    TransactionQuestion,
+)
+from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored, check_messages
+from rmqlite.kernel.service.access import (
+    Caller,
+    account_of_caller,
+    admin,
+    group_right,
+    needs,
+    topic_right,
+    touches,
+    view,
+)
+from rmqlite.kernel.service.group_commit import Failed
+from rmqlite.kernel.service.part import Part, ServiceParts
+from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.clock import elapsed_s
+from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
+from rmqlite.kernel.words.names import TOOLS_GROUP
+
+Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
+"""Makes a context for a look, which may wait until the caller has room for what is found; if it
+gives a function, that is called with the bytes that were found."""
+
+
+class DraftsSent(NamedTuple):
+    """is_durable: False if the disk took too long; the messages may or may not survive a crash."""
+
+    outcomes: list[Outcome]
+    is_durable: bool = True
+
+
+def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    if request.group == TOOLS_GROUP:
+        return [topic_right(Right.VIEW, request.topic)]
+    return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
+def _send_back_rights(broker: Broker, request: SendBackRequest) -> Iterator[Need]:
+    """Who fails a message may read it where it lies, or else would get it by failing it."""
+    yield group_right(Right.SUB, request.group)
+    yield _right_at(Right.SUB, broker, request.physical_offset)
+
+
+def _record_rights(broker: Broker, physical_offset: int) -> Iterator[Need]:
+    yield _right_at(Right.VIEW, broker, physical_offset)
+
+
+def _right_at(right: Right, broker: Broker, physical_offset: int) -> Need:
+    """The right on the topic of a record.  Raises MessageNotFound."""
+    topic = broker.record_at(physical_offset).head.topic
+    return Need(right, "topic", topic, f"the message at physical offset {physical_offset}")
+
+
+class MessageCalls(Part):
+    """Calls of producers and consumers."""
+
+    @needs(lambda call: [topic_right(Right.PUB, each) for each in call.topics])
+    async def send(self, call: DraftCall) -> Stored:
+        """Store messages of one caller, all or none.  Raises what refuses them."""
+        self._check_open()
+        messages = sum([draft.messages for draft in call.drafts])
+        check_messages("messages", messages, self._config.send_messages_max, "maxSendMessages")
+        (outcome,) = await self._stored(self._broker.drafts.send([call]))
+        if isinstance(outcome, RmqliteError):
+            raise outcome
+        return outcome
+
+    @property
+    def store_host(self) -> str:
+        """This broker, "ip:port", as in offset message ids."""
+        return self._broker.store_host
+
+    def check_sender(self, caller: Caller | None, topic: str) -> None:
+        """Raises AccessDenied unless this caller may send to a topic.
+
+        send_drafts() stores what came of many callers, so each of them is checked before.
+        """
+        if self._access.accounts is not None:
+            need = topic_right(Right.PUB, topic)
+            self._access.check(caller, (need,), "MessageCalls.send", (topic,))
+
+    def check_draft(self, draft: Draft) -> None:
+        """Raises what refuses a message, before it is passed on to somebody else than the store."""
+        self._broker.drafts.check(draft)
+
+    @needs(lambda *_: (Need(Right.ADMIN, "", ""),))
+    async def send_drafts(
+        self, calls: Sequence[DraftCall], answer: Callable[[DraftsSent], None]
+    ) -> None:
+        """Store what came of many callers, each call with an outcome of its own.
+
+        Called by the broker itself, which has checked each sender.  Returns when it is stored, so
+        that the next calls can follow; answer is called when it is on disk, or when the disk has
+        refused it.
+        """
+        self._check_open()
+        refusals = self._commit.refusals
+        outcomes = await done_in_turns(self._broker.drafts.send(calls))
+        stored = partial(_answer, outcomes, answer)
+        self._commit.then(self._broker.store.end, stored, refusals)
+
+    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in set(request.topics)])
+    async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
+        self._check_open()
+        # It waits for the disk also for duplicates: the first message may not be there yet.
+        return await self._stored(self._broker.schedule_bulk(request, born_host))
+
+    @touches(_send_back_rights)
+    async def send_back(self, request: SendBackRequest) -> SendBackResult:
+        self._check_open()
+        result = self._broker.send_back(request)
+        await self._durable()
+        return result
+
+    @needs(_pull_rights)
+    async def pull(
+        self,
+        request: PullRequest,
+        looking: Looking = nullcontext,
+        *,
+        ends_unmatched: bool = False,
+    ) -> Pulled:
+        """Records of a queue; if there are none, wait for the next one and look again.
+
+        ends_unmatched: if the first look finds only messages that the filter leaves out, return
+        at once, so that the caller goes on behind them; later ones do not end the wait.
+        """
+        self._check_wait(request.wait_ms)
+        until_s = elapsed_s() + request.wait_ms / 1000
+        first = request.queue_offset
+        while True:
+            async with looking() as found:
+                result = await done_in_turns(self._broker.pull(request))
+                if found is not None and result.records:
+                    found(len(result.records.encoded))
+            left_s = until_s - elapsed_s()
+            is_over = left_s <= 0 or self._pulls.is_closed
+            if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
+                break
+            scanned = result.next_offset - first
+            if scanned >= self._config.filter_scan_max or (scanned and ends_unmatched):
+                # So the consumer learns how far its filter has looked, so that it can commit that.
+                break
+            if result.status is PullStatus.NO_NEW_MESSAGE:
+                ends_unmatched = False
+                await self._wait((request.topic, request.queue_id), left_s)
+                self._access.check_again(_pull_rights(request), "MessageCalls.pull")
+            else:
+                # None of them matches: look behind them from now on, and each only once.
+                request = replace(request, queue_offset=result.next_offset)
+        if result.status is PullStatus.NO_NEW_MESSAGE and result.next_offset != first:
+            return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
+        return result
+
+    async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
+        """Wait for a message in a queue.  Raises Overloaded."""
+        account = account_of_caller()
+        with nullcontext() if self._limits is None else self._limits.parked(account):
+            await self._pulls.wait(queue, seconds, account)
+
+    @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
+    async def find(self, query: MessageQuery) -> FoundMessages:
+        """Messages by key or message id."""
+        return await done_in_turns(self._broker.find_messages(query))
+
+    @touches(_record_rights)
+    async def record(self, physical_offset: int) -> Record:
+        """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
+        return self._broker.record_at(physical_offset)
+
+    @view
+    async def at(self, offset_message_id: str) -> FoundMessage:
+        """The message of the record that an offset message id names."""
+        return self._broker.message_at(offset_message_id)
+
+    @admin
+    async def hand_out(self, offset_message_id: str) -> Record:
+        """The record that a member of a group gets now, whatever its offsets."""
+        found = self._broker.message_at(offset_message_id)
+        return self._broker.record_at(found.message.physical_offset)
+
+    @view
+    async def bulk_job(self, job_id: str) -> BulkJob:
+        return self._broker.bulk.jobs.get(job_id)
+
+    @view
+    async def bulk_jobs(self) -> tuple[BulkJob, ...]:
+        return self._broker.bulk.jobs.all()
+
+
+def _answer(
+    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: Failed | None
+) -> None:
+    if error is None:
+        answer(DraftsSent(outcomes))
+    elif isinstance(error, StoreUnavailable) or error.is_final:
+        answer(DraftsSent([error] * len(outcomes)))
+    else:
+        answer(DraftsSent(outcomes, is_durable=False))
+
+
+def _end_rights(broker: Broker, request: TransactionEnd) -> list[Need]:
+    """Only who may send to a message's topic may end it: a producer group belongs to no account."""
+    return [topic_right(Right.PUB, broker.transactions.topic_of(request))]
+
+
+class Producers(Protocol):
+    """The producers on one protocol."""
+
+    def has(self, group: str) -> bool:
+        """Is a producer of this group there, who can be asked?"""
+        ...
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer, without waiting for the answer, which is a TransactionEnd; False if
+        none is there any more."""
+        ...
+
+
+class TransactionCalls(Part):
+    """Calls of producers, and questions to them."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._protocols: list[Producers] = []
+
+    def listen(self, producers: Producers) -> None:
+        """From now on the producers of a protocol are asked, too."""
+        self._protocols.append(producers)
+
+    def has_producer(self, group: str) -> bool:
+        return any(protocol.has(group) for protocol in self._protocols)
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer; False if none is there any more."""
+        return any(protocol.ask(question) for protocol in self._protocols)
+
+    @touches(_end_rights)
+    async def end(self, request: TransactionEnd) -> bool:
+        """Commit a half message, or roll it back; False if it has ended before."""
+        self._check_open()
+        is_new = self._broker.transactions.end(request)
+        # Also for one that has ended before: its end may not be on disk yet.
+        await self._durable()
+        return is_new
+
+
+class LogCalls(Part):
+    """Calls of jobs that read the log."""
+
+    @view
+    async def snapshot(self, request: LogSnapshotRequest) -> LogSnapshot:
+        """Where log and queues begin and end now."""
+        return await done_in_turns(self._broker.raw.snapshot(request))
+
+    @view
+    async def read(self, request: LogReadRequest) -> LogRead:
+        """Records in the order of the log."""
+        return await done_in_turns(self._broker.raw.read_log(request))
+
+    @needs(lambda request: [topic_right(Right.VIEW, request.topic)])
+    async def read_queue(self, request: QueueReadRequest) -> QueueRead:
+        """Records in the order of a queue."""
+        return await done_in_turns(self._broker.raw.read_queue(request))

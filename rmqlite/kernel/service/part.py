@@ -1,0 +1,166 @@
+"""The base of the service's parts, with two rules for each of their methods.
+
+A caller needs the rights that a method names.  A sync that fails inside it ends the
+broker.  Only this module has these rules: it wraps a part's public coroutine methods when the
+class is made, so a new method cannot forget them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from rmqlite.features.accounts.gate.limits import Limits
+from rmqlite.features.accounts.gate.watched import WatchedFiles
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.requests.figures import NameServerStatus
+from rmqlite.kernel.service.access import CALLER, NOTE, Access, Rule, of_admins, rule_of
+from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.service.turns import done_in_turns, let_others
+from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.kernel.words.limits import check_note
+
+A = TypeVar("A")
+
+
+async def _none(_topic: str) -> Mapping[str, int]:
+    """Without other brokers."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What the service works with.  pulls, heartbeats: the calls that wait.
+
+    name_servers: the state of each name server at which the broker registers.  other_queues: how
+    many queues of a topic other brokers have, by their names; None if no name server answers.
+    """
+
+    config: BrokerConfig
+    broker: Broker
+    commit: GroupCommit
+    pulls: Waiting
+    heartbeats: Waiting
+    clock: Clock
+    access: Access
+    limits: Limits | None
+    watched: Sequence[WatchedFiles[Any]] = ()
+    name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
+    other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Part:
+    """Methods over the values of requests.  Each raises RmqliteError."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        self._access = parts.access
+        self._limits = parts.limits
+        self._config = parts.config
+        self._broker = parts.broker
+        self._commit = parts.commit
+        self._pulls = parts.pulls
+        self._heartbeats = parts.heartbeats
+        self._writing = parts.writing
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and iscoroutinefunction(method):
+                rule = rule_of(method)
+                if rule is None:
+                    raise TypeError(f"{cls.__name__}.{name} does not say who may call it")
+                setattr(cls, name, _guarded(method, rule))
+
+    async def _durable(self) -> None:
+        """Return when everything appended and every table changed until now is on disk.
+
+        Raises FlushFailed; StoreUnavailable: the changes of tables were taken back.
+        """
+        await self._commit.durable(self._broker.store.end)
+
+    async def _saved(self, refusals: int | None = None) -> None:
+        """_durable(), for the tables only; refusals: as for GroupCommit.durable()."""
+        await self._commit.durable(0, refusals)
+
+    async def _stored(self, steps: Steps[A]) -> A:
+        """Do steps that append or change tables; their answer, when that is on disk."""
+        refusals = self._commit.refusals
+        answer = await done_in_turns(steps)
+        await self._commit.durable(self._broker.store.end, refusals)
+        return answer
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Inside it, one call at a time writes to the disk in the loop; others have their turns
+        between two."""
+        async with self._writing:
+            yield
+            await let_others()
+
+    def _check_open(self) -> None:
+        """Raises BrokerClosing once the broker drains."""
+        if self._pulls.is_closed:
+            raise BrokerClosing
+
+    def _check_wait(self, wait_ms: int) -> None:
+        if not 0 <= wait_ms <= self._config.pull_wait_ms_max:
+            rule = f"0 to {self._config.pull_wait_ms_max} (maxPullWait)"
+            raise InvalidValue("wait_ms", wait_ms, rule)
+
+
+def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., Awaitable[A]]:
+    """The same method, for those who may call it; a failed sync in it ends the broker."""
+    name = method.__qualname__
+
+    @wraps(method)
+    async def asked(part: Part, *args: Any, **more: Any) -> A:
+        if part._access.accounts is not None:
+            part._access.check(CALLER.get(), rule(part._broker, *args, **more), name, args)
+        coming = method(part, *args, **more)
+        # A method that waits for long drops its request; so do those who have called it.
+        del args, more
+        try:
+            return await coming
+        except FlushFailed as error:
+            if error.is_final:
+                # The disk may lack records that the broker has counted: only a recovery finds out.
+                part._commit.fail(error)
+            raise
+
+    return _audited(asked) if rule is of_admins else asked
+
+
+def _audited(asked: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
+    """The same method, which changes something; its end is a line of the audit log.
+
+    Without accounts only a change with a note has one.
+    """
+
+    @wraps(asked)
+    async def logged(part: Part, *args: Any, **more: Any) -> A:
+        access, note = part._access, NOTE.get().text
+        check_note(note)
+        is_dry_run = any(getattr(each, "dry_run", False) for each in args)
+        if is_dry_run or (access.accounts is None and not note):
+            return await asked(part, *args, **more)
+        try:
+            answer = await asked(part, *args, **more)
+        except AccessDenied:
+            # It has a line of its own.
+            raise
+        except BaseException as error:
+            access.ended(CALLER.get(), asked.__qualname__, args, error)
+            raise
+        access.ended(CALLER.get(), asked.__qualname__, args, None)
+        return answer
+
+    return logged

@@ -1,0 +1,1 @@
+"""Bytes on disk: commit log, consume queues, key index, timers, recovery."""

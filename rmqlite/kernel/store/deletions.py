@@ -1,0 +1,82 @@
+"""Deletes the queues of topics, and later their files; the log keeps the records.
+
+A deletion is one write of config/deletedTopics.json.  From then on the queues are as empty as if
+retention had taken all their messages, also after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from rmqlite.kernel.store.deleted_topics import Deleted, DeletedTopics
+from rmqlite.kernel.store.dispatch import Dispatch
+from rmqlite.kernel.words.errors import Overloaded
+
+QUEUES_MAX: Final = 20_000
+"""Queues of deleted topics that are remembered; each deletion writes all of them."""
+QUEUES_A_ROUND: Final = 2
+"""Queues whose files are removed at once: each takes four syncs of a folder."""
+
+
+class Deletions:
+    """The deleted topics of one store.  save: writes them, durably."""
+
+    def __init__(self, dispatch: Dispatch, save: Callable[[DeletedTopics], None]) -> None:
+        self._dispatch = dispatch
+        self._write = save
+
+    @property
+    def topics(self) -> DeletedTopics:
+        return self._dispatch.deleted
+
+    def empty(self, topic: str, log_end: int) -> None:
+        """Take all messages from a topic's queues, durably; log_end: a physical offset.
+
+        The queues go on at their next offset if the topic is made again.  Raises Overloaded,
+        StoreUnavailable: then nothing has changed.
+        """
+        queues = {key: queue for key, queue in self._dispatch.queues.items() if key[0] == topic}
+        if not queues:
+            return
+        ends = {key[1]: queue.max_offset for key, queue in queues.items()}
+        deleted = DeletedTopics({**self.topics.topics, topic: Deleted(log_end, ends)})
+        if deleted.queue_count > QUEUES_MAX:
+            raise Overloaded("QUEUES_MAX of deleted topics", QUEUES_MAX)
+        self._save(deleted)
+        for queue in queues.values():
+            queue.empty(queue.max_offset)
+
+    def remove_files(self) -> None:
+        """Remove files of emptied queues, for some queues at a time; call it now and then.
+
+        Not while a persist job runs, which may sync these files.  Raises StoreUnavailable.
+        """
+        queues = [self._dispatch.queues.get(key) for key in self.topics.queues()]
+        for queue in islice((each for each in queues if each and each.is_dead), QUEUES_A_ROUND):
+            queue.remove_dead_files()
+
+    def clamp(self, log_end: int) -> None:
+        """Note at an opening where the log ends now: a crash may have taken its last records.
+
+        Otherwise new records would look as if they were older than the deletion.
+        """
+        clamped = {
+            topic: each._replace(physical_end=min(each.physical_end, log_end))
+            for topic, each in self.topics.topics.items()
+        }
+        if clamped != self.topics.topics:
+            self._save(DeletedTopics(clamped))
+
+    def forget(self, topic: str) -> None:
+        """Forget a deletion whose records retention has taken.  Raises StoreUnavailable."""
+        rest = dict(self.topics.topics)
+        gone = rest.pop(topic)
+        self._save(DeletedTopics(rest))
+        for queue_id in gone.ends:
+            self._dispatch.forget((topic, queue_id))
+
+    def _save(self, deleted: DeletedTopics) -> None:
+        self._write(deleted)
+        self._dispatch.deleted = deleted

@@ -1,0 +1,1 @@
+"""Topics, groups, their members and offsets."""

@@ -1,0 +1,1 @@
+"""Words that every package uses: errors, limits, names, levels, the clock."""

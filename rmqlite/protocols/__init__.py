@@ -1,0 +1,1 @@
+"""The bytes and the port of each protocol."""

@@ -1,0 +1,242 @@
+"""The gRPC port: rmqlite.v1, apache.rocketmq.v2, and gRPC's own health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from rmqlite.features.accounts.gate.tls import Keys, Pem
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.service.service import Ports
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
+from rmqlite.kernel.words.message import host_text
+from rmqlite.protocols.grpc.calls import Handlers
+from rmqlite.protocols.grpc.health import Health
+from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.guard import guard_of
+from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
+from rmqlite.protocols.rocketmq_v2.table import Protocol
+from rmqlite.protocols.server import Running, taking
+
+STREAMS_MAX: Final = 5_000
+"""How many calls a connection may have at once, most of them parked: further ones wait in the
+client.  A call costs up to 20 KB."""
+PENDING_MAX: Final = 10_000
+"""How many calls of all connections may wait until they begin; gRPC refuses further ones itself."""
+END_S_MAX: Final = 0.5
+"""How long gRPC may take to end the calls of a port that is opened anew."""
+FAILURES_MAX: Final = 3
+FAILURES_S: Final = 60.0
+"""The broker ends when so many attempts to open its port anew have failed in this time."""
+PAUSE_S: Final = 0.25
+_LOOP: Final = "_server_main_loop"
+_CALL: Final = "_schedule_rpc_coro"
+"""gRPC's own names of its loop, and of a call's task."""
+log = logging.getLogger(__name__)
+
+
+class GrpcServer:
+    """The port of gRPC.
+
+    gRPC takes calls in a loop of its own, which a single call can end, such as one whose path is no
+    UTF-8; then it closes the port, and says so to nobody.  So the loop is watched, and the port
+    is opened anew.
+    """
+
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+        self._config = config
+        self._keys = keys
+        self._health = Health({*(rpc.service for rpc in rpcs.ALL), SERVICE})
+        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
+        self._server: grpc.aio.Server | None = None
+        self._handlers: tuple[Handlers, ...] = ()
+        self._serving: asyncio.Task[None] | None = None
+        self._rocketmq: Protocol | None = None
+        self._staying: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
+        self.port = 0
+        """The port that bind() took; the system chooses it if grpcPort is 0."""
+
+    async def bind(self) -> None:
+        self._bind()
+
+    def _bind(self) -> None:
+        """Take the ports, after the first time the same ones again.  Raises InvalidValue."""
+        config = self._config
+        self._server = grpc.aio.server(options=_options(config))
+        is_plain = config.tls_mode != "enforcing"
+        self.port = self._bound("grpcPort", self.port or config.grpc_port, is_plain=is_plain)
+        if config.grpc_tls_port:
+            self._bound("grpcTlsPort", config.grpc_tls_port, is_plain=False)
+
+    async def open(self, running: Running) -> None:
+        service = running.service
+        methods, conversion = methods_of(service), Conversion(self._config)
+        self._rocketmq = Protocol(self._config, service, self.port)
+        enter = guard_of(service.access, service.limits).enter
+        self._handlers = (
+            handlers_of(methods, self._in_flight, conversion, enter),
+            self._rocketmq.handlers(self._in_flight),
+            self._health.handlers(self._in_flight, enter),
+        )
+        await self._serve()
+        self._loops = [
+            running.tasks.create_task(self._in_flight.run(), name="requests"),
+            self._rocketmq.run(running.tasks),
+        ]
+        staying = self._stay_open(service.ports)
+        self._staying = running.tasks.create_task(staying, name="gRPC port")
+
+    @property
+    def is_listening(self) -> bool:
+        # _stay_open() opens it again, or ends the broker.
+        return True
+
+    async def _serve(self) -> None:
+        """Answer calls on the ports that are taken."""
+        assert self._server is not None
+        self._server.add_generic_rpc_handlers(self._handlers)
+        before = asyncio.all_tasks()
+        await self._server.start()
+        begun = asyncio.all_tasks() - before
+        (self._serving,) = [each for each in begun if _name(each) == _LOOP]
+
+    async def _stay_open(self, ports: Ports) -> None:
+        """Open the port anew each time when gRPC's loop has ended.  Raises InvalidValue."""
+        failed_at_s: deque[float] = deque(maxlen=FAILURES_MAX)
+        opened_at_s = -FAILURES_S
+        while True:
+            assert self._server is not None
+            assert self._serving is not None
+            await asyncio.wait([self._serving])
+            if self._serving.cancelled():
+                # Its memory is in use by gRPC's core, and is freed: nothing of it may be touched.
+                self._server = None
+                raise RuntimeError("gRPC's loop was cancelled")
+            sentence = f"the gRPC port, {self.port}, does not answer; it is being opened anew"
+            ports.away.append(sentence)
+            log.error("%s reason=%s", sentence, self._serving.exception())
+            await _end(self._server)
+            # Who sends such calls again and again gets no more than some lines of log for it.
+            now_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(PAUSE_S if now_s - opened_at_s < FAILURES_S else 0)
+            while True:
+                try:
+                    self._bind()
+                    await self._serve()
+                    break
+                except InvalidValue as error:
+                    failed_at_s.append(asyncio.get_running_loop().time())
+                    is_often = failed_at_s[-1] - failed_at_s[0] < FAILURES_S
+                    if len(failed_at_s) == FAILURES_MAX and is_often:
+                        raise
+                    log.error("the gRPC port cannot be opened anew error=%s", error)
+                    # It may have taken one of two ports, and gives that back only if it has begun.
+                    await self._server.start()
+                    await _end(self._server)
+                    await asyncio.sleep(PAUSE_S)
+            ports.away.remove(sentence)
+            ports.opened_anew += 1
+            opened_at_s = asyncio.get_running_loop().time()
+            log.warning("the gRPC port is open again port=%d", self.port)
+
+    def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
+        """Take a port; the one that was taken.  Raises InvalidValue."""
+        assert self._server is not None
+        target = host_text(self._config.bind_address, port)
+        with taking(key, port, self._config.bind_address):
+            if is_plain:
+                return self._server.add_insecure_port(target)
+            assert self._keys is not None
+            return self._server.add_secure_port(target, _credentials(self._keys))
+
+    async def drain(self) -> None:
+        assert self._server is not None
+        assert self._rocketmq is not None
+        self._health.drain()
+        self._rocketmq.telemetry.close()
+        if self._staying is not None:
+            self._staying.cancel()
+            await asyncio.wait([self._staying])
+        await self._server.stop(self._config.drain_ms_max / 1000)
+        for loop in self._loops:
+            loop.cancel()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+            # gRPC ends them in the next turns; who cancels them now makes it print stacks.
+            calls = [each for each in asyncio.all_tasks() if _name(each) == _CALL]
+            if calls:
+                await asyncio.wait(calls, timeout=END_S_MAX)
+
+
+def _name(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__name__", "")
+
+
+async def _end(server: grpc.aio.Server) -> None:
+    """Close the ports and end all calls of a server whose loop has ended."""
+    # If gRPC has not begun to stop it, the first stop() only raises the loop's error.
+    for _ in range(2):
+        stopping = asyncio.ensure_future(server.stop(None))
+        await asyncio.wait([stopping], timeout=END_S_MAX)
+        if stopping.done() and stopping.exception() is None:
+            return
+
+
+def _credentials(keys: Keys) -> grpc.ServerCredentials:
+    """For every port: each handshake takes the keys in force, of TLS 1.2 or newer."""
+    known = keys.pem
+
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        if keys.pem is known:
+            return None
+        known = keys.pem
+        return _certificates(known)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(known),
+        newer,  # type: ignore[arg-type]  # None: the keys are the same as before.
+        require_client_authentication=keys.needs_certificates,
+    )
+
+
+def _certificates(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    pair = (pem.key.encode(), pem.certificate.encode())
+    return grpc.ssl_server_certificate_configuration([pair], pem.client_ca.encode() or None)
+
+
+def _request_bytes_max(config: BrokerConfig) -> int:
+    """The longest request that gRPC accepts."""
+    return config.send_bytes_max + TEXTS_BYTES_MAX
+
+
+def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+    return (
+        # A second broker on the same port must fail; else the two would share the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", config.connections_max),
+        ("grpc.max_receive_message_length", _request_bytes_max(config)),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", STREAMS_MAX),
+        # By itself gRPC cancels calls at random when a thousand of them arrive at once.
+        ("grpc.server.max_pending_requests", PENDING_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
+        # gRPC then holds only 64 KiB of a request that waits to be read, not megabytes.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )

@@ -1,0 +1,452 @@
+"""The broker's metrics, for Prometheus.
+
+Nothing is stored here: each scrape reads the objects that count anyway, by the tables below; so a
+metric costs nothing until somebody reads it.  A new metric is an entry in a table.
+The loop's thread only reads the numbers; another thread makes the text, three quarters of the work.
+Times are seconds, sizes are bytes; all counts are since the broker started.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from rmqlite.features.accounts.gate.watched import WatchedFiles
+from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.counts import Histogram
+from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.service.service import Ports
+from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
+from rmqlite.protocols.metrics.timers import TimerMetrics
+from rmqlite.views.groups import GroupFigures, group_figures
+from rmqlite.views.levels import delay_cell, level_text
+
+TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX: Final = "rmqlite_"
+_LEVEL: Final = ("level", "delay")
+_STEP_GROUPS: Final = 500
+"""Samples of groups that are made in one step, within 3 ms."""
+_STEP_PROGRESS: Final = 20
+"""Groups whose progress is read in one step, within 2 ms; of more than some queues it has steps."""
+
+
+class Now(NamedTuple):
+    """The objects that a scrape reads."""
+
+    broker: Broker
+    status: BrokerStatus
+    commit: GroupCommit
+    watch: ClockWatch
+    access: Access
+    files: Sequence[WatchedFiles[Any]]
+    ports: Ports
+
+
+COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
+    (
+        "messages_sent",
+        "Messages stored by sends, delayed ones included.",
+        lambda now: now.status.sent,
+    ),
+    (
+        "messages_delivered",
+        "Messages delivered from the schedule to their topic, retries included.",
+        lambda now: now.status.delivered,
+    ),
+    (
+        "messages_cancelled",
+        "Scheduled messages that were cancelled.",
+        lambda now: now.status.cancelled,
+    ),
+    (
+        "messages_fired",
+        "Scheduled messages that were delivered at once because somebody asked for it.",
+        lambda now: now.status.fired,
+    ),
+    (
+        "messages_rescheduled",
+        "Scheduled messages that were given another delay.",
+        lambda now: now.status.rescheduled,
+    ),
+    (
+        "messages_undeliverable",
+        "Scheduled messages that could not be delivered and became dead letters of"
+        " %DLQ%SCHEDULE_CONSUMER, each with its reason.",
+        lambda now: now.status.undeliverable,
+    ),
+    (
+        "redriven",
+        "Dead letters that redrive jobs have sent again.",
+        lambda now: now.broker.redrive.sent,
+    ),
+    (
+        "disk_full_sends_refused",
+        "Sends refused because the disk was full.",
+        lambda now: now.broker.retention.sends_refused,
+    ),
+    (
+        "access_refused",
+        "Calls refused because of their account; the log rmqlite.audit says whose.",
+        lambda now: now.access.refused,
+    ),
+    (
+        "ports_opened_anew",
+        "How often the gRPC port was opened again, because gRPC had stopped taking calls.",
+        lambda now: now.ports.opened_anew,
+    ),
+    (
+        "suspends",
+        "How often the machine was suspended and resumed.",
+        lambda now: now.watch.suspends,
+    ),
+    (
+        "suspended_seconds",
+        "How long the machine was suspended.",
+        lambda now: now.watch.suspended_ms / 1000,
+    ),
+)
+
+LABELLED_COUNTERS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, int]]]]] = (
+    (
+        "clock_steps",
+        "Steps of the wall clock; deliveries are not affected.",
+        "direction",
+        lambda now: now.watch.steps,
+    ),
+)
+
+GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
+    (
+        "messages_pulled",
+        "Messages given to a consumer group, repeated ones included.",
+        lambda now: now.broker.counts.pulled,
+    ),
+    (
+        "messages_retried",
+        "Failed messages that a consumer group will be given again.",
+        lambda now: now.broker.counts.retried,
+    ),
+    (
+        "messages_dead",
+        "Failed messages that became a consumer group's dead letters.",
+        lambda now: now.broker.counts.dead,
+    ),
+)
+
+GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
+    (
+        "oldest_pending_age_seconds",
+        "Time since the oldest pending message was stored; 0 if none is pending.",
+        lambda now: _oldest_pending_age_s(now),
+    ),
+    (
+        "parked_polls",
+        "Pulls that found nothing and wait for a message.",
+        lambda now: now.status.parked_polls,
+    ),
+    (
+        "messages_in_flight",
+        "Messages that clients of RocketMQ 5 hold: received, and neither acknowledged nor failed.",
+        lambda now: now.broker.leases.table.total.leased,
+    ),
+    (
+        "registered_brokers",
+        "Other brokers that have registered at the name server of this one.",
+        lambda now: len(now.status.registered),
+    ),
+    (
+        "name_servers_away",
+        "Name servers of namesrvAddr at which this broker is not registered.",
+        lambda now: sum([not each.is_registered for each in now.status.name_servers]),
+    ),
+    (
+        "broken_files",
+        "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
+        lambda now: sum(files.is_broken for files in now.files),
+    ),
+    (
+        "log_bytes",
+        "Size of the commit log, from its oldest record to its end.",
+        lambda now: now.status.log_max_offset - now.status.log_min_offset,
+    ),
+    (
+        "disk_used_ratio",
+        "Used share of the store's disk, 0 to 1.",
+        lambda now: now.status.disk_used_ratio,
+    ),
+    (
+        "disk_full",
+        "1 while sends are refused because the disk is full, else 0.",
+        lambda now: now.status.is_disk_full,
+    ),
+    (
+        "clock_ahead_of_wall_seconds",
+        "The broker's clock minus the wall clock; negative when it is behind.",
+        lambda now: now.watch.ahead_of_wall_ms() / 1000,
+    ),
+)
+
+GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int]]]]]] = (
+    (
+        "dead_letters_open",
+        "Dead letters of a consumer group that nobody has sent again or purged.",
+        lambda now: now.broker.dead_letters.open_counts(),
+    ),
+    (
+        "members",
+        "Members of a consumer group that are alive.",
+        lambda now: _member_counts(now.broker),
+    ),
+)
+
+PROGRESS_GAUGES: Final[Sequence[tuple[str, str, Callable[[GroupFigures], float]]]] = (
+    (
+        "messages_not_consumed",
+        "LAG: messages from a consumer group's committed offsets to the ends of its queues, due"
+        " retries included; 0 of a broadcasting group.",
+        lambda figures: figures.lag or 0,
+    ),
+    (
+        "oldest_not_consumed_seconds",
+        "Age of the oldest message that a consumer group has not consumed; 0 without one.",
+        lambda figures: (figures.oldest_ms or 0) / 1000,
+    ),
+    (
+        "group_silent_seconds",
+        "How long a consumer group has finished nothing in a queue that has messages for it; 0 if"
+        " no queue has any.",
+        lambda figures: figures.silent_ms / 1000,
+    ),
+)
+
+LEVEL_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], float]]]] = (
+    (
+        "scheduled_messages_pending",
+        "Messages of a delay level, or of any instant, that are still to be delivered.",
+        lambda _, level: level.pending,
+    ),
+    (
+        "oldest_overdue_seconds",
+        "How late a delay level's earliest message is by now; 0 if none is due.",
+        lambda now, level: (
+            max(0, now.status.now_ms - level.next_due_ms) / 1000 if level.pending else 0
+        ),
+    ),
+    (
+        "pinned_log_bytes",
+        "Commit log kept beyond fileReservedTime because of a message of this delay level that"
+        " is still to be delivered.",
+        lambda now, level: (
+            now.status.pinned_bytes if level.level == now.status.pinned_by_level else 0
+        ),
+    ),
+)
+
+LEVEL_HISTOGRAMS: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], Histogram]]]] = (
+    (
+        "delivery_lateness_seconds",
+        "How long after its deliver time a message of a delay level was in its topic.",
+        lambda now, level: now.broker.wait_queues.lateness(level.level).histogram(),
+    ),
+)
+
+HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, Histogram]]]]] = (
+    (
+        "append_seconds",
+        "Time to write records into the commit log and the queues, not yet to disk: by a call"
+        " (send, send-back), or by a slice of deliveries.",
+        "by",
+        lambda now: {
+            "call": now.broker.counts.appends.histogram(),
+            "delivery": now.broker.schedule.appends.histogram(),
+        },
+    ),
+    (
+        "fsync_seconds",
+        "Time that the disk took to make the commit log durable, for all calls that waited.",
+        "",
+        lambda now: {"": now.commit.syncs.histogram()},
+    ),
+)
+
+
+class Collected(Collector):
+    """The metrics of one scrape; any thread may turn them into text."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = tuple(metrics)
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the client library."""
+        return self._metrics
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format 0.0.4."""
+        return generate_latest(self)
+
+
+class Metrics:
+    """The metrics of one broker; only the broker's own thread may use it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        commit: GroupCommit,
+        watch: ClockWatch,
+        access: Access,
+        files: Sequence[WatchedFiles[Any]] = (),
+        ports: Ports | None = None,
+    ) -> None:
+        self._broker = broker
+        self._commit = commit
+        self._watch = watch
+        self._access = access
+        self._files = files
+        self._ports = ports or Ports()
+        self._process = ProcessCollector(registry=None)
+        self._timers = TimerMetrics(broker)
+
+    def collected(self, status: BrokerStatus) -> Steps[Collected]:
+        """All metrics, those of the process included, in steps.  status: the broker's, now."""
+        own: list[Metric] = []
+        for metric in self._own(status):
+            if metric is None:
+                yield
+            else:
+                own.append(metric)
+        return Collected([*own, *self._process.collect()])
+
+    def _own(self, status: BrokerStatus) -> Iterator[Metric | None]:
+        """None: the end of a step."""
+        now = Now(
+            self._broker,
+            status,
+            self._commit,
+            self._watch,
+            self._access,
+            self._files,
+            self._ports,
+        )
+        build = {"version": status.version}
+        yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
+        for name, help_text, number in COUNTERS:
+            yield CounterMetricFamily(PREFIX + name, help_text, number(now))
+        for name, help_text, label, counts_of in LABELLED_COUNTERS:
+            counter = CounterMetricFamily(PREFIX + name, help_text, labels=(label,))
+            for value, count in counts_of(now).items():
+                counter.add_metric((value,), count)
+            yield counter
+        for name, help_text, number in GAUGES:
+            yield GaugeMetricFamily(PREFIX + name, help_text, number(now))
+        yield from self._by_group(now)
+        yield from _by_level(now)
+        yield from self._timers.collected(status.now_ms)
+        for name, help_text, label, histograms in HISTOGRAMS:
+            labels = (label,) if label else ()
+            family = HistogramMetricFamily(PREFIX + name, help_text, labels=labels)
+            for value, histogram in histograms(now).items():
+                _add(family, (value,) if label else (), histogram)
+            yield family
+
+    def _by_group(self, now: Now) -> Iterator[Metric | None]:
+        # Also groups that count 0: rate() does not notice a series that begins with 1.
+        groups = [info.group for info in self._broker.groups.all()]
+        for name, help_text, counts_of in GROUP_COUNTERS:
+            family = CounterMetricFamily(PREFIX + name, help_text, labels=("group",))
+            yield from _added(family, groups, counts_of(now))
+            yield family
+        for name, help_text, steps_of in GROUP_GAUGES:
+            counts = yield from steps_of(now)
+            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
+            # Also groups that nobody has created, such as SCHEDULE_CONSUMER.
+            yield from _added(gauge, sorted({*groups, *counts}), counts)
+            yield gauge
+        progress = yield from _progress(self._broker)
+        for name, help_text, value_of in PROGRESS_GAUGES:
+            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
+            values = {group: value_of(figures) for group, figures in progress.items()}
+            yield from _added(gauge, groups, values)
+            yield gauge
+
+
+def _added(
+    family: CounterMetricFamily | GaugeMetricFamily,
+    groups: Sequence[str],
+    counts: Mapping[str, float],
+) -> Iterator[None]:
+    """Add a sample of each group to a family, in steps."""
+    for number, group in enumerate(groups, 1):
+        family.add_metric((group,), counts.get(group, 0))
+        if number % _STEP_GROUPS == 0:
+            yield
+
+
+def _progress(broker: Broker) -> Steps[dict[str, GroupFigures]]:
+    found: dict[str, GroupFigures] = {}
+    for number, info in enumerate(broker.groups.all(), 1):
+        # It may have been deleted since the last step.
+        with suppress(GroupUnknown):
+            status = yield from broker.group_status(info.group)
+            found[info.group] = group_figures(info.group, status)
+        if number % _STEP_PROGRESS == 0:
+            yield
+    return found
+
+
+def _member_counts(broker: Broker) -> Steps[dict[str, int]]:
+    counts: dict[str, int] = {}
+    for number, info in enumerate(broker.groups.all(), 1):
+        counts[info.group] = len(broker.membership.members(info.group))
+        if number % _STEP_GROUPS == 0:
+            yield
+    return counts
+
+
+def _by_level(now: Now) -> Iterator[Metric]:
+    labelled = [
+        ((level_text(each.level), delay_cell(each.level, each.delay) if each.delay else ""), each)
+        for each in now.status.levels
+    ]
+    for name, help_text, number in LEVEL_GAUGES:
+        family = GaugeMetricFamily(PREFIX + name, help_text, labels=_LEVEL)
+        for labels, level in labelled:
+            family.add_metric(labels, number(now, level))
+        yield family
+    for name, help_text, histogram in LEVEL_HISTOGRAMS:
+        lateness = HistogramMetricFamily(PREFIX + name, help_text, labels=_LEVEL)
+        for labels, level in labelled:
+            _add(lateness, labels, histogram(now, level))
+        yield lateness
+
+
+def _add(family: HistogramMetricFamily, labels: Sequence[str], histogram: Histogram) -> None:
+    buckets = [(str(bound_s), float(count)) for bound_s, count in histogram.up_to]
+    family.add_metric(labels, [*buckets, ("+Inf", histogram.total)], histogram.sum_s)
+
+
+def _oldest_pending_age_s(now: Now) -> float:
+    try:
+        oldest = now.broker.wait_queues.oldest_pending()
+        if oldest is None:
+            return 0
+        stored_ms = now.broker.store.store_timestamp_ms(oldest[1].physical_offset)
+    except (StoreDamaged, StoreUnavailable):
+        # The other metrics must still be shown, above all when the disk has a fault.
+        return math.nan
+    return math.nan if stored_ms is None else max(0, now.status.now_ms - stored_ms) / 1000

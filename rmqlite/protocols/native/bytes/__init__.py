@@ -1,0 +1,1 @@
+"""rmqlite.v1: values <-> bytes."""

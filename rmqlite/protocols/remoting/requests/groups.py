@@ -1,0 +1,267 @@
+"""Consumer groups: settings, deletion, and how far they have read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from rmqlite.kernel.requests.figures import QueueTimes, Taken
+from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
+from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.turns import next_slice
+from rmqlite.kernel.words.clock import local_text
+from rmqlite.kernel.words.retry_policy import RetryPolicy
+from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
+from rmqlite.protocols.remoting.bytes.fields import Nothing
+from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests import groups as codes
+from rmqlite.protocols.remoting.bytes.requests.groups import (
+    USUAL_SETTINGS,
+    BrokerConsumeStats,
+    BrokerConsumeStatsQuery,
+    ConsumeOffset,
+    ConsumeStats,
+    ConsumeStatsQuery,
+    CustomizedRetryPolicy,
+    DataVersion,
+    GroupAndTopic,
+    GroupDelete,
+    GroupOffsets,
+    GroupRetryPolicy,
+    OffsetsCopy,
+    RetryPolicyType,
+    SettingsQuery,
+    SubscriptionGroup,
+    SubscriptionGroups,
+    TimeSpan,
+    TimeSpans,
+)
+from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.shapes import read_change, write_body
+from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.large_bodies import BYTES_MAX, large_body
+
+QUEUES_A_STEP: Final = 100
+"""The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
+OFFSETS_A_STEP: Final = 2_000
+"""The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
+_GROUP: Final = 10
+GROWTH_STEPS_MAX: Final = 33
+"""RocketMQ's exponential policy grows no more after so many retries."""
+
+
+class Groups:
+    """Requests about settings of groups."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @answers(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    async def change(self, call: Call[Nothing]) -> Command:
+        """Create a group, or give it other settings."""
+        asked = read_change(SubscriptionGroup, call.command.body, USUAL_SETTINGS)
+        await self._service.groups.change(
+            GroupChange(
+                asked.group_name,
+                asked.retry_max_times,
+                asked.retry_queue_nums,
+                asked.consume_enable,
+                orderly=asked.consume_message_orderly,
+            ),
+            GroupExtras(
+                asked.broker_id,
+                asked.consume_broadcast_enable,
+                asked.consume_from_min_enable,
+                asked.notify_consumer_ids_changed_enable,
+                asked.which_broker_when_consume_slowly,
+            ),
+            retry_after_ms=_retry_lengths(asked),
+        )
+        return call.done()
+
+    @answers(codes.GET_SUBSCRIPTIONGROUP_CONFIG)
+    async def one(self, call: Call[SettingsQuery]) -> Command:
+        info, extras = await self._service.groups.settings_of(call.asked().group)
+        return call.done(body=_config(info, extras))
+
+    @answers(codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    async def all(self, call: Call[Nothing]) -> Command:
+        settings = await self._service.groups.settings()
+        counter, changed_at_ms = await self._service.groups.version()
+        body = await large_body(
+            SubscriptionGroups({}, DataVersion(changed_at_ms, counter)),
+            "subscription_group_table",
+            ((info.group, _config(info, extras)) for info, extras in settings),
+        )
+        return call.done(body=body)
+
+    @answers(codes.DELETE_SUBSCRIPTIONGROUP)
+    async def delete(self, call: Call[GroupDelete]) -> Command:
+        """Delete a group's settings, and its offsets if that is asked for."""
+        asked = call.asked()
+        await self._service.groups.delete(asked.group_name, with_offsets=asked.remove_offset)
+        return call.done()
+
+
+def _config(info: GroupInfo, extras: GroupExtras) -> SubscriptionGroup:
+    return SubscriptionGroup(
+        info.group,
+        info.can_consume,
+        extras.begins_at_min,
+        extras.may_broadcast,
+        info.retry_queues,
+        info.max_reconsume_times,
+        extras.broker_id,
+        extras.broker_id_when_slow,
+        extras.notifies_members,
+        info.orderly or None,
+        _retry_policy(info),
+    )
+
+
+def _retry_lengths(asked: SubscriptionGroup) -> list[int]:
+    """The lengths, in milliseconds, of the retries that a policy asks for; none: the usual ones.
+
+    As RocketMQ 5 computes them: of a customized policy the third length is the first retry's.
+    """
+    policy = asked.group_retry_policy or GroupRetryPolicy()
+    if policy.type is RetryPolicyType.CUSTOMIZED:
+        given = policy.customized_retry_policy
+        lengths = () if given is None else given.next
+        if given is not None and not lengths:
+            raise FieldError("groupRetryPolicy.customizedRetryPolicy.next", "[]", "some lengths")
+        return [*(lengths[2:] or lengths[-1:])]
+    growth = policy.exponential_retry_policy
+    if growth is None:
+        return []
+    found: list[int] = []
+    # The limit of retries says how many lengths are ever needed; the last one repeats.
+    for step in range(max(1, min(asked.retry_max_times, GROWTH_STEPS_MAX))):
+        found.append(min(growth.max, growth.initial * growth.multiplier**step))
+        if found[-1] == growth.max or found[-2:-1] == found[-1:]:
+            break
+    return found
+
+
+def _retry_policy(info: GroupInfo) -> GroupRetryPolicy | None:
+    """A policy of lengths as RocketMQ 5 knows it; one of levels has no such form."""
+    lengths = RetryPolicy.parse(info.retry_policy).delays_ms
+    if not lengths:
+        return None
+    # Two lengths in front that no retry takes.
+    listed = CustomizedRetryPolicy((*lengths[:1] * 2, *lengths))
+    return GroupRetryPolicy(customized_retry_policy=listed)
+
+
+class Offsets:
+    """Requests about committed offsets.  address: the broker's."""
+
+    def __init__(self, broker_name: str, address: str, service: Service) -> None:
+        self._broker_name = broker_name
+        self._address = address
+        self._service = service
+
+    @answers(codes.GET_CONSUME_STATS)
+    async def of_group(self, call: Call[ConsumeStatsQuery]) -> Command:
+        asked = call.asked()
+        taken = await self._service.groups.taken(asked.consumer_group, asked.topic)
+        body = await large_body(
+            ConsumeStats({}, sum([each.per_second for each in taken])),
+            "offset_table",
+            (pair for each in taken for pair in self._offsets(each)),
+        )
+        return call.done(body=body)
+
+    @answers(codes.GET_BROKER_CONSUME_STATS)
+    async def of_all_groups(self, call: Call[BrokerConsumeStatsQuery]) -> Command:
+        is_order = call.asked().is_order
+        # Joined only once, because each copy of a long answer takes milliseconds.
+        parts: list[bytes] = []
+        behind = size = done = 0
+        for info in await self._service.groups.all():
+            done += 1
+            name = json.dumps(info.group, ensure_ascii=False).encode()
+            parts.append(b"%s{%s:[" % (b"," if parts else b"", name))
+            between = b""
+            for taken in await self._service.groups.taken(info.group):
+                extras = await self._service.topics.extras(taken.topic)
+                if is_order <= extras.is_ordered:
+                    parts.append(between + await self._stats(taken))
+                    size += len(parts[-1])
+                    between = b","
+                    behind += taken.behind
+                    done += len(taken.queues)
+            parts.append(b"]}")
+            size += len(name)
+            if size > BYTES_MAX:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR, "there are too many offsets for one answer"
+                )
+            if done >= QUEUES_A_STEP:
+                done = 0
+                await next_slice()
+        head, _, tail = write_body(BrokerConsumeStats(self._address, (), behind)).partition(b"[]")
+        await next_slice()
+        body = b"".join([head, b"[", *parts, b"]", tail])
+        await next_slice()
+        return call.done(body=body)
+
+    @answers(codes.GET_ALL_CONSUMER_OFFSET)
+    async def all(self, call: Call[Nothing]) -> Command:
+        entries: list[tuple[str, dict[int, int]]] = []
+        done = 0
+        for group in await self._service.groups.committing():
+            by_topic = await self._service.groups.committed_by_topic(group)
+            entries += [(f"{topic}@{group}", by_id) for topic, by_id in by_topic.items()]
+            done += _GROUP + sum(map(len, by_topic.values()))
+            if done >= OFFSETS_A_STEP:
+                done = 0
+                await next_slice()
+        body = await large_body(GroupOffsets({}), "offset_table", entries)
+        return call.done(body=body)
+
+    @answers(codes.CLONE_GROUP_OFFSET)
+    async def copy(self, call: Call[OffsetsCopy]) -> Command:
+        """Give a group another group's offsets."""
+        asked = call.asked()
+        await self._service.groups.copy_offsets(asked.dest_group, asked.src_group, asked.topic)
+        return call.done()
+
+    @answers(codes.QUERY_CONSUME_TIME_SPAN)
+    async def times(self, call: Call[GroupAndTopic]) -> Command:
+        asked = call.asked()
+        now_ms = self._service.clock.now_ms()
+        times = await self._service.groups.times(asked.group, asked.topic)
+        spans = (self._span(each, now_ms) for each in times)
+        body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
+        return call.done(body=body)
+
+    async def _stats(self, taken: Taken) -> bytes:
+        empty = ConsumeStats({}, taken.per_second)
+        return await large_body(empty, "offset_table", self._offsets(taken))
+
+    def _offsets(self, taken: Taken) -> Iterator[tuple[MessageQueue, ConsumeOffset]]:
+        for each in taken.queues:
+            queue = MessageQueue(taken.topic, each.queue.queue_id, self._broker_name)
+            yield queue, ConsumeOffset(each.end_offset, each.committed_offset, each.taken_at_ms)
+
+    def _span(self, times: QueueTimes, now_ms: int) -> TimeSpan:
+        first_ms, last_ms, taken_ms = [
+            -1 if each is None else each for each in (times.first_ms, times.last_ms, times.taken_ms)
+        ]
+        return TimeSpan(
+            MessageQueue(times.queue.topic, times.queue.queue_id, self._broker_name),
+            first_ms,
+            last_ms,
+            taken_ms,
+            0 if times.next_ms is None else max(0, now_ms - times.next_ms),
+            _text(first_ms),
+            _text(last_ms),
+            _text(taken_ms),
+        )
+
+
+def _text(timestamp_ms: int) -> str:
+    """RocketMQ's spelling: 2026-11-22#14:03:07:250."""
+    return local_text(timestamp_ms).replace(" ", "#").replace(".", ":")

@@ -1,0 +1,1 @@
+"""Bytes that several protocols share: limits of fields, codecs, errors, signatures."""

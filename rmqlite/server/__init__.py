@@ -1,1 +1,0 @@
-"""The broker process: joins broker and wire.  Only this package waits."""

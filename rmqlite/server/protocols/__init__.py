@@ -1,1 +1,0 @@
-"""The ports of a broker: each converts its own protocol and calls the service."""

@@ -1,1 +1,0 @@
-"""Everything a caller can ask a running broker, by noun: plain async methods for every protocol."""

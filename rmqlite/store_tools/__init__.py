@@ -1,0 +1,1 @@
+"""A store without a broker: read, checked, repaired, moved."""
