@@ -88,7 +88,7 @@ class PullRequest:
 
     expression: tags, "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
     sql: an SQL92 expression over properties, or empty; a message has to match both.  as_records:
-    only for a broker before 0.12, which else answers with messages as values.
+    only for a broker before 0.13, which else answers with messages as values.
     """
 
     group: str
