@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rmqlite.features.dead_letters.requests import LEFT_BEHIND
 from rmqlite.kernel.config.config import KEYS, RECORD_ROOM_BYTES, BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import INNER_BATCH, NEED_UNWRAP, OVERHEAD_BYTES, Head
@@ -36,6 +35,7 @@ from rmqlite.kernel.words.message import (
     TIMER_PROPERTIES,
 )
 from rmqlite.kernel.words.property_string import PropertyString, java_int
+from rmqlite.kernel.words.reasons import LEFT_BEHIND
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")

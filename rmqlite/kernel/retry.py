@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqlite.features.dead_letters.requests import LEFT_BEHIND
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.finding.matching import origin_of
 from rmqlite.kernel.records.drafts import derived
@@ -56,6 +55,7 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.kernel.words.reasons import LEFT_BEHIND
 
 REASON_BYTES_MAX: Final = 1024
 ADDED_BYTES_MAX: Final = 4096

@@ -12,6 +12,7 @@ import grpc.aio
 
 from rmqlite.features.accounts.gate.tls import Keys, Pem
 from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.process.protocol_server import Running, taking
 from rmqlite.kernel.service.service import Ports
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
@@ -25,7 +26,6 @@ from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
-from rmqlite.protocols.server import Running, taking
 
 STREAMS_MAX: Final = 5_000
 """How many calls a connection may have at once, most of them parked: further ones wait in the

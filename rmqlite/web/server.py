@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.protocols.server import Running, taking
+from rmqlite.kernel.process.protocol_server import Running, taking
 from rmqlite.web.app import web_app
 from rmqlite.web.site import Site
 

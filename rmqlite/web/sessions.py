@@ -19,11 +19,11 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.accounts import KEY_CHARS_MAX
 from rmqlite.features.accounts.gate import audit
 from rmqlite.kernel.service.access import Access, Caller, host_of
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import AccessDenied
+from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX
 from rmqlite.web.guard import new_session
 
 SESSIONS_MAX: Final = 1_000
@@ -221,7 +221,7 @@ class Attempts:
 
 def _both(address: str, access_key: str) -> _Tried:
     # A longer key is of no account; it need not fill the table.
-    return _Tried(_network(host_of(address)), access_key[: KEY_CHARS_MAX + 1])
+    return _Tried(_network(host_of(address)), access_key[: ACCESS_KEY_CHARS_MAX + 1])
 
 
 def _network(host: str) -> str:

@@ -18,13 +18,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need, why_not
+from rmqlite.features.accounts.decision import why_not
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.paging import HasCursor
 from rmqlite.kernel.service.access import of_admins
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.views.counts import COUNTED_MAX, matches_text
 from rmqlite.views.rates import Rates
 from rmqlite.web.args import Args

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from rmqlite.features.dead_letters import listing
-from rmqlite.features.dead_letters.requests import NO_REASON, DeadLetterFilter
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
 from rmqlite.kernel.finding import reading
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
+from rmqlite.kernel.words.reasons import NO_REASON
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from rmqlite.features.dead_letters import listing
-from rmqlite.features.dead_letters.requests import NO_REASON, DeadLetterFilter
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
 from rmqlite.kernel.finding import reading
 from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.kernel.words.reasons import NO_REASON
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed

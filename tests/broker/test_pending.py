@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes import pending
-from rmqlite.features.dead_letters.requests import NO_REASON
 from rmqlite.kernel.records.key_hashes import topic_prefix
 from rmqlite.kernel.requests.schedule import (
     BOUNDS_MAX,
@@ -29,6 +28,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.kernel.words.reasons import NO_REASON
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back

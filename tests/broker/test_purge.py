@@ -11,7 +11,6 @@ import pytest
 from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS
 from rmqlite.features.dead_letters.purge_markers import TABLE
 from rmqlite.features.dead_letters.requests import (
-    NO_REASON,
     DeadLetterFilter,
     DeadLettersQuery,
     Purged,
@@ -20,6 +19,7 @@ from rmqlite.features.dead_letters.requests import (
 from rmqlite.kernel.finding import reading
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.kernel.words.reasons import NO_REASON
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.checking.tables import UNREADABLE
 from tests.broker.conftest import Make

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.dead_letters.requests import UNREADABLE
 from rmqlite.features.redrive.requests import (
     SAMPLES_MAX,
     DeadLetterOutcome,
@@ -38,6 +37,7 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.kernel.words.reasons import UNREADABLE
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import (

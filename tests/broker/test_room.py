@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rmqlite.features.bulk.requests import BulkRequest
-from rmqlite.features.dead_letters.requests import LEFT_BEHIND
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import OVERHEAD_BYTES
@@ -30,6 +29,7 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic
+from rmqlite.kernel.words.reasons import LEFT_BEHIND
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back

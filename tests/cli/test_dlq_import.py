@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rmqlite.cli.dlq.export_rows import json_lines, letter_in, row_in, row_of
-from rmqlite.features.dead_letters.requests import UNREADABLE
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     ImportAnswer,
@@ -21,6 +20,7 @@ from rmqlite.features.redrive.requests import (
 from rmqlite.kernel.words.errors import InvalidValue, Refused
 from rmqlite.kernel.words.message import decode_properties
 from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.reasons import UNREADABLE
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, letter_of, record, stored

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.accounts.gate.repeats import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.kernel.process.library_log import LOGGERS, in_short_lines
 from rmqlite.kernel.words.message import Message
+from rmqlite.kernel.words.repeats import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.native.bytes import rpcs
 from tests.support.brokers import BrokerUnderTest

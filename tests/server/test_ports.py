@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.accounts.gate.tls import load_keys
+from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import VIP_BELOW, RemotingServer
-from rmqlite.protocols.server import ProtocolServer, Running
 from rmqlite.web import web_server
 from rmqlite.web.server import WebServer
 from tests.support.broker_processes import free_port

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rmqlite.features.accounts.gate.tls import load_keys
+from rmqlite.kernel.process.protocol_server import Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
-from rmqlite.protocols.server import Running
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rmqlite.kernel.process.protocol_server import Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.kernel.records.record import has_sound_body, read_head, to_message
 from rmqlite.kernel.words.message import StoredMessage
@@ -36,7 +37,6 @@ from rmqlite.protocols.remoting.bytes.shapes import write_body
 from rmqlite.protocols.remoting.calls import Calls
 from rmqlite.protocols.remoting.connection import Connection, Connections
 from rmqlite.protocols.remoting.server import RemotingServer
-from rmqlite.protocols.server import Running
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rmqlite.cli.output.terminal import body_text, printable
-from rmqlite.features.dead_letters.requests import UNREADABLE, DeadLetter, failure_kind
+from rmqlite.features.dead_letters.requests import DeadLetter
 from rmqlite.features.redrive.requests import ImportedDeadLetter
 from rmqlite.kernel.words.compression import is_compressed, readable_message
 from rmqlite.kernel.words.errors import InvalidValue
@@ -33,6 +33,7 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import check_group
+from rmqlite.kernel.words.reasons import UNREADABLE, failure_kind
 
 Row = Mapping[str, Any]
 COLUMNS: Final = {

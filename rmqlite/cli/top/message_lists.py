@@ -14,9 +14,9 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterGroup,
     DeadLetterPage,
     DeadLettersQuery,
-    failure_kind,
 )
 from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
 from rmqlite.views.tables import DIM, NOTHING, Column, Part, Table, cell, row, table

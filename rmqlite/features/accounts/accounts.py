@@ -15,28 +15,15 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from rmqlite.kernel.config.addresses import NO_ADDRESS, AddressPattern
+from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_MIN
+from rmqlite.kernel.words.rights import Right
 from rmqlite.kernel.words.visible import did_you_mean
 
-KEY_CHARS_MIN: Final = 7
 """RocketMQ refuses an access key or a secret of six characters or fewer."""
-KEY_CHARS_MAX: Final = 255
 ACCOUNTS_MAX: Final = 10_000
 PERMS_MAX: Final = 10_000
 """How many topics, and how many groups, one account may name."""
 WHITE_ADDRESSES_MAX: Final = 10_000
-
-
-class Right(StrEnum):
-    """What an account may do.  Only PUB and SUB are given by name of a topic or a group."""
-
-    PUB = "PUB"
-    """Send to a topic."""
-    SUB = "SUB"
-    """Consume from a topic, or in the name of a group."""
-    VIEW = "VIEW"
-    """Ours: look at state, messages and figures without consuming."""
-    ADMIN = "ADMIN"
-    """Change topics, groups, messages that wait, jobs or settings."""
 
 
 class Role(StrEnum):
@@ -78,8 +65,10 @@ class _Value(BaseModel):
 
 
 class Account(_Value):
-    access_key: Annotated[str, Field(min_length=KEY_CHARS_MIN, max_length=KEY_CHARS_MAX)]
-    secret: Annotated[SecretStr, Field(min_length=KEY_CHARS_MIN, exclude=True, repr=False)]
+    access_key: Annotated[
+        str, Field(min_length=ACCESS_KEY_CHARS_MIN, max_length=ACCESS_KEY_CHARS_MAX)
+    ]
+    secret: Annotated[SecretStr, Field(min_length=ACCESS_KEY_CHARS_MIN, exclude=True, repr=False)]
     role: Role = Role.USER
     white_remote_address: InstanceOf[AddressPattern] = NO_ADDRESS
     default_topic_perm: Perm = DENY

@@ -26,9 +26,9 @@ Beyond RocketMQ:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from rmqlite.features.accounts.accounts import Account, Perm, Right
+from rmqlite.features.accounts.accounts import Account, Perm
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     TRACE_TOPIC,
@@ -37,30 +37,10 @@ from rmqlite.kernel.words.names import (
     is_system,
     is_system_group,
 )
-from rmqlite.kernel.words.visible import shortened
+from rmqlite.kernel.words.rights import Need, Right
 
 _FOR_EVERYBODY: Final = frozenset({(Right.PUB, TRACE_TOPIC), (Right.VIEW, AUTO_CREATE_TOPIC)})
 """Rights on system topics that every account has."""
-
-
-class Need(NamedTuple):
-    """One right that a request needs.
-
-    Without a kind it is a right on the broker itself, and name says in RocketMQ's words what is
-    asked, such as "request code=17".  asked: what the caller has named instead of a topic: then a
-    refusal does not tell it which topic that is.
-    """
-
-    right: Right
-    kind: Literal["topic", "group", ""] = ""
-    name: str = ""
-    asked: str = ""
-
-    @property
-    def subject(self) -> str:
-        if self.asked:
-            return shortened(self.asked)
-        return shortened(f"{self.kind}:{self.name}" if self.kind else self.name or "the broker")
 
 
 def why_not(account: Account, needs: Iterable[Need]) -> str | None:

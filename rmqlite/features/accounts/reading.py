@@ -21,8 +21,6 @@ from pydantic import SecretStr
 from rmqlite.features.accounts.accounts import (
     ACCOUNTS_MAX,
     DENY,
-    KEY_CHARS_MAX,
-    KEY_CHARS_MIN,
     PERMS_MAX,
     WHITE_ADDRESSES_MAX,
     Account,
@@ -35,6 +33,7 @@ from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, Node, YamlWrong
 from rmqlite.kernel.config.addresses import NO_ADDRESS, AddressPattern, parse_addresses
 from rmqlite.kernel.config.files import from_environment, read_text
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidName
+from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_MIN
 from rmqlite.kernel.words.names import check_group, check_topic, group_of, is_retry
 from rmqlite.kernel.words.visible import did_you_mean
 
@@ -303,14 +302,14 @@ def _long(text: str) -> str:
     # YAML's escapes and the environment can hold halves of characters, which no client can sign.
     if any("\ud800" <= each <= "\udfff" for each in text):
         raise ValueError("text that UTF-8 can express")
-    if len(text) < KEY_CHARS_MIN:
-        raise ValueError(f"longer than {KEY_CHARS_MIN - 1} characters")
+    if len(text) < ACCESS_KEY_CHARS_MIN:
+        raise ValueError(f"longer than {ACCESS_KEY_CHARS_MIN - 1} characters")
     return text
 
 
 def _access_key(text: str) -> str:
-    if len(text) > KEY_CHARS_MAX or not text.isprintable() or " " in text:
-        raise ValueError(f"at most {KEY_CHARS_MAX} printable characters, without blanks")
+    if len(text) > ACCESS_KEY_CHARS_MAX or not text.isprintable() or " " in text:
+        raise ValueError(f"at most {ACCESS_KEY_CHARS_MAX} printable characters, without blanks")
     return _long(text)
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
+from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 from rmqlite.kernel.words.property_string import check_properties
 
-JOB_ID_CHARS_MAX: Final = 127
 SAMPLES_MAX: Final = 20
 """How many refused messages, the first ones, a job's record holds with id and reason."""
 

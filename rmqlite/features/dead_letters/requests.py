@@ -29,23 +29,7 @@ REASONS_OF_MAX: Final = 100_000
 """The broker counts the reasons of this many dead letters of a group, the newest ones."""
 EVENTS_MAX: Final = 1_000
 """One answer has this many events of a message's history, the newest ones."""
-UNREADABLE: Final = "the log has no sound record there"
-"""The reason and the body of a dead letter whose scheduled record could not be read."""
-LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
-"""The body of a dead letter whose record would be too long with the body of the message."""
 _PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
-REASON_CHARS_MAX: Final = 200
-"""A kind is made from this much of a reason's first line."""
-NO_REASON: Final = "(no reason)"
-"""The kind of failures without a reason."""
-_VARYING: Final = re.compile(
-    # These digits are the kind: HTTP 404, HTTP/1.1 503, status=500, error code: 429.
-    r"(\b(?:http(?:/[0-9](?:\.[0-9])?)?|status|code|error)[ :=]{1,3}[0-9]{3}\b)"
-    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
-    r"|\b(?:0x)?(?=[a-f]*[0-9])[0-9a-f]+\b"  # a number, or an id in hex
-    r"|[0-9]+",
-    re.IGNORECASE | re.ASCII,
-)
 
 
 class Place(NamedTuple):
@@ -304,18 +288,3 @@ class History:
     message_id: str
     events: tuple[HistoryEvent, ...]
     is_cut: bool = False
-
-
-def failure_kind(reason: str) -> str:
-    """The reason's first line, at most 200 characters, with # for every number and id.
-
-    Three digits behind HTTP, status, code or error stay.  A kind is its own kind.
-    """
-    line = short_reason(reason)
-    return _VARYING.sub(lambda found: found[1] or "#", line) if line else NO_REASON
-
-
-def short_reason(reason: str) -> str:
-    """The first line of a reason, at most 200 characters."""
-    line = reason.strip().partition("\n")[0].strip()
-    return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"

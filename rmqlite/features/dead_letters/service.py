@@ -6,8 +6,6 @@ consumes a message.  A change of a redrive is answered when it is on disk.
 
 from __future__ import annotations
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.features.dead_letters.requests import (
     DeadLetterGroup,
     DeadLetterPage,
@@ -25,6 +23,7 @@ from rmqlite.kernel.service.access import (
 )
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.rights import Need, Right
 
 _of_asked = needs(lambda query: [Need(Right.VIEW, "group" if query.group else "", query.group)])
 

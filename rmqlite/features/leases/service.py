@@ -12,8 +12,6 @@ from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.features.leases.deliveries import Received
 from rmqlite.features.leases.requests import (
     AckRequest,
@@ -35,6 +33,7 @@ from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.rights import Need, Right
 
 EVERY_QUEUE: Final = -1
 

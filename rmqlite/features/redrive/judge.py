@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.features.dead_letters.redriven import Redriven
-from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, LEFT_BEHIND, UNREADABLE
+from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER
 from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
 from rmqlite.kernel.config.config import BrokerConfig
@@ -67,6 +67,7 @@ from rmqlite.kernel.words.names import (
     retry_topic,
 )
 from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.kernel.words.reasons import LEFT_BEHIND, UNREADABLE
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a dead letter whose message id is in the log but in no job."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.features.redrive.requests import (
     ImportAnswer,
     ImportRequest,
@@ -31,6 +29,7 @@ from rmqlite.kernel.service.access import (
 )
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.words.rights import Need, Right
 
 _of_asked = needs(lambda query: [Need(Right.VIEW, "group" if query.group else "", query.group)])
 

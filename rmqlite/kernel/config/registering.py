@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.accounts import KEY_CHARS_MAX, KEY_CHARS_MIN
 from rmqlite.kernel.config.addresses import AddressPattern, parse_addresses
+from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_MIN
 
 RULE: Final = "IP addresses such as 10.0.0.7 or 10.0.0.*, or access keys, with ; between two"
+_KEY_LENGTHS: Final = range(ACCESS_KEY_CHARS_MIN, ACCESS_KEY_CHARS_MAX + 1)
 _ADDRESS: Final = re.compile(r"[0-9a-fA-F:.,{}*-]*[:.*][0-9a-fA-F:.,{}*-]*")
 
 
@@ -39,7 +40,9 @@ def parse_allowed(text: str) -> AllowedBrokers:
     for entry in text.split(";") if text else ():
         if _ADDRESS.fullmatch(entry):
             addresses.append(parse_addresses(entry))
-        elif KEY_CHARS_MIN <= len(entry) <= KEY_CHARS_MAX and not re.search(r"\s", entry):
+        elif ACCESS_KEY_CHARS_MIN <= len(entry) <= ACCESS_KEY_CHARS_MAX and not re.search(
+            r"\s", entry
+        ):
             keys.append(entry)
         else:
             raise ValueError(RULE)

@@ -10,19 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.bulk.requests import JOB_ID_CHARS_MAX
-from rmqlite.features.dead_letters.requests import (
-    DEAD_LETTER_IDS_MAX,
-    NO_REASON,
-    REASON_CHARS_MAX,
-    Place,
-    failure_kind,
-)
+from rmqlite.features.dead_letters.requests import DEAD_LETTER_IDS_MAX, Place
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.limits import (
+    JOB_ID_CHARS_MAX,
     REASON_PART_CHARS_MAX,
     SEARCH_BYTES_MAX,
     check_length,
@@ -46,6 +40,7 @@ from rmqlite.kernel.words.message import (
     property_marker,
 )
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.kernel.words.reasons import NO_REASON, REASON_CHARS_MAX, failure_kind
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 from rmqlite.features.accounts.gate.exposure import check_exposure
 from rmqlite.features.accounts.gate.limits import connections_max, limits_of
 from rmqlite.features.accounts.gate.tls import Keys, load_keys
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.features.cluster.addresses import with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering, check_cluster
@@ -32,6 +31,7 @@ from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.library_log import in_short_lines
 from rmqlite.kernel.process.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
 from rmqlite.kernel.process.notify import READY, STOPPING, notify
+from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
 from rmqlite.kernel.process.silent_ends import Loops, Watch
 from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
 from rmqlite.kernel.service.access import Access, AccountsFile
@@ -40,6 +40,7 @@ from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import event_loop
 from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
@@ -49,7 +50,6 @@ from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailab
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
-from rmqlite.protocols.server import ProtocolServer, Running
 from rmqlite.web import web_server
 
 SWITCH_S: Final = 0.000_5

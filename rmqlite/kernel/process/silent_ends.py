@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from rmqlite.protocols.server import ProtocolServer
+from rmqlite.kernel.process.protocol_server import ProtocolServer
 
 LOOK_S: Final = 0.5
 THREADS: Final = ("sync", "persist", "timers", "asyncio")

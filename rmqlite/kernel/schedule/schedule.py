@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.features.dead_letters.requests import UNREADABLE
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.appending import Appending
 from rmqlite.kernel.config.config import BrokerConfig
@@ -38,6 +37,7 @@ from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.message import pack_host
 from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.kernel.words.reasons import UNREADABLE
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """The most bytes of scheduled records in one slice; a single record may be longer."""

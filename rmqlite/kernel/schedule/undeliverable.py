@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.features.dead_letters.requests import LEFT_BEHIND, UNREADABLE
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.finding.matching import origin_of
@@ -39,6 +38,7 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import group_of
 from rmqlite.kernel.words.property_string import PropertyString
+from rmqlite.kernel.words.reasons import LEFT_BEHIND, UNREADABLE
 
 _SPARED: Final = (
     FAILURE_REASON,

@@ -13,12 +13,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from rmqlite.features.accounts.accounts import Account, Accounts, Right
-from rmqlite.features.accounts.decision import Need, sends_somewhere, why_not
+from rmqlite.features.accounts.accounts import Account, Accounts
+from rmqlite.features.accounts.decision import sends_somewhere, why_not
 from rmqlite.features.accounts.gate import audit
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.features.accounts.reading import files_of, load_accounts
+from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
+from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.kernel.words.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]

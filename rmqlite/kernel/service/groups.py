@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.kernel.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.kernel.requests.groups import (
     Assigned,
@@ -43,6 +41,7 @@ from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.retry_policy import policy_of_lengths
+from rmqlite.kernel.words.rights import Need, Right
 
 
 def _commit_rights(commit: OffsetsCommit) -> list[Need]:

@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.features.raw_log.requests import (
     LogRead,
@@ -56,6 +54,7 @@ from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
 from rmqlite.kernel.words.names import TOOLS_GROUP
+from rmqlite.kernel.words.rights import Need, Right
 
 Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
 """Makes a context for a look, which may wait until the caller has room for what is found; if it

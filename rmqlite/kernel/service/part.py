@@ -16,7 +16,6 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from rmqlite.features.accounts.gate.limits import Limits
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.figures import NameServerStatus
@@ -24,6 +23,7 @@ from rmqlite.kernel.service.access import CALLER, NOTE, Access, Rule, of_admins,
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.turns import done_in_turns, let_others
 from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.kernel.records.wait_queues import queue_of
 from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
@@ -31,6 +29,7 @@ from rmqlite.kernel.service.access import admin, anyone, needs, of_topic, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.rights import Need, Right
 
 T = TypeVar("T")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.kernel.pulling import earliest_ms, queue_range, queue_ranges
 from rmqlite.kernel.requests.figures import TableVersion
 from rmqlite.kernel.requests.topics import (
@@ -23,6 +21,7 @@ from rmqlite.kernel.service.access import admin, needs, of_topic, topic_right, v
 from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.tables.topics import check_queue
+from rmqlite.kernel.words.rights import Need, Right
 
 
 def _route_rights(request: RouteRequest) -> list[Need]:

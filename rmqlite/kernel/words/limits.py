@@ -11,6 +11,9 @@ from typing import Final
 
 from rmqlite.kernel.words.errors import InvalidValue
 
+JOB_ID_CHARS_MAX: Final = 127
+ACCESS_KEY_CHARS_MIN: Final = 7
+ACCESS_KEY_CHARS_MAX: Final = 255
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 KEY_BYTES_MAX: Final = 1_024

@@ -23,7 +23,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.process.upkeep import ClockWatch
@@ -31,6 +30,7 @@ from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.service import Ports
+from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
 from rmqlite.protocols.metrics.timers import TimerMetrics

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.files import read_text
+from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.service.access import BROKER, CALLER
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
+from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.protocols.metrics.metrics import TEXT_TYPE, Metrics
-from rmqlite.protocols.server import Running, bound_socket, taking
 
 TOKEN_BYTES_MAX: Final = 4_096
 TOKEN_CHARS_MIN: Final = 16

@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from rmqlite.features.accounts.accounts import Right
-from rmqlite.features.accounts.decision import Need
 from rmqlite.kernel.service.access import BROKER, Access, Caller
 from rmqlite.kernel.words.errors import AccessDenied
+from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, Command, is_signed
 from rmqlite.protocols.remoting.connection import Connection
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
 from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.words.message import host_text
 from rmqlite.protocols.remoting.calls import Calls, handlers_of
 from rmqlite.protocols.remoting.connection import Connections
@@ -29,7 +30,6 @@ from rmqlite.protocols.remoting.requests.registering import Registering
 from rmqlite.protocols.remoting.requests.relays import ConnectionLists, Relays
 from rmqlite.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
 from rmqlite.protocols.remoting.requests.topics import Topics
-from rmqlite.protocols.server import Running, bound_socket, taking
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""

@@ -12,12 +12,11 @@ from rmqlite.features.accounts.accounts import (
     PERMS,
     Account,
     Perm,
-    Right,
     Role,
     parse_perm,
     perm_text,
 )
-from rmqlite.features.accounts.decision import Need, why_not
+from rmqlite.features.accounts.decision import why_not
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_GROUP,
@@ -26,6 +25,7 @@ from rmqlite.kernel.words.names import (
     TRACE_TOPIC,
     TRANSACTION_GROUP,
 )
+from rmqlite.kernel.words.rights import Need, Right
 
 ADMIN, PUB, SUB, VIEW = Right.ADMIN, Right.PUB, Right.SUB, Right.VIEW
 BOTH = PERMS["PUB|SUB"]

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.features.accounts.gate import audit
 from rmqlite.features.accounts.gate.audit import Event, JsonLines, Refusals
-from rmqlite.features.accounts.gate.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
+from rmqlite.kernel.words.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
 from tests.support.clock import SetTime
 
 HERE = "10.0.0.1:7"

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.gate.repeats import Repeats
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import AccessDenied
+from rmqlite.kernel.words.repeats import Repeats
 from rmqlite.kernel.words.visible import shortened
 
 log = logging.getLogger("rmqlite.audit")

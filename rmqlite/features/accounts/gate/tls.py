@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.accounts.gate.watched import WatchedFiles
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.config.files import read_text
+from rmqlite.kernel.service.watched import WatchedFiles
 
 PEM_BYTES_MAX: Final = 1 << 20
 OPENING_MAX: Final = 200
