@@ -4,7 +4,7 @@
 #include "records.h"
 
 enum {
-    ITEM_BYTES = 22,  /* of an item, beside body and properties; see kernel/records/batch/py */
+    ITEM_BYTES = 22,  /* of an item, beside body and properties; see batch.py of remoting */
     ADDED_BYTES = 160, /* names, separators and numbers that come to a message's texts */
     NAMES_MAX = 8,
 };
