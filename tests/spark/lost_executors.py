@@ -22,6 +22,8 @@ from tests.spark.conftest import QUICK
 PARTITIONS = 4
 ROWS = 2_000
 """Of each partition."""
+BODY_BYTES = 4_096
+"""So long that the buffers between Spark's processes hold few rows: the others are sent."""
 SLOW_S_MAX = 60
 SETTINGS = {
     "spark.executor.cores": "1",
@@ -56,7 +58,7 @@ def main(endpoint: str, marks: str, master: str) -> None:
                 threading.Event().wait(0.1)
         if part == PARTITIONS - 1 and attempt > 0 and row == ROWS - 1:
             speculated.touch()
-        return str(number).encode()
+        return f"{number} ".ljust(BODY_BYTES).encode()
 
     numbers = spark.range(0, PARTITIONS * ROWS, 1, PARTITIONS)
     rows = numbers.select(F.udf(body, "binary", useArrow=False)("id").alias("body"))

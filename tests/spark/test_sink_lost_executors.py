@@ -24,7 +24,7 @@ def bodies(endpoint: str, topic: str) -> Counter[bytes]:
             at = each.min_offset
             while at < each.max_offset:
                 pulled = consumer.pull(topic, each.queue.queue_id, at)
-                found.update(message.body for message in pulled.messages)
+                found.update(message.body.split()[0] for message in pulled.messages)
                 at = pulled.next_offset
     return found
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, must_be_type, restore
 from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 from rmqlite.kernel.words.property_string import check_properties
@@ -148,7 +148,10 @@ def check_job_id(job_id: str) -> None:
 
 def property_text(properties: Mapping[str, str]) -> str:
     """A user's properties as a property string.  Raises InvalidValue."""
-    check_properties(properties, RESERVED_PROPERTIES)
+    try:
+        check_properties(properties, RESERVED_PROPERTIES)
+    except TypeError:
+        raise must_be_type("properties", "a mapping of str to str", properties) from None
     return PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
 
 
