@@ -20,10 +20,10 @@ from rmqlite.spark.session import session
 from tests.spark.conftest import QUICK
 
 PARTITIONS = 4
-ROWS = 2_000
+ROWS = 1_000
 """Of each partition."""
-BODY_BYTES = 4_096
-"""So long that the buffers between Spark's processes hold few rows: the others are sent."""
+BODY_BYTES = 48 << 10
+"""Half of a partition is 24 MB, more than the buffers between Spark's processes hold."""
 SLOW_S_MAX = 60
 SETTINGS = {
     "spark.executor.cores": "1",
@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.multiplier": "1.1",
     # Rows reach the sink in small batches, so that some are sent when a task ends.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
 }
 
 
@@ -63,7 +63,7 @@ def main(endpoint: str, marks: str, master: str) -> None:
     numbers = spark.range(0, PARTITIONS * ROWS, 1, PARTITIONS)
     rows = numbers.select(F.udf(body, "binary", useArrow=False)("id").alias("body"))
     writer = rows.write.format("rmqlite").mode("append").option("endpoint", endpoint)
-    writer.options(topic="lost", jobId="lost", batchSize="100", inFlight="1").save()
+    writer.options(topic="lost", jobId="lost", batchSize="20", inFlight="1").save()
     spark.stop()
 
 

@@ -47,5 +47,5 @@ def test_every_row_is_sent_once_whatever_becomes_of_its_executor(tmp_path: Path)
             job = admin.job("lost")
         sent = bodies(broker.endpoint, "lost")
     assert job.accepted == PARTITIONS * ROWS
-    assert job.duplicates > ROWS // 2, "few rows were sent again: this shows little"
+    assert job.duplicates > ROWS // 5, "few rows were sent again: this shows little"
     assert sent == Counter({str(number).encode(): 1 for number in range(PARTITIONS * ROWS)})
