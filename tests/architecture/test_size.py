@@ -23,10 +23,10 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(25_485, 153),
+    "kernel": Size(25_490, 153),
     "features": Size(1, 1),
     "features.accounts": Size(1_393, 10),
-    "features.bulk": Size(827, 5),
+    "features.bulk": Size(836, 5),
     "features.changes": Size(681, 3),
     "features.cluster": Size(567, 5),
     "features.dead_letters": Size(1_646, 9),

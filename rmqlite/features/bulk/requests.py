@@ -12,9 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, must_be_type, restore
+from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
 from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
-from rmqlite.kernel.words.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
+from rmqlite.kernel.words.message import (
+    KEY_END,
+    PAIR_END,
+    RESERVED_PROPERTIES,
+    check_property_types,
+)
 from rmqlite.kernel.words.property_string import check_properties
 
 SAMPLES_MAX: Final = 20
@@ -151,7 +156,8 @@ def property_text(properties: Mapping[str, str]) -> str:
     try:
         check_properties(properties, RESERVED_PROPERTIES)
     except TypeError:
-        raise must_be_type("properties", "a mapping of str to str", properties) from None
+        check_property_types(properties)  # names the wrong type
+        raise
     return PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
 
 

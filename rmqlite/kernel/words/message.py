@@ -396,9 +396,14 @@ def check_field_types(message: Any) -> None:
             raise must_be_type(name, kind.__name__, value)
         if isinstance(value, bool):
             raise must_be_type(name, kind.__name__, value)
-    keys, properties = message.keys, message.properties
+    keys = message.keys
     if not isinstance(keys, str | Sequence) or not all(isinstance(key, str) for key in keys):
         raise must_be_type("keys", "str or a sequence of str", keys)
+    check_property_types(message.properties)
+
+
+def check_property_types(properties: Any) -> None:
+    """Raises InvalidValue unless a user's properties map text to text."""
     if not isinstance(properties, Mapping) or not all(isinstance(key, str) for key in properties):
         raise must_be_type("properties", "a mapping of str to str", properties)
     for key, value in properties.items():
