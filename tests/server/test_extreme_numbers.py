@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from rmqlite.features.dead_letters.requests import DeadLettersQuery
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import GroupChange
-from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
+from rmqlite.kernel.requests.messages import PulledRecords, PullRequest, SendBackRequest
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,
@@ -241,7 +241,10 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
             pass
         broker.sync()
         pulled = done(broker.broker.pull(PullRequest(GROUP, TOPIC, 0, 0)))
-        decoded(pulled)
+        bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+        rpc: Rpc[Any, Any] = rpcs.PULL
+        data = rpc.encode_response(PulledRecords(*bounds, pulled.records.encoded))
+        assert rpc.decode_response(data) == decoded(pulled)
         return attempts
 
     same_in_both(scenario)

@@ -174,7 +174,7 @@ def test_a_damaged_batch_is_refused_or_stored_whole(under_test: BrokerUnderTest)
 
 
 def test_the_messages_of_all_batches_are_counted(under_test: BrokerUnderTest) -> None:
-    """A call has no more of them than one of messages as values, and at least one."""
+    """A call has no more of them than maxSendMessages, and at least one."""
     create_topic(under_test, TOPIC)
     most = under_test.config.send_messages_max
     half = EncodedBatch(TOPIC, "", batch_of(*[Message(TOPIC, b"x")] * (most // 2)))

@@ -92,7 +92,7 @@ class Talk:
         self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b"", flag: int = 0
     ) -> Command:
         """The next request.  row: of the table of codes, or a code; asked: its fields as the row's
-        NamedTuple, or as a dict of ext fields; body: bytes, or a dataclass of wire/…/bodies."""
+        NamedTuple, or as a dict of ext fields; body: bytes, or a dataclass of its bodies."""
         self._opaque += 1
         if isinstance(row, int):
             code, ext = row, dict(asked or {})

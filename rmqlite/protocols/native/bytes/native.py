@@ -1,7 +1,7 @@
 """The codecs of rmqlite.v1, each for a plain value and the message that carries it.
 
-codec.py makes nearly all; those of messages, which are hot, and those of columns are written here.
-Nothing outside of wire/ sees protobuf.
+codec.py makes nearly all; those of sends, which are hot, of columns and of maps are written here.
+Nothing outside of the protocols sees protobuf.
 """
 
 from __future__ import annotations
