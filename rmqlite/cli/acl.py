@@ -132,12 +132,11 @@ def try_right(
     as_json: AsJson = False,
 ) -> None:
     """Say whether an account may do something, or which rule forbids it (exit code 1)."""
-    from rmqlite.features.accounts.decision import why_not
 
     needs = _needs(verb, topic, group)
     found = _loaded(file).accounts.get(account)
     # RocketMQ's words, as a client gets them.
-    rule = why_not(found, needs) if found else f"No acl config for {account}"
+    rule = found.why_not(needs) if found else f"No acl config for {account}"
     if as_json:
         print_json(_TRIED.tree(allowed=rule is None, rule=rule))
     else:

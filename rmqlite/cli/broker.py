@@ -98,8 +98,9 @@ def broker(
     # Else gRPC logs each failed handshake, and anybody could fill the log.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.features.accounts.gate.audit import log_as_json
-    from rmqlite.kernel.process.serve import Endpoints, serve
+    from rmqlite.kernel.process.protocol_server import Endpoints
+    from rmqlite.kernel.service.audit import log_as_json
+    from rmqlite.serving import serve
 
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=LOG_FORMAT)
     if settings.audit_log_format == "json":

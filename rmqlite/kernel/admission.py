@@ -33,7 +33,9 @@ from rmqlite.kernel.words.message import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_PROPERTIES,
+    TRAN_MSG,
 )
+from rmqlite.kernel.words.names import is_retry
 from rmqlite.kernel.words.property_string import PropertyString, java_int
 from rmqlite.kernel.words.reasons import LEFT_BEHIND
 
@@ -54,6 +56,7 @@ _BATCH_RULE: Final = "a flag without the bit 0x1: messages of a batch must not b
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24
 """The most bytes that another topic and IPv6 hosts add to a record."""
+_IS_HALF: Final = f"{TRAN_MSG}\x01".encode()
 
 
 def check_draft(draft: Draft, *, is_alone: bool = True, is_failed: bool = False) -> None:
@@ -259,3 +262,13 @@ class Room:
         own = OVERHEAD_BYTES + len(head.born_host) + len(head.store_host) - _PLAIN_HOSTS_BYTES
         names = max(len(topic.encode()), *map(len, WAIT_TOPICS))
         return own + names + head.body_end - head.body_position
+
+
+def is_half(draft: Draft) -> bool:
+    """Does the message begin a transaction?
+
+    One that its consumer sends to a retry topic may still have the property.
+    """
+    if _IS_HALF not in draft.properties or is_retry(draft.topic):
+        return False
+    return (PropertyString(draft.properties).get(TRAN_MSG) or b"").lower() == b"true"

@@ -8,46 +8,28 @@ as with RocketMQ.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
-from rmqlite.features.bulk.bulk import Bulk
-from rmqlite.features.bulk.bulk_rows import Sender
-from rmqlite.features.bulk.requests import BulkAnswer, BulkRequest
-from rmqlite.features.changes.changes import Changes
-from rmqlite.features.changes.pending import Pending
-from rmqlite.features.dead_letters.history import Histories
-from rmqlite.features.dead_letters.listing import DeadLetters, Shown
-from rmqlite.features.dead_letters.purging import Purging
-from rmqlite.features.dead_letters.retries import Retries
-from rmqlite.features.leases.leases import Leases
-from rmqlite.features.operating.deleting import Deleting
-from rmqlite.features.operating.progress import Progress
-from rmqlite.features.operating.resetting import Resetting
-from rmqlite.features.raw_log.raw_reading import RawReading
-from rmqlite.features.redrive.redrive import Redrive
-from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.appending import Listener
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.figures import Traffic, status_of
-from rmqlite.kernel.finding.finding import find_messages, message_at, record_at
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges
+from rmqlite.kernel.reading import record_at
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.requests.figures import BrokerStatus
 from rmqlite.kernel.requests.groups import (
     Assignment,
-    GroupStatus,
     HeartbeatRequest,
     MemberKind,
     OffsetsCommit,
     OffsetsQuery,
 )
 from rmqlite.kernel.requests.messages import (
-    FoundMessage,
-    FoundMessages,
-    MessageQuery,
     PullRequest,
     SendBackRequest,
     SendBackResult,
@@ -59,7 +41,7 @@ from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.sends.sends import Sends
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables.tables import Snapshot
+from rmqlite.kernel.store.tables.tables import Snapshot, Tree
 from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.kernel.tables.queue_locks import QueueLocks
@@ -70,20 +52,27 @@ from rmqlite.kernel.words.errors import MessageNotFound
 from rmqlite.kernel.words.message import host_text
 from rmqlite.kernel.words.names import TOOLS_GROUP, check_sendable
 
+F = TypeVar("F")
+
 
 class Broker:
     """One broker on one store; used by one thread."""
 
     def __init__(
-        self, config: BrokerConfig, store: MessageStore, clock: Clock, listener: Listener
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        clock: Clock,
+        listener: Listener,
+        features: Sequence[Callable[[Broker], Iterable[object]]] = (),
     ) -> None:
+        """features: each makes its parts of this broker, after the kernel's own are made."""
         parts = self.parts = BrokerParts.of(config, store, clock, listener)
         self.store = store
         self.topics = parts.topics
         self.groups = parts.groups
         self.offsets = parts.offsets
         self.membership = parts.membership
-        self.markers = parts.markers
         self.wait_queues = parts.wait_queues
         self.timers = parts.timers
         self.counts = parts.counts
@@ -91,57 +80,39 @@ class Broker:
         self.locks = QueueLocks(config, clock)
         self.request_modes = RequestModes(store, parts.topics, parts.membership)
         self.levels = LevelChanges(store, self.wait_queues)
-        self.raw = RawReading(parts, self.levels)
         self.schedule = Schedule(
             config, store, clock, self.topics, self.wait_queues, parts.appending
         )
-        self.pending = Pending(store, self.wait_queues)
-        self.changes = Changes(store, clock, self.timers, self.schedule, self.topics, self.pending)
-        self.bulk = Bulk(parts)
-        self.transactions = Transactions(parts)
-        oldest_half = self.transactions.halves.oldest_open
-        self.retention = Retention(config, store, self.wait_queues, self.schedule, oldest_half)
-        self.redrive = Redrive(parts, self.retention)
-        self.redriven = self.redrive.jobs.redriven
-        shown = Shown(parts.markers, self.redriven)
-        self.dead_letters = DeadLetters(parts, shown, self.redriven)
-        self.purging = Purging(parts, self.dead_letters, shown, self.redriven)
-        self.retries = Retries(parts, self.pending)
-        self.histories = Histories(parts, self.redriven)
+        self.retention = Retention(config, store, self.wait_queues, self.schedule)
         self._config = config
         self._clock = clock
         self._room = parts.room
         self._log = parts.appending
         self.store_host = host_text(config.broker_ip, config.listen_port)
         self.failing = Failing(parts)
-        self.leases = Leases(parts, self.failing)
-        self.progress = Progress(parts, self.traffic, self.leases.table)
-        self.deleting = Deleting(parts, self.pending, self.progress)
-        self.resetting = Resetting(parts, self.progress)
-        self.drafts = Sends(parts, self.retention, self._needed)
+        self.drafts = Sends(parts, self.retention, self.needed)
         self._turn = 0
         self._started_at_ms = clock.now_ms()
+        self.tables_of_features: list[Callable[[], Mapping[str, Tree]]] = []
+        """Each gives tables to save, by file name."""
+        self._made: dict[type, object] = {}
+        for make in features:
+            for made in make(self):
+                self._made[type(made)] = made
+
+    def __getitem__(self, kind: type[F]) -> F:
+        """The part of this type that a feature has made."""
+        made = self.get(kind)
+        if made is None:
+            raise LookupError(f"no feature of this broker has made a {kind.__name__}")
+        return made
+
+    def get(self, kind: type[F]) -> F | None:
+        """The same; None if no feature has made one."""
+        made: Any = self._made.get(kind)
+        return None if made is None else made
 
     # ---- sending
-
-    def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
-        """Store messages, each with its own outcome, in steps; valid once the store is durable.
-
-        Raises InvalidValue, MessageTooLarge for the call as a whole, DiskFull,
-        StoreUnavailable: then no message of the call is stored.
-        """
-        self.retention.check_room()
-        needed = self._needed()
-        now_ms = self._clock.now_ms()
-        born_at_ms = request.born_at_ms or now_ms
-        sender = Sender(self._config.cluster_name, born_at_ms, born_host, self.parts.host)
-        call = yield from self.bulk.begin(request, needed.sendable_queue, sender, now_ms)
-        needed.make()
-        if call.records:
-            self._log.append(call.records)
-        self.counts.sent += call.answer.accepted
-        self.bulk.end(call)
-        return call.answer
 
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
@@ -182,7 +153,7 @@ class Broker:
         else:
             _, topic = self.parts.readable(request.group, request.topic)
         check_queue(topic, request.queue_id, topic.read_queues)
-        result = yield from pull(self.store, self._config, self.readable_end, request)
+        result = yield from pull(self.parts, request)
         self.counts.pull(topic.topic, request.group, len(result.records))
         return result
 
@@ -192,23 +163,6 @@ class Broker:
         return self.parts.readable_end()
 
     # ---- finding
-
-    def find_messages(self, query: MessageQuery) -> Steps[FoundMessages]:
-        """Messages by key or message id, in the order of the log, in steps.
-
-        Only durable messages are returned.  Raises TopicUnknown, InvalidValue, StoreDamaged,
-        StoreUnavailable.
-        """
-        self.topics.existing(query.topic)
-        limit = self._config.pull_bytes_max
-        return find_messages(self.store, query, readable_end=self.readable_end, bytes_max=limit)
-
-    def message_at(self, offset_message_id: str) -> FoundMessage:
-        """The message whose record an offset message id names.
-
-        Raises InvalidValue, MessageNotFound, StoreDamaged.
-        """
-        return message_at(self.store, offset_message_id, readable_end=self.readable_end)
 
     def record_at(self, physical_offset: int) -> Record:
         """The durable record that begins there.  Raises MessageNotFound, StoreDamaged."""
@@ -281,24 +235,11 @@ class Broker:
         self.parts.with_retry_topic(request.group)
         return self.membership.heartbeat(request, account, kind)
 
-    def group_status(self, group: str) -> Steps[GroupStatus]:
-        """Settings, members, and progress in every queue that it has to read, in steps."""
-        info = self.groups.existing(group)
-        progress = yield from self.progress.of_queues(group)
-        return GroupStatus(
-            info,
-            self.membership.members(group),
-            progress,
-            self.membership.is_broadcasting(group),
-            self._clock.now_ms(),
-        )
-
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""
         return status_of(
             self.parts,
             self.schedule,
-            self.changes,
             self.retention,
             started_at_ms=self._started_at_ms,
             parked_polls=parked_polls,
@@ -308,14 +249,13 @@ class Broker:
 
     def tables(self) -> dict[str, Snapshot]:
         """The tables to save with every persist of the store, by file name."""
-        self.transactions.halves.note_progress()
-        jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree(), **self.leases.table.tree()}
-        snapshots: dict[str, Snapshot] = {name: partial(dict, tree) for name, tree in jobs.items()}
-        return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
+        found: dict[str, Snapshot] = {}
+        for tables in self.tables_of_features:
+            found |= {name: partial(dict, tree) for name, tree in tables().items()}
+        # Last, because a feature may commit an offset of its own.
+        return {OFFSETS_TABLE: self.offsets.snapshot(), **found}
 
-    # ---- inside
-
-    def _needed(self, queue_id: int = -1) -> OnDemand:
+    def needed(self, queue_id: int = -1) -> OnDemand:
         """The topics and groups of one send; those that name no queue take the next in turn."""
         self._turn += queue_id < 0
         return self.parts.on_demand(self._turn)

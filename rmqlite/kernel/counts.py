@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from rmqlite.kernel.requests.schedule import ScheduleAction
+
 PAIRS_MAX: Final = 10_000
 """Pairs of topic and group whose pulls are counted; the pulls of further pairs are not."""
 BOUNDS_S: Final = (
@@ -62,6 +64,8 @@ class Counts:
     pulled: Counter[str] = field(default_factory=Counter)
     retried: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)
+    changed: Counter[ScheduleAction] = field(default_factory=Counter)
+    """Pending messages that were changed."""
     appends: Durations = field(default_factory=Durations)
     """The appends of calls and jobs; the schedule times its own."""
     stored: int = 0

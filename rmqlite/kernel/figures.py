@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rmqlite import __version__
-from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
 from rmqlite.kernel.requests.figures import (
@@ -160,7 +159,6 @@ def _rate(messages: int, calls: int, passed_ms: int) -> Rate:
 def status_of(
     parts: BrokerParts,
     schedule: Schedule,
-    changes: Changes,
     retention: Retention,
     *,
     started_at_ms: int,
@@ -184,9 +182,9 @@ def status_of(
         retention.used_ratio,
         retention.is_disk_full,
         *retention.pin,
-        cancelled=changes.counts[ScheduleAction.CANCEL],
-        fired=changes.counts[ScheduleAction.FIRE],
-        rescheduled=changes.counts[ScheduleAction.RESCHEDULE],
+        cancelled=counts.changed[ScheduleAction.CANCEL],
+        fired=counts.changed[ScheduleAction.FIRE],
+        rescheduled=counts.changed[ScheduleAction.RESCHEDULE],
         undeliverable=schedule.undeliverable,
         disk_bytes=retention.disk_bytes,
         warnings=tuple(_of_index(wait_queues.timers.keys.unindexed)) if wait_queues.timers else (),

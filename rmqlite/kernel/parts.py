@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rmqlite.features.dead_letters.purge_markers import PurgeMarkers
 from rmqlite.kernel.admission import Room, TimerRules
 from rmqlite.kernel.appending import Appending, Listener
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Counts
+from rmqlite.kernel.filters import Filters
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore
@@ -36,8 +36,8 @@ class BrokerParts:
     topics: TopicTable
     groups: GroupTable
     offsets: ConsumerOffsets
+    filters: Filters
     membership: Membership
-    markers: PurgeMarkers
     wait_queues: WaitQueues
     timers: TimerRules
     room: Room
@@ -51,7 +51,8 @@ class BrokerParts:
     ) -> BrokerParts:
         """Raises StoreDamaged for a table that cannot be read, StoreUnavailable."""
         topics = TopicTable(store, config)
-        membership = Membership(config, clock, topics.read_queues)
+        filters = Filters()
+        membership = Membership(config, clock, topics.read_queues, filters)
         topics.on_change.append(membership.topic_changed)
         wait_queues, counts = WaitQueues(store), Counts()
         return cls(
@@ -61,8 +62,8 @@ class BrokerParts:
             topics=topics,
             groups=GroupTable(store, config, topics),
             offsets=ConsumerOffsets(store, config, clock),
+            filters=filters,
             membership=membership,
-            markers=PurgeMarkers(store),
             wait_queues=wait_queues,
             timers=TimerRules.of(config, wait_queues.check_room),
             room=Room(store.log_file_bytes, config.max_message_bytes),

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from itertools import compress, repeat, takewhile
 from typing import NamedTuple
 
-from rmqlite.features.sql.sql import STEP_WORK, Sql, parse_tags, tags_codes
-from rmqlite.features.sql.sql import compiled as compiled_sql
-from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.finding.reading import read_properties
+from rmqlite.kernel.filters import STEP_WORK, PropertyFilter, parse_tags, tags_codes
+from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import read_properties
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, TAGS_CODE_MAX, Entry
 from rmqlite.kernel.records.stored import Record, Records
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
@@ -53,18 +52,16 @@ class _Most(NamedTuple):
     bytes: int
 
 
-def pull(
-    store: MessageStore, config: BrokerConfig, readable_end: int, request: PullRequest
-) -> Steps[Pulled]:
+def pull(parts: BrokerParts, request: PullRequest) -> Steps[Pulled]:
     """Up to max_messages and max_bytes, at least one message if there is one; in steps.
 
-    readable_end: records that end behind this physical offset are not returned yet.
     Raises ExpressionInvalid, InvalidValue, StoreDamaged.
     """
     tags = parse_tags(request.expression)
-    sql = compiled_sql(request.sql) if request.sql else None
+    sql = parts.filters.sql(request.sql) if request.sql else None
+    store, config = parts.store, parts.config
     most = _Most(
-        readable_end,
+        parts.readable_end(),
         _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max),
         _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max),
     )
@@ -117,7 +114,7 @@ def _found(
     entries: Sequence[Entry],
     most: _Most,
     tags: frozenset[str] | None,
-    sql: Sql | None,
+    sql: PropertyFilter | None,
 ) -> Steps[tuple[list[Record], int]]:
     """The records that match, and how many entries were compared; in steps."""
     end = most.readable_end
@@ -179,7 +176,7 @@ def _matching(
     store: MessageStore,
     entries: Sequence[Entry],
     tagged: Sequence[bool] | None,
-    sql: Sql,
+    sql: PropertyFilter,
     most: _Most,
 ) -> Steps[list[bool]]:
     """Which entries match the expression, of those that are tagged, in steps.

@@ -54,9 +54,7 @@ class Retention:
         store: MessageStore,
         wait_queues: WaitQueues,
         schedule: Schedule,
-        oldest_half: Callable[[], int | None],
     ) -> None:
-        """oldest_half: the physical offset of the oldest open half message, if there is one."""
         self._config = config
         self._store = store
         self._wait_queues = wait_queues
@@ -66,7 +64,10 @@ class Retention:
         self._carry_end = self._carry_files = 0
         self._held_from = 0
         """Pending timers from here on keep their files."""
-        self._oldest_half = oldest_half
+        self.oldest_half: Callable[[], int | None] = lambda: None
+        """The physical offset of the oldest open half message, if there is one."""
+        self.on_clean: list[Callable[[], None]] = []
+        """Called after each round that removes expired files.  Raises StoreUnavailable."""
         self._delivered_until = store.min_offset
         self._noted = (store.end, store.min_offset)
         self._measured_end = store.end
@@ -178,13 +179,13 @@ class Retention:
 
     def _oldest_other(self) -> int:
         """Where the oldest record lies that is needed and no timer; the log's end if none is."""
-        pending, half = self._wait_queues.oldest_pending(but=TIMERS), self._oldest_half()
+        pending, half = self._wait_queues.oldest_pending(but=TIMERS), self.oldest_half()
         needed = self._store.end if half is None else half
         return min(needed, pending[1].physical_offset) if pending else needed
 
     def _find_pin(self) -> None:
         pins = []
-        timer, half = self._carrying.first_waiting(self._held_from), self._oldest_half()
+        timer, half = self._carrying.first_waiting(self._held_from), self.oldest_half()
         pending = self._wait_queues.oldest_pending(but=TIMERS)
         if pending is not None:
             pins.append(Pin(pending[0], pending[1].tags_code, pending[1].physical_offset))

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqlite.kernel.admission import Room
-from rmqlite.kernel.finding.matching import origin_of
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.kernel.records.record import Head, NewRecord, one_more
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.wait_queues import QueueKey
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, QueueKey
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.routing import LEVEL_MAX, QUEUE_ID_MAX, check_property_string, hidden, route
@@ -44,18 +44,26 @@ from rmqlite.kernel.words.message import (
     ORIGIN_MESSAGE_ID,
     ORIGIN_QUEUE_ID,
     ORIGIN_QUEUE_OFFSET,
+    REAL_TOPIC,
     RESCHEDULED_FROM,
     RETRY_TOPIC,
     TIMER_PROPERTIES,
     WAIT,
     decode_properties,
+    find_property,
     offset_message_id,
+    property_marker,
     senders_limit,
     unpack_host,
 )
-from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq, retry_topic
+from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.kernel.words.reasons import LEFT_BEHIND
+
+_DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
+_RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
+_CLAIMED_TOPIC: Final = property_marker(CLAIMED_ORIGIN_TOPIC)
+_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 
 REASON_BYTES_MAX: Final = 1024
 ADDED_BYTES_MAX: Final = 4096
@@ -276,3 +284,37 @@ def _printable(reason: str) -> str:
     """At most 1 KiB of text that a property may hold."""
     cleaned = _CONTROL.sub(" ", reason).strip().encode("utf-8", "replace")
     return cleaned[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def origin_of(head: Head) -> str:
+    """The topic that a message was sent to first; empty if its record does not name it.
+
+    RocketMQ 4 names it in RETRY_TOPIC, for a dead letter, too.  A message that the schedule
+    could not deliver never failed in a consumer, and names only its destination.  A retry that
+    came from nobody knows where names its own topic in DLQ_ORIGIN_TOPIC (sends/failed_drafts.py).
+    """
+    topic, properties = head.topic, head.properties
+    dead = find_property(properties, _DLQ_ORIGIN_TOPIC) if is_dlq(topic) else None
+    if dead:
+        return dead.decode("utf-8", "replace")
+    if topic in (*WAIT_TOPICS, UNDELIVERABLE_TOPIC):
+        topic = (find_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
+    if not is_retry(topic) and not is_dlq(topic):
+        return topic
+    if find_property(properties, _DLQ_ORIGIN_TOPIC) == topic.encode():
+        return topic
+    return (find_property(properties, _RETRY_TOPIC) or b"").decode("utf-8", "replace")
+
+
+def claimed_of(head: Head) -> str:
+    """The topic that a client says a failed message was sent to first; empty without such a claim.
+
+    Nothing in this broker's log proves it: the message may be another broker's of a cluster, or
+    made up.  So it is shown, and its group gets it again, but it is never written to that topic.
+    """
+    claimed = find_property(head.properties, _CLAIMED_TOPIC)
+    if not claimed:
+        return ""
+    origin = origin_of(head)
+    # Elsewhere anybody can send the property.
+    return claimed.decode("utf-8", "replace") if is_retry(origin) or is_dlq(origin) else ""

@@ -10,7 +10,6 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from rmqlite.features.accounts.gate.tls import Keys, Pem
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, taking
 from rmqlite.kernel.service.service import Ports
@@ -26,6 +25,7 @@ from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
+from rmqlite.protocols.shared.tls import Keys, Pem
 
 STREAMS_MAX: Final = 5_000
 """How many calls a connection may have at once, most of them parked: further ones wait in the
@@ -95,6 +95,10 @@ class GrpcServer:
         ]
         staying = self._stay_open(service.ports)
         self._staying = running.tasks.create_task(staying, name="gRPC port")
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"grpc_port": self.port}
 
     @property
     def is_listening(self) -> bool:

@@ -13,7 +13,7 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from rmqlite.features.accounts.gate.tls import Keys
+    from rmqlite.protocols.shared.tls import Keys
     from rmqlite.web.server import WebServer
 
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")

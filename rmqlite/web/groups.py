@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
     DeadLetter,
@@ -17,6 +18,8 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.levels import parse_levels
@@ -48,19 +51,19 @@ async def figures_of(
 ) -> list[GroupFigures]:
     """Members, lag, retries and dead letters of each of these groups."""
     by_group = {each.group: each for each in dead}
-    waiting = waiting_by_topic(await visit.service.schedule.counts())
+    waiting = waiting_by_topic(await visit.service[ChangeCalls].counts())
     found = []
     for number, info in enumerate(infos):
         if number % ROWS == ROWS - 1:
             await let_others()
-        status = await visit.service.groups.status(info.group)
+        status = await visit.service[ProgressCalls].status(info.group)
         found.append(group_figures(info.group, status, waiting, by_group))
     return found
 
 
 async def groups(visit: Visit) -> Response:
     shown, after = visit.part_of(await visit.service.groups.all())
-    figures = await figures_of(visit, shown, await visit.service.dead_letters.dead_groups())
+    figures = await figures_of(visit, shown, await visit.service[DeadLetterCalls].dead_groups())
     return visit.page("groups.html", groups=groups_table(figures), after=after)
 
 
@@ -83,9 +86,9 @@ async def change(visit: Visit) -> Response:
 
 
 async def _group(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
-    status = await visit.service.groups.status(name)
+    status = await visit.service[ProgressCalls].status(name)
     in_force = await visit.service.schedule.levels()
-    dead = await visit.service.dead_letters.dead_groups()
+    dead = await visit.service[DeadLetterCalls].dead_groups()
     (figures,) = await figures_of(visit, (status.info,), dead)
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)
@@ -118,7 +121,7 @@ async def retries(visit: Visit) -> Response:
         return visit.page("retry_groups.html", groups=failing[:ROWS], more=len(failing[ROWS:]))
     wanted = args.letter_filter(visit.now_ms, *RETRY_FIELDS)
     query = DeadLettersQuery(group, wanted, cursor=args.text("cursor"))
-    call = visit.service.dead_letters.retries
+    call = visit.service[DeadLetterCalls].retries
     rows, cursor, count = await _letters(visit, call, query, "retry")
     fields = args.given(*RETRY_FIELDS)
     # The filter of the schedule calls the origin topic "origin".
@@ -137,14 +140,14 @@ async def retries(visit: Visit) -> Response:
 
 
 async def dead_groups(visit: Visit) -> Response:
-    found = await visit.service.dead_letters.dead_groups()
+    found = await visit.service[DeadLetterCalls].dead_groups()
     shown, after = visit.part_of(found)
     return visit.page("dead_groups.html", groups=shown, after=after)
 
 
 async def reasons(visit: Visit) -> Response:
     """Every kind of reason of a group's open dead letters."""
-    about = await visit.service.dead_letters.reasons(visit.args.required("group"))
+    about = await visit.service[DeadLetterCalls].reasons(visit.args.required("group"))
     shown, after = visit.part_of(about.reasons)
     return visit.page(
         "dead_reasons.html",
@@ -166,10 +169,10 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    call = visit.service.dead_letters.dead
+    call = visit.service[DeadLetterCalls].dead
     rows, cursor, count = await _letters(visit, call, query, "dead letter")
     # Who may see this group only sees its dead letters, without the counts.
-    found = await visit.service.dead_letters.dead_groups() if visit.sees_all else ()
+    found = await visit.service[DeadLetterCalls].dead_groups() if visit.sees_all else ()
     return visit.page(
         "dead_letters.html",
         group=group,
@@ -187,14 +190,14 @@ async def dead_letters(visit: Visit) -> Response:
 async def purge_preview(visit: Visit) -> Response:
     """The number of dead letters that a purge would hide or bring back, and its form."""
     request = replace(_purge(visit.args, visit.now_ms), dry_run=True)
-    purged = await visit.service.dead_letters.purge(request)
+    purged = await visit.service[DeadLetterCalls].purge(request)
     fields = visit.args.given("group", "what", *LETTER_FIELDS)
     return _purged(visit, request, purged, fields | instants(request.filter))
 
 
 async def purge(visit: Visit) -> Response:
     request = _purge(visit.form, visit.now_ms)
-    purged = await visit.service.dead_letters.purge(request)
+    purged = await visit.service[DeadLetterCalls].purge(request)
     return _purged(visit, request, purged, {})
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.bulk.service import BulkCalls
 from rmqlite.features.redrive.requests import (
     NOTHING_SEEN,
     JobAction,
@@ -20,6 +21,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.names import is_system_group
@@ -76,13 +78,15 @@ async def preview(visit: Visit) -> Response:
 
 async def start(visit: Visit) -> Response:
     spec = _spec(visit.form, visit.now_ms)
-    job = await visit.service.redrives.start(RedriveRequest(spec, visit.form.required("job_id")))
+    job = await visit.service[RedriveCalls].start(
+        RedriveRequest(spec, visit.form.required("job_id"))
+    )
     return visit.go_to("/job", id=job.job_id)
 
 
 async def jobs(visit: Visit) -> Response:
-    redrives, after_redrives = visit.part_of(await visit.service.redrives.all())
-    bulks, after_bulks = visit.part_of(await visit.service.messages.bulk_jobs())
+    redrives, after_redrives = visit.part_of(await visit.service[RedriveCalls].all())
+    bulks, after_bulks = visit.part_of(await visit.service[BulkCalls].jobs())
     return visit.page(
         "jobs.html",
         redrives=redrives_table(redrives),
@@ -94,14 +98,14 @@ async def jobs(visit: Visit) -> Response:
 async def job(visit: Visit) -> Response:
     """A job; and what became of its messages once it is over, because counting reads the log."""
     query = RedriveJobQuery(visit.args.required("id"))
-    found = await visit.service.redrives.get(query)
+    found = await visit.service[RedriveCalls].get(query)
     if found.is_over and found.sent:
-        found = await visit.service.redrives.get(replace(query, with_results=True))
+        found = await visit.service[RedriveCalls].get(replace(query, with_results=True))
     return visit.page("job.html", job=found, facts=facts(found), texts=OUTCOME_TEXTS)
 
 
 async def bulk_job(visit: Visit) -> Response:
-    found = await visit.service.messages.bulk_job(visit.args.required("id"))
+    found = await visit.service[BulkCalls].job(visit.args.required("id"))
     return visit.page("bulk_job.html", job=found, bulk=bulks_table([found]))
 
 
@@ -111,7 +115,7 @@ async def change(visit: Visit) -> Response:
     wanted = JobChange(
         fields.required("id"), fields.member("action", JobAction), fields.number("rate")
     )
-    changed = await visit.service.redrives.change(wanted)
+    changed = await visit.service[RedriveCalls].change(wanted)
     return visit.go_to("/job", id=changed.job_id)
 
 
@@ -121,7 +125,7 @@ async def outcomes(visit: Visit) -> Response:
     only = args.one_of("only", ("all", *[each.name.lower() for each in RedriveOutcome]))
     wanted = () if only == "all" else (RedriveOutcome[only.upper()],)
     query = OutcomesQuery(args.required("id"), wanted, args.text("cursor"), ROWS)
-    page = await visit.service.redrives.outcomes(query)
+    page = await visit.service[RedriveCalls].outcomes(query)
     rows, cursor = list(page.letters), page.cursor
     return visit.page(
         "outcomes.html",
@@ -159,7 +163,7 @@ async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
     whole = NOTHING_SEEN
     until_s = elapsed_s() + PREVIEW_S_MAX
     while True:
-        whole = whole.then(await visit.service.redrives.preview(request))
+        whole = whole.then(await visit.service[RedriveCalls].preview(request))
         if not whole.cursor or elapsed_s() > until_s:
             return whole
         request = replace(request, cursor=whole.cursor)

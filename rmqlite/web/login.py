@@ -80,7 +80,7 @@ def own_groups(visit: Visit) -> list[str]:
     account = visit.visitor.caller.account if visit.visitor else None
     if account is None or visit.sees_all:
         return []
-    named = [each for each in account.group_perms if visit.may(group_right(Right.VIEW, each))]
+    named = [each for each in account.named_groups() if visit.may(group_right(Right.VIEW, each))]
     return named[:ROWS]
 
 

@@ -9,6 +9,9 @@ from typing import Final
 from starlette.responses import Response
 
 from rmqlite.features.dead_letters.requests import HistoryQuery
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.messages import MessageQuery
 from rmqlite.kernel.words.compression import readable
 from rmqlite.kernel.words.errors import GroupUnknown
@@ -39,12 +42,12 @@ async def history(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.service.dead_letters.history(HistoryQuery(message_id))
+    found = await visit.service[DeadLetterCalls].history(HistoryQuery(message_id))
     part, after = visit.part_of(shown(found))
     groups = {}
     for name in {each.group for each in found.events if each.group} if visit.sees_all else ():
         with suppress(GroupUnknown):
-            groups[name] = await visit.service.groups.status(name)
+            groups[name] = await visit.service[ProgressCalls].status(name)
     return visit.page(
         "history.html",
         history=found,
@@ -64,13 +67,13 @@ async def _search(visit: Visit) -> Response:
         query = MessageQuery(
             visit.args.required("topic"), visit.args.required("key"), max_messages=ROWS
         )
-        found = await visit.service.messages.find(query)
+        found = await visit.service[FindingCalls].find(query)
     return visit.page("message_form.html", fields=fields, found=found)
 
 
 async def record(visit: Visit) -> Response:
     """A record with its headers and its body; reading it never consumes it."""
-    found = await visit.service.messages.at(visit.args.required("id"))
+    found = await visit.service[FindingCalls].at(visit.args.required("id"))
     message = found.message
     wanted = visit.args.one_of("as", ("", *FORM_NAMES))
     # A hostile body takes tens of milliseconds to inflate: not on the loop.

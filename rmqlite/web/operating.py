@@ -10,6 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.operating.service import DeletionCalls, ProgressCalls
 from rmqlite.kernel.requests.groups import OffsetReset
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.views.groups import (
@@ -47,7 +48,7 @@ class Step:
 
 async def topic_preview(visit: Visit) -> Response:
     topic = visit.args.required("name")
-    loss = await visit.service.topics.loss(topic)
+    loss = await visit.service[DeletionCalls].loss(topic)
     step = Step(
         title=f"Delete topic {topic}?",
         lines=loss_lines(loss),
@@ -60,13 +61,13 @@ async def topic_preview(visit: Visit) -> Response:
 
 async def delete_topic(visit: Visit) -> Response:
     topic = visit.form.required("name")
-    await visit.service.topics.delete(topic)
+    await visit.service[DeletionCalls].delete(topic)
     return _done(visit, f"Topic {topic} is deleted")
 
 
 async def group_preview(visit: Visit) -> Response:
     group = visit.args.required("name")
-    status = await visit.service.groups.status(group)
+    status = await visit.service[ProgressCalls].status(group)
     progress, _ = visit.part_of(status.progress)
     step = Step(
         title=f"Delete group {group}?",
@@ -89,8 +90,8 @@ async def delete_group(visit: Visit) -> Response:
 
 async def reset_preview(visit: Visit) -> Response:
     request, place = _reset(visit.args, visit.now_ms)
-    resets = await visit.service.groups.preview_reset(request)
-    status = await visit.service.groups.status(request.group)
+    resets = await visit.service[ProgressCalls].preview_reset(request)
+    status = await visit.service[ProgressCalls].status(request.group)
     # A length of time counts from this page on.
     to = visit.args.text("to") if request.timestamp_ms in _ENDS.values() else request.timestamp_ms
     fields: Fields = {"name": request.group, "topic": request.topic or "", "to": str(to)}
@@ -111,7 +112,7 @@ async def reset_preview(visit: Visit) -> Response:
 
 async def reset(visit: Visit) -> Response:
     request, place = _reset(visit.form, visit.now_ms)
-    resets = await visit.service.groups.reset_offsets(request)
+    resets = await visit.service[ProgressCalls].reset_offsets(request)
     sentence = f"{request.group} goes on {place}"
     return _done(visit, sentence, f"{resets_text(resets)}.", back=request.group)
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.views.cluster import cluster_tables
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import group_figures, groups_table
@@ -22,9 +24,9 @@ _NAMES_MAX: Final = 5
 
 async def overview(visit: Visit) -> Response:
     status = await visit.service.status()
-    jobs = await visit.service.redrives.all()
+    jobs = await visit.service[RedriveCalls].all()
     infos = await visit.service.groups.all()
-    dead = await visit.service.dead_letters.dead_groups()
+    dead = await visit.service[DeadLetterCalls].dead_groups()
     groups = await figures_of(visit, infos, dead)
     known = {each.group for each in groups}
     # A group without settings can have dead letters, such as the schedule itself.

@@ -13,6 +13,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.kernel.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -76,9 +77,9 @@ async def schedule(visit: Visit) -> Response:
     table = await visit.level_table()
     ahead = args.one_of("span", (_SPAN, *plots.SPANS))
     bounds_ms = plots.bounds_of(visit.now_ms, ahead)
-    levels = await visit.service.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
+    levels = await visit.service[ChangeCalls].timeline(TimelineRequest(bounds_ms, wanted.levels))
     rows, cursor, count = await visit.filled(
-        lambda query, most: visit.service.schedule.pending(replace(query, max_messages=most)),
+        lambda query, most: visit.service[ChangeCalls].pending(replace(query, max_messages=most)),
         PendingQuery(wanted, args.text("cursor")),
         lambda page: page.messages,
         "message",
@@ -107,7 +108,7 @@ async def change_preview(visit: Visit) -> Response:
     samples: tuple[PendingMessage, ...] = ()
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
-        samples = (await visit.service.schedule.pending(query)).messages
+        samples = (await visit.service[ChangeCalls].pending(query)).messages
     due = _due_text(asked, await visit.level_table())
     return visit.page("change.html", asked=asked, done=done, is_dry=True, samples=samples, due=due)
 
@@ -175,7 +176,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
         by_ids = ChangeByIds(
             asked.action, asked.ids, asked.topic, dry_run=dry_run, **asked.new_time
         )
-        outcomes = await visit.service.schedule.change_by_ids(by_ids)
+        outcomes = await visit.service[ChangeCalls].change_by_ids(by_ids)
         count = sum([each.count for each in outcomes if not each.outcome])
         return Changed(count, outcomes=outcomes)
     wanted = visit.fields.pending_filter(visit.now_ms)
@@ -185,7 +186,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
         by_filter = ChangeByFilter(
             asked.action, wanted, dry_run=dry_run, cursor=cursor, **asked.new_time
         )
-        page = await visit.service.schedule.change_by_filter(by_filter)
+        page = await visit.service[ChangeCalls].change_by_filter(by_filter)
         count, cursor = count + page.changed, page.cursor
         if not cursor or elapsed_s() > until_s:
             return Changed(count, cursor)

@@ -18,9 +18,9 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, taking
+from rmqlite.protocols.shared.tls import Keys, Listening, listen
 from rmqlite.web.app import web_app
 from rmqlite.web.site import Site
 
@@ -72,6 +72,11 @@ class WebServer:
         )
         self._server = _Server(settings, self._keys)
         running.tasks.create_task(self._run(self._server, self._socket), name="web page")
+
+    @property
+    def ports(self) -> dict[str, int]:
+        assert self._socket is not None
+        return {"web_port": self._socket.getsockname()[1]}
 
     @property
     def is_listening(self) -> bool:

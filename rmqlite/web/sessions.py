@@ -19,7 +19,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.gate import audit
+from rmqlite.kernel.service import audit
 from rmqlite.kernel.service.access import Access, Caller, host_of
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import AccessDenied

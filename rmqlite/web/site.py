@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from rmqlite.features.accounts.decision import why_not
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.paging import HasCursor
 from rmqlite.kernel.service.access import of_admins
@@ -154,7 +153,7 @@ class Visit:
     def may(self, *needs: Need) -> bool:
         """Has the account these rights?  For what a page shows; the service decides on calls."""
         account = self.visitor.caller.account if self.visitor else None
-        return account is None or why_not(account, needs) is None
+        return account is None or account.why_not(needs) is None
 
     @property
     def may_hide_session(self) -> bool:

@@ -11,31 +11,51 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.features.every import NEEDS
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
-    {"kernel", "features", "protocols", "store_tools", "views", "web", "client", "cli", "spark"}
+    {
+        *("kernel", "features", "protocols", "serving", "store_tools"),
+        *("views", "web", "client", "cli", "spark"),
+    }
 )
 
 MAY_IMPORT = {
+    "kernel": {"kernel"},
     "features": {"features", "kernel", "protocols"},
     "protocols": {"protocols", "views", "features", "kernel"},
-    "store_tools": {"store_tools", "kernel"},
+    "serving": {"web", "protocols", "features", "kernel"},
+    "store_tools": {"store_tools", "features", "kernel"},
     "views": {"views", "features", "kernel"},
     "web": {"web", "protocols", "views", "features", "kernel"},
     "client": {"client", "protocols", "features", "kernel"},
-    "cli": {"cli", "client", "protocols", "store_tools", "spark", "views", "features", "kernel"},
+    "cli": {
+        "cli",
+        "serving",
+        "client",
+        "protocols",
+        "store_tools",
+        "spark",
+        "views",
+        "features",
+        "kernel",
+    },
     "spark": {"spark", "client", "store_tools", "features", "kernel"},
 }
-KERNEL_LEAVES_MAX = 51
-"""Imports from the kernel to what it can do without; it only falls, to 0."""
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),
     *("", "service", "process"),
 )
 """The kernel from the ground up; "" are the decisions.  Each imports only what stands below it."""
-FACES = frozenset({"client", "views", "spark"})
-"""Of a feature they know only what is asked and answered: its requests."""
+FACES = {
+    "client": "requests",
+    "views": "requests",
+    "spark": "requests",
+    "store_tools": "table_shapes",
+}
+"""Which of a feature's modules they know: what is asked and answered, or how its tables look."""
 ONLY_THESE_OF = {
     ("cli", "store_tools"): {
         *("rmqlite.store_tools.reader", "rmqlite.store_tools.check", "rmqlite.store_tools.repair"),
@@ -44,6 +64,7 @@ ONLY_THESE_OF = {
     ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
 INSIDE_FUNCTIONS = {("cli", "spark")}
+WITH_TABLES = ("bulk", "dead_letters", "leases", "name_server", "redrive")
 ALONE = {
     "os": {
         *("rmqlite.kernel.store.disk.files", "rmqlite.kernel.store.disk.regular_file"),
@@ -64,6 +85,7 @@ ALONE = {
             "rmqlite.kernel.config.table_shapes",
         ),
         *("rmqlite.features.accounts.accounts", "rmqlite.features.accounts.reading"),
+        *(f"rmqlite.features.{each}.table_shapes" for each in WITH_TABLES),
         "rmqlite.cli.output.schema",
     },
     "yaml": {"rmqlite.features.accounts.plain_yaml"},
@@ -191,16 +213,6 @@ def test_a_package_imports_only_what_stands_below_it(importing: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_kernel_needs_less_and_less_of_what_stands_above_it() -> None:
-    """What it can do without is a feature."""
-    leaving = {
-        (each.importer, each.imported)
-        for each in OURS
-        if package_of(each.importer) == "kernel" != package_of(each.imported) != ""
-    }
-    assert len(leaving) <= KERNEL_LEAVES_MAX, sorted(leaving)
-
-
 def floor_of(module: str) -> int:
     part = [*module.split("."), "", ""][2]
     return KERNEL_FLOORS.index(part if part in KERNEL_FLOORS else "")
@@ -217,15 +229,27 @@ def test_inside_the_kernel_each_imports_what_stands_below_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_feature_imports_only_those_that_its_line_names() -> None:
+    """Else a folder could not be deleted."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if package_of(each.importer) == package_of(each.imported) == "features"
+        and (own := each.importer.split(".")[2]) in NEEDS
+        and each.imported.split(".")[2] not in (own, *NEEDS[own])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("importing", sorted(FACES))
-def test_a_face_knows_of_a_feature_only_its_requests(importing: str) -> None:
-    """Who looks at a feature, or asks it, needs none of its decisions."""
+def test_who_looks_at_a_feature_needs_none_of_its_decisions(importing: str) -> None:
+    """What is asked and answered is enough, or the shape of its tables."""
     wrong = [
         str(each)
         for each in OURS
         if package_of(each.importer) == importing
         and package_of(each.imported) == "features"
-        and not each.imported.endswith(".requests")
+        and not each.imported.endswith(f".{FACES[importing]}")
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -276,9 +300,7 @@ def test_no_packages_inside_one_import_each_other_in_a_circle() -> None:
 
     graph: dict[str, set[str]] = {box(name): set() for name in MODULES}
     for each in OURS:
-        # What leaves the kernel is counted above.
-        leaves = package_of(each.importer) == "kernel" != package_of(each.imported)
-        if each.imported in MODULES and not each.is_for_types and not leaves:
+        if each.imported in MODULES and not each.is_for_types:
             graph[box(each.importer)].add(box(each.imported))
     assert circles(graph) == []
 

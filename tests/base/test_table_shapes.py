@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.bulk.table_shapes import BulkJobsTable
+from rmqlite.features.redrive.table_shapes import RedriveJobsTable
 from rmqlite.kernel.config import table_shapes as shapes
 from rmqlite.kernel.config.values import QUEUES_MAX
 from rmqlite.kernel.words.json_tree import WrongValue
@@ -46,7 +48,7 @@ TAKEN: list[tuple[type[Any], dict[str, Any]]] = [
     (shapes.ClockTable, CLOCK),
     (shapes.ProgressTable, PROGRESS),
     (shapes.ProgressTable, PROGRESS | {"checksum": 2**32 - 1, "pending": {"3": {"": 1}}}),
-    (shapes.BulkJobsTable, {}),
+    (BulkJobsTable, {}),
 ]
 REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
     (shapes.TopicsTable, topics(topicName="../../../victim"), "orders.topicName: a name in"),
@@ -80,9 +82,9 @@ REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
     (shapes.ProgressTable, PROGRESS | {"queues": {"a": {"0": [1]}}}, "queues.a.0: a value"),
     (shapes.ProgressTable, PROGRESS | {"completed": {"3": [[1, 2**40]]}}, "completed.3: "),
     (shapes.ProgressTable, PROGRESS | {"completed": {"3": [[1, "x"]]}}, "completed.3.0.1: "),
-    (shapes.BulkJobsTable, {"jobs": ["[" * 100_000]}, "nested at most 64 deep"),
-    (shapes.BulkJobsTable, {"jobs": ['{"job_id": "a", "accepted": "x"}']}, "jobs.0: accepted: "),
-    (shapes.RedriveJobsTable, {"jobs": ['{"job": 1e999}']}, "jobs.0: job: a number"),
+    (BulkJobsTable, {"jobs": ["[" * 100_000]}, "nested at most 64 deep"),
+    (BulkJobsTable, {"jobs": ['{"job_id": "a", "accepted": "x"}']}, "jobs.0: accepted: "),
+    (RedriveJobsTable, {"jobs": ['{"job": 1e999}']}, "jobs.0: job: a number"),
 ]
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.bulk.bulk import HOUR_MS, TABLE
+from rmqlite.features.bulk.bulk import HOUR_MS, TABLE, Bulk
 from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal
+from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import (
@@ -36,7 +38,7 @@ from tests.support.steps import done
 
 
 def job(broker: BrokerUnderTest, job_id: str = "import") -> tuple[int, int, int, int]:
-    found = broker.broker.bulk.jobs.get(job_id)
+    found = broker.broker[Bulk].jobs.get(job_id)
     return found.accepted, found.duplicates, found.refused, found.calls
 
 
@@ -203,7 +205,7 @@ def test_what_became_of_a_message_does_not_matter(
     """A cancelled message that a rerun brings back would be a surprise."""
     schedule(under_test, ["a"], delay_levels=(2,))
     level = 3 if action is ScheduleAction.RESCHEDULE else 0
-    done(under_test.broker.changes.by_ids(ChangeByIds(action, ("a",), delay_level=level)))
+    done(under_test.broker[Changes].by_ids(ChangeByIds(action, ("a",), delay_level=level)))
     assert outcomes(schedule(under_test, ["a"], delay_levels=(2,)), 1) == "d"
     under_test.clock.forward(10_000)
     under_test.deliver()
@@ -223,10 +225,10 @@ def test_a_timer_is_scheduled_once(
         under_test.clock.forward(5_001)
         assert under_test.deliver() == 2
     elif ended == "cancelled":
-        done(under_test.broker.changes.by_ids(ChangeByIds(ScheduleAction.CANCEL, ("a", "b"))))
+        done(under_test.broker[Changes].by_ids(ChangeByIds(ScheduleAction.CANCEL, ("a", "b"))))
     elif ended == "moved":
         moved = ChangeByIds(ScheduleAction.RESCHEDULE, ("a", "b"), delay_level=2)
-        done(under_test.broker.changes.by_ids(moved))
+        done(under_test.broker[Changes].by_ids(moved))
     under_test.sync()
     if restart:
         restart(under_test)
@@ -342,7 +344,7 @@ def test_a_call_without_a_job_is_counted_nowhere(under_test: BrokerUnderTest) ->
     schedule(under_test, ["a"], job_id="")
     with pytest.raises(JobUnknown):
         job(under_test, "")
-    assert under_test.broker.bulk.jobs.all() == ()
+    assert under_test.broker[Bulk].jobs.all() == ()
     assert under_test.broker.topics.get(BULK_JOBS_TOPIC) is None
 
 
@@ -353,12 +355,12 @@ def test_a_job_tells_times_and_the_first_refused(under_test: BrokerUnderTest) ->
         ids = [f"{n}-{k}" for k in range(10)]
         schedule(under_test, ids, topics=("a b",), already_refused=(Refusal("own", "x", "y"),))
         under_test.clock.forward(1_000)
-    found = under_test.broker.bulk.jobs.get("import")
+    found = under_test.broker[Bulk].jobs.get("import")
     assert (found.first_at_ms, found.last_at_ms) == (began_ms, began_ms + 2_000)
     assert found.refused == 33
     ids = [each.message_id for each in found.samples]
     assert (len(ids), ids[0], ids[1], ids[11]) == (20, "own", "0-0", "own")
-    (listed,) = under_test.broker.bulk.jobs.all()
+    (listed,) = under_test.broker[Bulk].jobs.all()
     assert listed.samples == ()
 
 
@@ -372,7 +374,7 @@ def test_a_call_may_only_tell_what_its_sender_refused(under_test: BrokerUnderTes
 def test_what_users_write_does_not_fill_a_job(under_test: BrokerUnderTest) -> None:
     """An id may have thousands of characters."""
     schedule(under_test, ["x" * 5_000], topics=("y" * 5_000,))
-    (sample,) = under_test.broker.bulk.jobs.get("import").samples
+    (sample,) = under_test.broker[Bulk].jobs.get("import").samples
     assert len(sample.message_id) == len(sample.message_id[:-1]) + 1 <= 300
 
 
@@ -383,7 +385,7 @@ def test_the_job_last_used_the_longest_ago_is_forgotten(make: Make) -> None:
         schedule(broker, [name], job_id=name)
 
     def known() -> list[str]:
-        return [each.job_id for each in broker.broker.bulk.jobs.all()]
+        return [each.job_id for each in broker.broker[Bulk].jobs.all()]
 
     assert known() == ["d", "a", "c"]
     broker.restart(bulk_jobs_max=3)
@@ -411,7 +413,7 @@ def test_the_table_of_jobs_is_written_when_it_has_changed(make: Make) -> None:
     """It may have megabytes; and it is written again when a persist has failed."""
     disk = FaultyFiles()
     broker = make(files=disk)
-    jobs = broker.broker.bulk.jobs
+    jobs = broker.broker[Bulk].jobs
     assert jobs.tree() == {}
     schedule(broker, ["a"])
     assert list(jobs.tree()) == [TABLE]
@@ -424,11 +426,11 @@ def test_the_table_of_jobs_is_written_when_it_has_changed(make: Make) -> None:
     broker.persist()
     assert jobs.tree() == {}
     broker.restart()
-    assert broker.broker.bulk.jobs.tree() == {}
+    assert broker.broker[Bulk].jobs.tree() == {}
     schedule(broker, ["b"])
     broker.crash()
     broker.open()
-    assert list(broker.broker.bulk.jobs.tree()) == [TABLE], "the log has more than the table"
+    assert list(broker.broker[Bulk].jobs.tree()) == [TABLE], "the log has more than the table"
     assert job(broker) == (2, 0, 0, 2)
 
 
@@ -452,7 +454,7 @@ def test_a_job_outlives_its_records(under_test: BrokerUnderTest) -> None:
 def test_a_strange_record_among_those_of_jobs_is_passed_over(under_test: BrokerUnderTest) -> None:
     """RocketMQ's broker lets anybody send there."""
     schedule(under_test, ["a"])
-    record = under_test.broker.bulk.jobs.record(under_test.broker.bulk.jobs.get("import"), 0)
+    record = under_test.broker[Bulk].jobs.record(under_test.broker[Bulk].jobs.get("import"), 0)
     under_test.store.append([record._replace(body=b"{}"), record._replace(body=b"\xff")])
     under_test.crash()
     under_test.open()
@@ -512,7 +514,7 @@ def test_a_part_of_a_request_is_a_request() -> None:
 
 def test_the_answer_is_for_whoever_asks_born_host_included(under_test: BrokerUnderTest) -> None:
     """A consumer sees where a message came from."""
-    done(under_test.broker.schedule_bulk(request(["a"], born_at_ms=7), BORN_HOST))
+    done(under_test.broker[Bulk].schedule(request(["a"], born_at_ms=7), BORN_HOST))
     under_test.sync()
     (message,) = [m for n in range(4) for m in under_test.messages(TOPIC, n)]
     assert (message.born_host, message.born_timestamp_ms) == ("10.0.0.1:1234", 7)
@@ -527,8 +529,8 @@ def large(first: int, **columns: Any) -> BulkRequest:
 
 def test_calls_that_take_turns_store_a_message_once(under_test: BrokerUnderTest) -> None:
     """Each looks for what the other has stored since it looked first."""
-    one = under_test.broker.schedule_bulk(large(0), BORN_HOST)
-    other = under_test.broker.schedule_bulk(large(100), BORN_HOST)
+    one = under_test.broker[Bulk].schedule(large(0), BORN_HOST)
+    other = under_test.broker[Bulk].schedule(large(100), BORN_HOST)
     for steps in (one, other, one, other):
         next(steps)
     assert outcomes(done(one), 200) == "a" * 200
@@ -540,8 +542,8 @@ def test_calls_that_take_turns_store_a_message_once(under_test: BrokerUnderTest)
 
 def test_the_levels_in_force_when_a_call_is_stored_are_its_own(under_test: BrokerUnderTest) -> None:
     """A table that changes between its steps is another table."""
-    steps = under_test.broker.schedule_bulk(large(0, delays=("10s",)), BORN_HOST)
+    steps = under_test.broker[Bulk].schedule(large(0, delays=("10s",)), BORN_HOST)
     next(steps)
     under_test.store.change_levels(parse_levels("1s 10s"))
     assert outcomes(done(steps), 200) == "a" * 200
-    assert {each.level for each in done(under_test.broker.pending.counts())} == {2}
+    assert {each.level for each in done(under_test.broker[Pending].counts())} == {2}

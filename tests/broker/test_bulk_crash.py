@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
 from rmqlite.kernel.words.errors import FlushFailed, JobUnknown, StoreUnavailable
 from rmqlite.kernel.words.message import REAL_TOPIC, UNIQ_KEY
@@ -46,7 +47,7 @@ def stored(broker: BrokerUnderTest) -> Counter[Name]:
 def accepted(broker: BrokerUnderTest) -> dict[str, int]:
     """By job."""
     sums = dict.fromkeys(JOBS, 0)
-    for job in broker.broker.bulk.jobs.all():
+    for job in broker.broker[Bulk].jobs.all():
         sums[job.job_id] = job.accepted
     return sums
 
@@ -83,7 +84,7 @@ class Run:
         names = list(zip(asked.topics, asked.message_ids, strict=True))
         fresh = {name: asked.job_id for name in names if name not in self._asked}
         self._asked |= fresh
-        answer = done(self._broker.broker.schedule_bulk(asked, BORN_HOST))
+        answer = done(self._broker.broker[Bulk].schedule(asked, BORN_HOST))
         letters = outcomes(answer, len(names))
         seen: set[Name] = set()
         for name, letter in zip(names, letters, strict=True):
@@ -190,10 +191,10 @@ def test_a_call_torn_at_any_record_is_counted_as_far_as_it_was_kept(tmp_path: Pa
     for kept, end in enumerate(ends):
         log.write_bytes(whole[:end] + bytes(len(whole) - end))
         broker.open()
-        assert broker.broker.bulk.jobs.get("import").accepted == 1 + kept
+        assert broker.broker[Bulk].jobs.get("import").accepted == 1 + kept
         answer = schedule(broker, [f"id-{n}" for n in range(6)], delay_levels=(1,))
         assert outcomes(answer, 6) == "d" * kept + "a" * (6 - kept)
-        assert broker.broker.bulk.jobs.get("import").accepted == 7
+        assert broker.broker[Bulk].jobs.get("import").accepted == 7
         broker.crash()
     assert list(check(tmp_path / "store")) == []
 
@@ -250,7 +251,7 @@ def test_duplicates_are_what_a_set_of_ids_says(
             getattr(broker, step)()
     assert stored(broker) == Counter(known)
     try:
-        job = broker.broker.bulk.jobs.get("import")
+        job = broker.broker[Bulk].jobs.get("import")
         assert (job.accepted, job.duplicates) == (len(known), duplicates)
     except JobUnknown:
         assert not known
@@ -278,5 +279,5 @@ def test_a_call_that_fails_may_be_made_again(call: str, after: int) -> None:
     answers = [schedule(again, [f"{n}", "a", "b"]) for n in range(3)]
     assert all(outcomes(answer, 3).endswith("dd") for answer in answers)
     assert set(stored(again).values()) == {1}
-    assert again.broker.bulk.jobs.get("import").accepted == len(stored(again)) == 5
+    assert again.broker[Bulk].jobs.get("import").accepted == len(stored(again)) == 5
     again.close()

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.records.completion import Completion, completion_of
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
@@ -325,7 +326,7 @@ def test_a_timer_of_two_years_survives_a_hundred_rounds(make: Make) -> None:
         assert len(starts(broker)) == 1
         random.choice(WAYS)(broker)
     request = ChangeByIds(ScheduleAction.CANCEL, ("b",))
-    (changed,) = done(broker.broker.changes.by_ids(request))
+    (changed,) = done(broker.broker[Changes].by_ids(request))
     assert changed.outcome is ChangeOutcome.DONE
     deliver_at(broker, due_ms, 2)
     assert bodies(broker)[-2:] == ["a", "c"]
@@ -348,12 +349,12 @@ def test_a_change_by_pages_meets_what_is_carried_between_two_pages(broker: Broke
             cursor=cursor,
             max_messages=1,
         )
-        page = done(broker.broker.changes.by_filter(request))
+        page = done(broker.broker[Changes].by_filter(request))
         changed, cursor = changed + page.changed, page.cursor
     assert changed == 3
     while cursor:
         again = ChangeByFilter(ScheduleAction.CANCEL, PendingFilter(topic=TOPIC), cursor=cursor)
-        page = done(broker.broker.changes.by_filter(again))
+        page = done(broker.broker[Changes].by_filter(again))
         cursor = page.cursor
         assert page.changed == 0
     assert len(timers(broker)) == 3

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes import changes as changing
+from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.kernel.requests.schedule import (
     CHANGES_MAX,
@@ -357,7 +358,7 @@ def test_a_dry_run_changes_nothing(
     assert say(under_test, action, "b", delay_level=level, dry_run=True) == 1
     assert under_test.store.end == end
     assert waiting(under_test) == before
-    assert set(under_test.broker.changes.counts.values()) == {0}
+    assert set(under_test.broker.parts.counts.changed) == set()
 
 
 def test_the_status_counts_what_was_changed(under_test: BrokerUnderTest) -> None:
@@ -412,7 +413,7 @@ def test_a_filter_changes_slice_by_slice_and_others_come_between(
     monkeypatch.setattr(changing, "SLICE_MAX", 3)
     under_test.send(*[named(str(n), 5) for n in range(20)])
     request = ChangeByFilter(action, ALL, delay_level=1 if action is RESCHEDULE else 0)
-    steps = under_test.broker.changes.by_filter(request)
+    steps = under_test.broker[Changes].by_filter(request)
     left = [len(waiting(under_test, PendingFilter(levels=(5,)))) for _ in steps]
     # Others come between finding a slice and changing it, too.
     assert list(dict.fromkeys(left)) == [20, 17, 14, 11, 8, 5, 2]
@@ -426,7 +427,7 @@ def test_large_messages_make_small_slices(make: Make, monkeypatch: pytest.Monkey
     for n in range(9):
         broker.send(named(str(n), 5, body=bytes(4_000)))
     begin = broker.store.end
-    steps = broker.broker.changes.by_filter(ChangeByFilter(FIRE, ALL))
+    steps = broker.broker[Changes].by_filter(ChangeByFilter(FIRE, ALL))
     ends = [begin, *(broker.store.end for _ in steps)]
     assert len(ends) >= 5
     assert all(end - begin < 10_000 for begin, end in pairwise(ends))
@@ -450,7 +451,7 @@ def test_of_a_change_and_a_delivery_that_race_one_comes_first(
     ids = tuple(str(n) for n in range(5))
     under_test.send(*[named(each, 2) for each in ids])
     level = 4 if action is RESCHEDULE else 0
-    steps = under_test.broker.changes.by_ids(ChangeByIds(action, ids, delay_level=level))
+    steps = under_test.broker[Changes].by_ids(ChangeByIds(action, ids, delay_level=level))
     next(steps)
     under_test.clock.forward(5_000)
     assert under_test.deliver() == 3
@@ -479,7 +480,7 @@ def test_what_a_slice_found_and_delivery_took_is_not_changed(
     broker = make()
     broker.send(*[named(str(n), 2, body=f"{n}".ljust(1_000).encode()) for n in range(4)])
     level = 4 if action is RESCHEDULE else 0
-    steps = broker.broker.changes.by_filter(ChangeByFilter(action, ALL, delay_level=level))
+    steps = broker.broker[Changes].by_filter(ChangeByFilter(action, ALL, delay_level=level))
     next(steps)  # found
     next(steps)  # the first part is changed
     broker.clock.forward(5_000)
@@ -677,7 +678,7 @@ def test_what_cannot_be_meant_is_refused(
     """Before anything is changed, and with the rule."""
     three(under_test)
     end = under_test.store.end
-    changes = under_test.broker.changes
+    changes = under_test.broker[Changes]
     steps: Iterator[None] = (
         changes.by_ids(request_)
         if isinstance(request_, ChangeByIds)

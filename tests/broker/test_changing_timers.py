@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.changes.pending import ID_RECORDS_STEP
+from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.pending import ID_RECORDS_STEP, Pending
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.schedule import (
@@ -193,7 +194,7 @@ def test_counts_and_timeline_have_the_timers_beside_the_levels(under_test: Broke
     row = level_status(under_test, TIMERS)
     assert (row.delay, row.pending, row.next_due_ms) == ("timers", 3, now_ms + 9_999)
     bounds = (now_ms + 5_000, now_ms + 20_000, now_ms + 2 * YEAR_MS)
-    lines = done(under_test.broker.pending.timeline(TimelineRequest(bounds, (TIMERS, 4))))
+    lines = done(under_test.broker[Pending].timeline(TimelineRequest(bounds, (TIMERS, 4))))
     assert {line.level: line.counts for line in lines} == {TIMERS: (0, 2, 1, 0), 4: (0, 0, 1, 0)}
     forward_to(under_test, now_ms + 10_005)
     under_test.deliver()
@@ -461,7 +462,7 @@ def test_messages_that_were_moved_often_are_changed_in_more_steps(
     under_test.send(*[timed(each, now_ms + 60_000) for each in ids])
     for number in range(30):
         by_ids(under_test, RESCHEDULE, *ids, deliver_after_ms=70_000 + number)
-    steps = under_test.broker.changes.by_ids(ChangeByIds(CANCEL, tuple(ids)))
+    steps = under_test.broker[Changes].by_ids(ChangeByIds(CANCEL, tuple(ids)))
     assert sum(1 for _ in steps) > 20 * 31 // ID_RECORDS_STEP
     assert waiting(under_test) == []
 

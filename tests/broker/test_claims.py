@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter, DeadLettersQuery
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import RedriveOutcome, RedriveRequest, RedriveSpec
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.drafts import Draft, derived
 from rmqlite.kernel.requests.messages import SendBackRequest, TransactionEnd
@@ -103,7 +106,7 @@ def transaction(broker: BrokerUnderTest, topic: str, properties: dict[str, str])
     at = store(broker, DraftCall((draft_of(topic, about, sys_flag=4),)))
     # A consumer's own send is no transaction, whatever its properties say.
     if topic != RETRY:
-        broker.broker.transactions.end(TransactionEnd("payers", 0, at, is_commit=True))
+        broker.broker[Transactions].end(TransactionEnd("payers", 0, at, is_commit=True))
         broker.sync()
 
 
@@ -121,7 +124,7 @@ def redriven_to(
 ) -> list[str]:
     """The topics of a redrive of all letters; "" for one that is refused."""
     spec = RedriveSpec(group, to_group=to_group)
-    job = broker.broker.redrive.start(RedriveRequest(spec, "job"))
+    job = broker.broker[Redrive].start(RedriveRequest(spec, "job"))
     broker.sync()
     run(broker, job.job_id)
     found = outcomes(broker, job.job_id)
@@ -322,7 +325,7 @@ def test_what_a_client_claims_stays_with_a_dead_letter(under_test: BrokerUnderTe
     assert claim_of(under_test) == (RETRY, SECRET, "F" * 32)
     for topic, count in ((SECRET, 1), (TOPIC, 0)):
         query = DeadLettersQuery(GROUP, DeadLetterFilter(topic=topic))
-        assert len(done(under_test.broker.dead_letters.pages(query)).letters) == count
+        assert len(done(under_test.broker[DeadLetters].pages(query)).letters) == count
 
 
 def test_a_claim_goes_on_with_each_failure_and_each_redrive(under_test: BrokerUnderTest) -> None:
@@ -336,7 +339,7 @@ def test_a_claim_goes_on_with_each_failure_and_each_redrive(under_test: BrokerUn
     for number in range(2):
         assert claim_of(under_test) == (RETRY, SECRET, "F" * 32)
         spec = RedriveSpec(GROUP)
-        job = under_test.broker.redrive.start(RedriveRequest(spec, f"back-{number}"))
+        job = under_test.broker[Redrive].start(RedriveRequest(spec, f"back-{number}"))
         under_test.sync()
         run(under_test, job.job_id)
         again_ = under_test.messages(RETRY)[-1]

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from rmqlite.features.dead_letters import listing as module
+from rmqlite.features.dead_letters import reading
+from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     DeadLetterFilter,
     DeadLettersQuery,
 )
-from rmqlite.kernel.finding import reading
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
 from rmqlite.kernel.words.names import dlq_topic
@@ -82,11 +83,11 @@ def test_what_dies_between_two_pages_moves_none(
     """Upwards the new ones come last, downwards they are before what was asked for."""
     ids = several(under_test, 4)
     query = DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=2)
-    first = done(under_test.broker.dead_letters.pages(query))
+    first = done(under_test.broker[DeadLetters].pages(query))
     dead(under_test, "later")
     rest = dead_ids(under_test, newest_first=newest_first)
     again = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
-    second = done(under_test.broker.dead_letters.pages(again))
+    second = done(under_test.broker[DeadLetters].pages(again))
     assert [each.message_id for each in second.letters] == (
         ids[:2][::-1] if newest_first else [*ids[2:], "later"]
     )
@@ -215,7 +216,7 @@ def test_a_question_that_makes_no_sense_is_refused(
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.dead_letters.pages(query))
+        done(under_test.broker[DeadLetters].pages(query))
     assert raised.value.field == field
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.features.operating.deleting import Deleting
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store import deletions
@@ -21,7 +22,7 @@ from tests.support.steps import done
 
 
 def delete(broker: BrokerUnderTest, topic: str = TOPIC) -> None:
-    broker.broker.deleting.delete_topic(topic)
+    broker.broker[Deleting].delete_topic(topic)
 
 
 def queue_files(broker: BrokerUnderTest, topic: str = TOPIC) -> list[Path]:
@@ -237,11 +238,11 @@ def test_deletions_are_forgotten_when_retention_has_taken_their_records(make: Ma
         broker.send(plain("x" * 60_000))
     broker.persist()
     for _ in range(5):
-        broker.broker.deleting.forget_old()
+        broker.broker[Deleting].forget_old()
     assert set(broker.store.deletions.topics.topics) == {"temporary", "%DLQ%shop2", "remade"}
     broker.store.drop_before(1 << 17)
     for _ in range(5):
-        broker.broker.deleting.forget_old()
+        broker.broker[Deleting].forget_old()
     # Redrive jobs know letters by their places, and a group may have offsets in the other one.
     assert set(broker.store.deletions.topics.topics) == {"%DLQ%shop2", "remade"}
     assert broker.store.queue("temporary", 0) is None
@@ -269,8 +270,8 @@ def test_queues_of_topics_that_do_not_exist_are_deleted_on_request(
     """RocketMQ leaves such queues behind; those of the broker's own topics stay."""
     under_test.send(plain("a", "left"), plain("b"), delayed("late", 1))
     under_test.broker.topics.delete("left")
-    assert done(under_test.broker.deleting.delete_unused()) == 1
-    assert done(under_test.broker.deleting.delete_unused()) == 0
+    assert done(under_test.broker[Deleting].delete_unused()) == 1
+    assert done(under_test.broker[Deleting].delete_unused()) == 0
     create_topic(under_test, "left", 1)
     assert bodies(under_test, "left") == []
     assert bodies(under_test) == ["b"]

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from rmqlite.features.operating.deleting import Deleting
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config
@@ -68,7 +69,7 @@ class Run:
         mine = {body for body in self._promised if body.startswith(topic)}
         # From here on nobody is promised them, and after the answer they are gone.
         self._promised -= mine
-        self._broker.broker.deleting.delete_topic(topic)
+        self._broker.broker[Deleting].delete_topic(topic)
         self._dead |= mine
 
     def _tidy(self) -> None:

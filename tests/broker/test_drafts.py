@@ -129,7 +129,7 @@ def test_a_delayed_send_without_wait_is_made_once(
     def never(*_: object) -> None:
         raise AssertionError("left to the plain form")
 
-    monkeypatch.setattr(under_test.broker.drafts._plain, "of", never)
+    monkeypatch.setattr(under_test.broker.drafts.plain, "of", never)
     assert not isinstance(done(under_test.broker.drafts.send([call]))[0], Exception)
 
 

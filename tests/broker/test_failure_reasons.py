@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rmqlite.features.dead_letters import listing
+from rmqlite.features.dead_letters.listing import DeadLetters
+from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.kernel.finding import reading
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.errors import GroupUnknown
@@ -37,7 +38,7 @@ def die(broker: BrokerUnderTest, *texts: str) -> None:
 
 
 def redriven(broker: BrokerUnderTest, start: int, end: int, job_id: str = "job-1") -> None:
-    broker.broker.redriven.add(job_id, DLQ, 0, start, end)
+    broker.broker[Redriven].add(job_id, DLQ, 0, start, end)
 
 
 def test_the_most_frequent_ones_come_first(under_test: BrokerUnderTest) -> None:
@@ -48,11 +49,11 @@ def test_the_most_frequent_ones_come_first(under_test: BrokerUnderTest) -> None:
     ]
     mine = groups(under_test)[GROUP]
     assert (mine.reasons_of, mine.rest_letters, mine.rest_kinds) == (10, 2, 2)
-    every = done(under_test.broker.dead_letters.reasons(GROUP))
+    every = done(under_test.broker[DeadLetters].reasons(GROUP))
     assert [each.reason for each in every.reasons] == ["d", "c", NO_REASON, "a", "b", "e", "f"]
     assert (every.rest_letters, every.rest_kinds) == (0, 0)
     with pytest.raises(GroupUnknown):
-        done(under_test.broker.dead_letters.reasons("nobody"))
+        done(under_test.broker[DeadLetters].reasons("nobody"))
 
 
 def test_a_reason_that_is_no_text_is_told_as_one(under_test: BrokerUnderTest) -> None:
@@ -75,7 +76,7 @@ def test_letters_that_were_redriven_count_no_more(under_test: BrokerUnderTest) -
         assert reasons(under_test) == {"a": 1, "b": 1, "c": 1}
         mine = groups(under_test)[GROUP]
         assert (mine.letters, mine.open, mine.redriven, mine.reasons_of) == (6, 3, 3, 6)
-    assert done(under_test.broker.dead_letters.open_counts()) == {GROUP: 3}
+    assert done(under_test.broker[DeadLetters].open_counts()) == {GROUP: 3}
     assert dead_ids(under_test, is_open=True) == ["a", "b", "c"]
     assert dead_ids(under_test, is_open=True, newest_first=True, max_letters=1) == ["c", "b", "a"]
     die(under_test, "d")
@@ -113,7 +114,7 @@ class Reads:
             self.count += len(entries)
             return property_strings(entries, *rest)
 
-        monkeypatch.setattr(reading, "property_strings", counted)
+        monkeypatch.setattr("rmqlite.kernel.reading.property_strings", counted)
 
 
 def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) -> None:
@@ -134,7 +135,7 @@ def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) ->
 def test_two_who_ask_at_once_are_told_the_same(under_test: BrokerUnderTest) -> None:
     """Between any two steps of one, the other may take all of its own."""
     die(under_test, *(each * 40 for each in "abc" * 1_000))
-    steps = [under_test.broker.dead_letters.groups() for _ in range(2)]
+    steps = [under_test.broker[DeadLetters].groups() for _ in range(2)]
     answers: list[Any] = []
     while len(answers) < 2:
         for each in list(steps):
@@ -231,7 +232,7 @@ def test_a_filter_by_kind_finds_as_many_as_were_counted(
     ]
     under_test.store.append(records)
     under_test.sync()
-    under_test.broker.redriven.add("job-1", topic, 0, 0, 2)
+    under_test.broker[Redriven].add("job-1", topic, 0, 0, 2)
     group = topic.removeprefix("%DLQ%")
     counted = reasons(under_test, group)
     assert len(counted) == 5

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.finding import finding
+from rmqlite.features.changes.changes import Changes
+from rmqlite.features.finding import finding
+from rmqlite.features.finding.finding import find_messages, message_at
 from rmqlite.kernel.requests.messages import (
     FoundMessage,
     FoundMessages,
@@ -32,7 +34,9 @@ RETRY, DEAD = MessageState.RETRY, MessageState.DEAD
 
 
 def find(broker: BrokerUnderTest, key: str, **more: Any) -> FoundMessages:
-    return done(broker.broker.find_messages(MessageQuery(**{"topic": TOPIC, "key": key, **more})))
+    return done(
+        find_messages(broker.broker.parts, MessageQuery(**{"topic": TOPIC, "key": key, **more}))
+    )
 
 
 def bodies(found: FoundMessages) -> list[str]:
@@ -95,7 +99,7 @@ def test_a_scheduled_message_is_pending_until_it_is_delivered(under_test: Broker
     (waiting,) = find(under_test, "k", history=True).messages
     assert (waiting.message.topic, waiting.state) == (SCHEDULE_TOPIC, SCHEDULED)
     assert (waiting.deliver_at_ms, waiting.is_pending) == (result.deliver_at_ms, True)
-    assert under_test.broker.message_at(result.offset_message_id) == waiting
+    assert message_at(under_test.broker.parts, result.offset_message_id) == waiting
     under_test.clock.forward(10_000)
     under_test.deliver()
     delivered, stored = find(under_test, "k", history=True).messages
@@ -129,11 +133,13 @@ def test_every_change_of_a_scheduled_message_is_told(under_test: BrokerUnderTest
         (ScheduleAction.FIRE, "fired", 0),
         (ScheduleAction.RESCHEDULE, "moved", 1),
     ):
-        list(under_test.broker.changes.by_ids(ChangeByIds(action, (message_id,), "", level)))
+        list(under_test.broker[Changes].by_ids(ChangeByIds(action, (message_id,), "", level)))
     under_test.sync()
     told = {}
     for name in ("cancelled", "fired", "moved"):
-        found = done(under_test.broker.find_messages(MessageQuery(TOPIC, name, True, history=True)))
+        found = done(
+            find_messages(under_test.broker.parts, MessageQuery(TOPIC, name, True, history=True))
+        )
         told[name] = [(each.state, each.is_pending, each.ended) for each in found.messages]
     assert told == {
         "cancelled": [(SCHEDULED, False, "cancelled"), (MessageState.CANCELLED, False, "")],
@@ -198,10 +204,10 @@ def test_only_what_is_durable_is_found(under_test: BrokerUnderTest) -> None:
     (result,) = done(sending(under_test.broker, [plain("a", keys="k")], 0))
     assert find(under_test, "k").messages == ()
     with pytest.raises(MessageNotFound):
-        under_test.broker.message_at(result.offset_message_id)
+        message_at(under_test.broker.parts, result.offset_message_id)
     under_test.sync()
     assert bodies(find(under_test, "k")) == ["a"]
-    assert under_test.broker.message_at(result.offset_message_id).message.body == b"a"
+    assert message_at(under_test.broker.parts, result.offset_message_id).message.body == b"a"
 
 
 def test_times_are_exact_to_the_millisecond(under_test: BrokerUnderTest) -> None:
@@ -302,14 +308,14 @@ def test_an_offset_message_id_names_one_record(under_test: BrokerUnderTest) -> N
         name = each.message.offset_message_id
         offset = name[-16:]
         same = (name, name.lower(), "0" * 16 + offset, "F" * 40 + offset)
-        assert [under_test.broker.message_at(one) for one in same] == [each] * 4
+        assert [message_at(under_test.broker.parts, one) for one in same] == [each] * 4
 
 
 @pytest.mark.parametrize("name", ["", "1", "0" * 31, "0" * 33, "G" * 32, "0" * 55, "0" * 57])
 def test_what_is_no_offset_message_id_is_refused(under_test: BrokerUnderTest, name: str) -> None:
     """The rule is named; a message id that a producer chose is not one."""
     with pytest.raises(InvalidValue, match="hexadecimal"):
-        under_test.broker.message_at(name)
+        message_at(under_test.broker.parts, name)
 
 
 def test_a_record_that_is_not_there_is_not_found(under_test: BrokerUnderTest) -> None:
@@ -317,7 +323,7 @@ def test_a_record_that_is_not_there_is_not_found(under_test: BrokerUnderTest) ->
     (result,) = under_test.send(plain("a"))
     for offset in (result.physical_offset + 1, under_test.store.end, 2**63, 2**64 - 1):
         with pytest.raises(MessageNotFound):
-            under_test.broker.message_at(f"{offset:032X}")
+            message_at(under_test.broker.parts, f"{offset:032X}")
 
 
 def test_what_retention_took_is_not_found(make: Make) -> None:
@@ -331,7 +337,7 @@ def test_what_retention_took_is_not_found(make: Make) -> None:
         each.physical_offset for each in results[2:]
     ]
     with pytest.raises(MessageNotFound):
-        broker.broker.message_at(results[0].offset_message_id)
+        message_at(broker.broker.parts, results[0].offset_message_id)
 
 
 # ---- RocketMQ's own

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import (
     Assignment,
     GroupInfo,
@@ -17,7 +18,8 @@ from rmqlite.kernel.requests.groups import (
 )
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.tables.membership import BETWEEN_POLLS_MS_MAX, allocate
+from rmqlite.kernel.tables.membership import BETWEEN_POLLS_MS_MAX
+from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
@@ -314,7 +316,7 @@ def test_a_groups_status_shows_members_readers_and_lag(under_test: BrokerUnderTe
     beat(under_test, "a")
     beat(under_test, "b")
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 1): 1}))
-    status = done(under_test.broker.group_status(GROUP))
+    status = done(under_test.broker[Progress].status(GROUP))
     assert [member.client_id for member in status.members] == ["a", "b"]
     rows = [(p.queue, p.client_id, p.committed_offset, p.lag) for p in status.progress]
     assert rows == [

@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.features.dead_letters import history as module
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
@@ -41,7 +42,7 @@ def retried(broker: BrokerUnderTest, number: int = 0) -> StoredMessage:
 
 
 def redrive(broker: BrokerUnderTest, job_id: str, **spec: Any) -> None:
-    jobs = broker.broker.redrive
+    jobs = broker.broker[Redrive]
     jobs.start(RedriveRequest(RedriveSpec(GROUP, **spec), job_id))
     while jobs.step(job_id).looked_at:
         pass

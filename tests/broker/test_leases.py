@@ -8,9 +8,11 @@ import pytest
 
 from rmqlite.features.leases.deliveries import Received
 from rmqlite.features.leases.leased_queue import RETURNS_MAX
-from rmqlite.features.leases.leases import ATTEMPT_ID_BYTES_MAX
+from rmqlite.features.leases.leases import ATTEMPT_ID_BYTES_MAX, Leases
 from rmqlite.features.leases.requests import Handle, ReceiveRequest
 from rmqlite.features.leases.taking import BYTES_MAX
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -230,8 +232,8 @@ def test_an_answer_that_its_client_has_not_got_is_taken_back(five: BrokerUnderTe
     consumer = Consumer(five, auto_renew=True, invisible_ms=0)
     lost = consumer.receive(3)
     consumer.ack(lost.messages[1])
-    five.broker.leases.take_back(lost)
-    five.broker.leases.take_back(lost)
+    five.broker[Leases].take_back(lost)
+    five.broker[Leases].take_back(lost)
     after = Consumer(five, client_id="next")
     # Those whose answer broke come one by one.
     found = [after.receive().messages for _ in range(3)]
@@ -259,7 +261,7 @@ def test_a_message_whose_answer_breaks_again_and_again_is_dead(
             breaks += 1
             attempts += [each.attempt for each in received.messages if body(each) == poison]
             assert breaks % 2 or names == [poison]
-            five.broker.leases.take_back(received)
+            five.broker[Leases].take_back(received)
             five.sync()
         else:
             got += names
@@ -298,9 +300,9 @@ def test_no_way_back_that_counts_nothing_goes_on_for_ever(
         times += 1
         assert times <= RETURNS_MAX + 1, "it comes again and again"
         if way == "leaves":
-            done(under_test.broker.leases.release(GROUP, CLIENT))
+            done(under_test.broker[Leases].release(GROUP, CLIENT))
         elif way == "breaks":
-            under_test.broker.leases.take_back(Received(received, 0, 0))
+            under_test.broker[Leases].take_back(Received(received, 0, 0))
         else:
             later_ms = 1_000 if "later" in way else 0
             consumer.hold(received[0].handle, later_ms, counts=False)
@@ -315,7 +317,7 @@ def test_what_a_client_has_when_it_ends_is_visible_at_once(five: BrokerUnderTest
     """It says goodbye: nothing has failed."""
     consumer = Consumer(five)
     consumer.receive(3)
-    done(five.broker.leases.release(GROUP, CLIENT))
+    done(five.broker[Leases].release(GROUP, CLIENT))
     found = Consumer(five, client_id="next").receive().messages
     assert [(each.record.body, each.attempt) for each in found] == [
         (str(number).encode(), 1) for number in range(5)
@@ -413,7 +415,7 @@ def test_the_end_of_a_lease_undoes_no_reset(
     consumer.ack(*consumer.receive(2).messages)
     (held,) = consumer.receive(1).messages
     reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
-    done(five.broker.resetting.reset(reset))
+    done(five.broker[Resetting].reset(reset))
     if ends == "acknowledged":
         assert consumer.ack(held, held) == (True, True)
         for other in (Consumer(five, group="other"), Consumer(five, topic="other")):
@@ -424,7 +426,7 @@ def test_the_end_of_a_lease_undoes_no_reset(
         five.clock.forward(INVISIBLE_MS)
         expire(five)
     elif ends == "given back":
-        done(five.broker.leases.release(GROUP, CLIENT))
+        done(five.broker[Leases].release(GROUP, CLIENT))
     else:
         with pytest.raises(HandleInvalid):
             consumer.bury(held.handle)
@@ -435,7 +437,7 @@ def test_the_end_of_a_lease_undoes_no_reset(
     assert len(five.messages(RETRIES, 0) if five.broker.topics.get(RETRIES) else ()) == 0
     five.clock.forward(INVISIBLE_MS)
     expire(five)
-    assert not five.broker.leases.table._leases
+    assert not five.broker[Leases].table._leases
 
 
 def test_a_reset_to_where_the_group_is_brings_what_it_had_done(five: BrokerUnderTest) -> None:
@@ -467,13 +469,13 @@ def test_a_reset_in_the_middle_of_a_receive_counts(make: Make, offset: int, left
     request = ReceiveRequest(
         GROUP, TOPIC, CLIENT, expression="y", max_messages=4, invisible_ms=INVISIBLE_MS
     )
-    reading = broker.broker.leases.receive(request)
+    reading = broker.broker[Leases].receive(request)
     for _ in range(3):
         next(reading)
     broker.broker.offsets.commit(GROUP, {Queue(TOPIC, 0): offset}, is_reset=True)
     first = [body(each) for each in done(reading).messages]
     assert "".join(first + consumer.bodies()) == left
-    assert broker.broker.leases.table.total.messages == len(left)
+    assert broker.broker[Leases].table.total.messages == len(left)
 
 
 def test_a_group_that_is_deleted_in_the_middle_of_a_receive_leaves_nothing(make: Make) -> None:
@@ -482,12 +484,12 @@ def test_a_group_that_is_deleted_in_the_middle_of_a_receive_leaves_nothing(make:
     broker.send(plain("a", tags="y"), *[plain("-", tags="x") for _ in range(20)])
     broker.send(plain("b", tags="y"))
     request = ReceiveRequest(GROUP, TOPIC, CLIENT, expression="y", invisible_ms=INVISIBLE_MS)
-    reading = broker.broker.leases.receive(request)
+    reading = broker.broker[Leases].receive(request)
     for _ in range(3):
         next(reading)
     broker.broker.offsets.forget_group(GROUP)
     assert [body(each) for each in done(reading).messages] == ["a", "b"]
-    assert broker.broker.leases.table.total.messages == 2
+    assert broker.broker[Leases].table.total.messages == 2
 
 
 def test_a_group_pulls_or_receives_single_messages(five: BrokerUnderTest) -> None:
@@ -528,7 +530,7 @@ def test_a_deleted_topic_has_no_messages(five: BrokerUnderTest) -> None:
     """A new one of the same name begins with its first message."""
     consumer = Consumer(five)
     held = consumer.receive(2).messages[0]
-    five.broker.deleting.delete_topic(TOPIC)
+    five.broker[Deleting].delete_topic(TOPIC)
     with pytest.raises(TopicUnknown):
         consumer.receive()
     five.send(plain("new"))
@@ -544,9 +546,9 @@ def test_what_waits_is_leased_to_nobody(under_test: BrokerUnderTest, topic: str)
     under_test.send(Message(TOPIC, b"x", delay_level=3))
     under_test.broker.topics.ensure(HALF_TOPIC, 1)
     with pytest.raises(PermissionMissing, match="the broker's own"):
-        done(under_test.broker.leases.receive(ReceiveRequest("g", topic, "c", auto_renew=True)))
+        done(under_test.broker[Leases].receive(ReceiveRequest("g", topic, "c", auto_renew=True)))
     with pytest.raises(PermissionMissing, match="the broker's own"):
-        done(under_test.broker.leases.peek(ReceiveRequest("g", topic, "", auto_renew=True)))
+        done(under_test.broker[Leases].peek(ReceiveRequest("g", topic, "", auto_renew=True)))
 
 
 def test_what_a_caller_may_ask_is_bounded(make: Make) -> None:
@@ -592,7 +594,7 @@ def test_a_queue_that_another_receive_reads_is_not_lost_from_sight(make: Make) -
         request = ReceiveRequest(
             GROUP, TOPIC, client_id, expression="y", max_messages=1, invisible_ms=INVISIBLE_MS
         )
-        return broker.broker.leases.receive(request)
+        return broker.broker[Leases].receive(request)
 
     def bodies_of(received: Received) -> list[bytes]:
         return [each.record.body for each in received.messages]
@@ -607,7 +609,7 @@ def test_a_queue_that_another_receive_reads_is_not_lost_from_sight(make: Make) -
     assert bodies_of(done(receive("passes"))) == [b"b"]
     # One that is gone in the middle has woken the others.
     woken: list[tuple[str, str]] = []
-    broker.broker.leases.table.on_visible = lambda *key: woken.append(key)
+    broker.broker[Leases].table.on_visible = lambda *key: woken.append(key)
     broker.send(*[plain(str(number), tags="x") for number in range(40)])
     done(receive("takes"))
     reading = receive("is gone")

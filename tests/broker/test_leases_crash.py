@@ -12,6 +12,8 @@ from rmqlite.features.leases.deliveries import Delivery
 from rmqlite.features.leases.journal import TABLE
 from rmqlite.features.leases.lease_table import RENEWED_MS
 from rmqlite.features.leases.leased_queue import RECEIVED_MS
+from rmqlite.features.leases.leases import Leases
+from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.records.drafts import Draft, fresh
 from rmqlite.kernel.requests.groups import (
     GroupChange,
@@ -275,7 +277,7 @@ def test_a_group_that_is_deleted_begins_anew(make: Make) -> None:
     consumer.ack(first)
     broker.broker.groups.delete(GROUP)
     broker.broker.offsets.forget_group(GROUP)
-    assert broker.broker.leases.table.total.messages == 0
+    assert broker.broker[Leases].table.total.messages == 0
     broker.crash()
     broker.open()
     assert not consumer.is_valid(third.handle)
@@ -296,7 +298,7 @@ def test_a_reset_survives_a_kill(make: Make, by: str, is_persisted: bool) -> Non
     def move(offset: int) -> None:
         if by == "reset":
             asked = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)
-            done(broker.broker.resetting.reset(asked))
+            done(broker.broker[Resetting].reset(asked))
         else:
             commit = OffsetsCommit(GROUP, {queue: offset})
             broker.broker.commit_offsets(commit, is_reset=by == "clone")

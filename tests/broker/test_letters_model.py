@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.dead_letters import listing
+from rmqlite.features.dead_letters import listing, reading
+from rmqlite.features.dead_letters.listing import DeadLetters
+from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.kernel.finding import reading
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.kernel.words.reasons import NO_REASON
 from tests.broker.conftest import Make
@@ -94,7 +95,7 @@ def redrive(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     start = random.randint(0, len(plain.reasons))
     end = min(len(plain.reasons), start + random.randint(0, 9))
     job_id = random.choice(("job-1", "job-2"))
-    broker.broker.redriven.add(job_id, DLQ, 0, start, end)
+    broker.broker[Redriven].add(job_id, DLQ, 0, start, end)
     plain.redriven |= dict.fromkeys(range(start, end), job_id)
 
 
@@ -109,7 +110,7 @@ def retain(broker: BrokerUnderTest, plain: Plain, _: Random) -> None:
 def restart(broker: BrokerUnderTest, plain: Plain, _: Random) -> None:
     broker.restart()
     for number, job_id in plain.redriven.items():
-        broker.broker.redriven.add(job_id, DLQ, 0, number, number + 1)
+        broker.broker[Redriven].add(job_id, DLQ, 0, number, number + 1)
 
 
 def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
@@ -121,7 +122,7 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     is_open = [number for number in shown if plain.is_open(number)]
     assert (mine.letters, mine.open) == (len(shown), len(is_open))
     assert mine.purged == len(plain.kept) - len(shown)
-    assert done(broker.broker.dead_letters.open_counts())[GROUP] == len(is_open)
+    assert done(broker.broker[DeadLetters].open_counts())[GROUP] == len(is_open)
     first = end - WINDOW
     assert mine.reasons_of == len([number for number in shown if number >= first])
     counted = Counter(plain.reasons[number] or NO_REASON for number in is_open if number >= first)

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.fitting import left_after_sparing
@@ -100,7 +102,7 @@ def rescheduled(broker: BrokerUnderTest, topic: str) -> None:
 def in_a_transaction(broker: BrokerUnderTest, topic: str) -> None:
     own = longest(TRAN_MSG="true", PGROUP="p" * 120, DELAY="18")
     at = sent(broker, draft(topic, own, sys_flag=4))
-    broker.broker.transactions.end(TransactionEnd("p" * 120, 0, at, is_commit=True))
+    broker.broker[Transactions].end(TransactionEnd("p" * 120, 0, at, is_commit=True))
     broker.sync()
     broker.clock.forward(7_200_000)
     assert broker.deliver() == 1
@@ -120,7 +122,7 @@ def broker(make: Make) -> BrokerUnderTest:
 
 def redriven(broker: BrokerUnderTest, group: str, job_id: str, *, to_group: bool = True) -> None:
     spec = RedriveSpec(group, to_group=to_group)
-    job = broker.broker.redrive.start(RedriveRequest(spec, job_id))
+    job = broker.broker[Redrive].start(RedriveRequest(spec, job_id))
     broker.sync()
     assert run(broker, job.job_id).sent == 1
 

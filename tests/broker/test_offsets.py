@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.tables import tables
@@ -187,10 +188,10 @@ def test_a_commit_beyond_a_lost_tail_comes_back_to_the_end(five: BrokerUnderTest
 def test_a_groups_progress_is_told_queue_by_queue(five: BrokerUnderTest) -> None:
     """What an operator looks at: how far, how far behind."""
     commit(five, {HEAD: 3})
-    progress, other = done(five.broker.group_status(GROUP)).progress
+    progress, other = done(five.broker[Progress].status(GROUP)).progress
     assert (progress.queue, progress.committed_offset, progress.max_offset) == (HEAD, 3, 5)
     assert (progress.lag, progress.client_id) == (2, "")
     # It reads this topic, and has not begun with its other queue.
     assert (other.committed_offset, other.lag) == (None, 5)
     with pytest.raises(GroupUnknown):
-        done(five.broker.group_status("nobody"))
+        done(five.broker[Progress].status("nobody"))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes import pending
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.records.key_hashes import topic_prefix
 from rmqlite.kernel.requests.schedule import (
     BOUNDS_MAX,
@@ -214,7 +215,7 @@ def test_a_page_goes_on_behind_what_was_delivered_or_cancelled_meanwhile(
         under_test.send(named(f"{number:02d}", 1 + number % 2))
         under_test.clock.forward(10)
     query = PendingQuery(PendingFilter(), "", 4)
-    page = done(under_test.broker.pending.pages(query))
+    page = done(under_test.broker[Pending].pages(query))
     seen = [each.message_id for each in page.messages]
     # The page's last one, and the next page's first.
     by_ids(under_test, CANCEL, "06", "08")
@@ -223,7 +224,7 @@ def test_a_page_goes_on_behind_what_was_delivered_or_cancelled_meanwhile(
     under_test.send(named("later", 1))
     crash(under_test)
     query = PendingQuery(PendingFilter(), page.cursor, 1_000)
-    rest = done(under_test.broker.pending.pages(query))
+    rest = done(under_test.broker[Pending].pages(query))
     assert seen == ["00", "02", "04", "06"]
     assert [each.message_id for each in rest.messages] == [
         *("10", "01", "03", "05", "07", "09", "11")
@@ -284,7 +285,7 @@ def test_a_timeline_adds_up_to_the_list(make: Make, levels: tuple[int, ...]) -> 
         [0],
         due[::3],
     ):
-        answered = done(broker.broker.pending.timeline(TimelineRequest(tuple(bounds), levels)))
+        answered = done(broker.broker[Pending].timeline(TimelineRequest(tuple(bounds), levels)))
         for line in answered:
             assert not levels or line.level in levels
             mine = [each.deliver_at_ms for each in every if each.level == line.level]
@@ -305,7 +306,7 @@ def test_a_timeline_reads_as_little_of_many_as_of_few(make: Make) -> None:
             broker.clock.forward(1)
         files.read_bytes = 0
         bounds = tuple(broker.clock.now_ms() + 59_900 + 10 * n for n in range(10))
-        (line,) = done(broker.broker.pending.timeline(TimelineRequest(bounds, (5,))))
+        (line,) = done(broker.broker[Pending].timeline(TimelineRequest(bounds, (5,))))
         assert sum(line.counts) == count
         read.append(files.read_bytes)
     assert read[1] < 4 * read[0]
@@ -349,10 +350,10 @@ def test_a_page_costs_what_it_shows_not_what_waits(make: Make) -> None:
     for begin in range(0, 3_000, 30):
         broker.send(*[named(str(begin + n), 5) for n in range(30)])
         broker.clock.forward(1)
-    broker.broker.pending.slice(PendingFilter(), "", 10)
+    broker.broker[Pending].slice(PendingFilter(), "", 10)
     files.read_bytes = 0
     middle = PendingFilter(due_from_ms=broker.clock.now_ms() + 60_000 - 50)
-    found, _ = broker.broker.pending.slice(middle, "", 10)
+    found, _ = broker.broker[Pending].slice(middle, "", 10)
     assert len(found) == 10
     scanned = pending.SCAN_MAX * (20 + found[0].head.size)
     assert files.read_bytes < 2 * scanned
@@ -364,7 +365,7 @@ def test_looking_changes_nothing(make: Make) -> None:
     before = (broker.store.end, broker.store.progress.to_json(), counts(broker))
     for wanted in some_filters(broker):
         waiting(broker, wanted, 3)
-    list(done(broker.broker.pending.timeline(TimelineRequest((0, 1)))))
+    list(done(broker.broker[Pending].timeline(TimelineRequest((0, 1)))))
     assert (broker.store.end, broker.store.progress.to_json(), counts(broker)) == before
 
 
@@ -445,7 +446,7 @@ def test_a_query_that_cannot_be_meant_is_refused(
     """With field, value and rule."""
     under_test.send(named("a", 5))
     with pytest.raises(InvalidValue) as refused:
-        done(under_test.broker.pending.pages(query))
+        done(under_test.broker[Pending].pages(query))
     assert refused.value.field == field
 
 
@@ -455,7 +456,7 @@ def test_instants_that_make_no_timeline_are_refused(
 ) -> None:
     """Before the first level is looked at."""
     with pytest.raises(InvalidValue) as refused:
-        done(under_test.broker.pending.timeline(TimelineRequest(bounds)))
+        done(under_test.broker[Pending].timeline(TimelineRequest(bounds)))
     assert refused.value.field == "bounds_ms"
 
 
@@ -464,7 +465,7 @@ def test_a_cursor_that_nobody_gave_costs_nothing(under_test: BrokerUnderTest, cu
     """Whatever numbers it has: a page, and no error."""
     under_test.send(named("a", 5, keys="k"))
     for wanted in (PendingFilter(), PendingFilter(key="k")):
-        page: Any = done(under_test.broker.pending.pages(PendingQuery(wanted, cursor)))
+        page: Any = done(under_test.broker[Pending].pages(PendingQuery(wanted, cursor)))
         assert len(page.messages) <= 1
 
 

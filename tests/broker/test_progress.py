@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import AckRequest, Handle, ReceiveRequest
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import (
     GroupStatus,
     HeartbeatRequest,
@@ -23,7 +26,7 @@ QUEUE = Queue(TOPIC, 0)
 
 
 def status_of(broker: BrokerUnderTest, group: str = GROUP) -> GroupStatus:
-    return done(broker.broker.group_status(group))
+    return done(broker.broker[Progress].status(group))
 
 
 def progress_in(broker: BrokerUnderTest, queue: Queue = QUEUE) -> QueueProgress:
@@ -50,7 +53,7 @@ def receive(broker: BrokerUnderTest, expression: str = "*", most: int = 1) -> li
     request = ReceiveRequest(
         GROUP, TOPIC, "lessee", expression, max_messages=most, invisible_ms=60 * MINUTE_MS
     )
-    return [each.handle for each in done(broker.broker.leases.receive(request)).messages]
+    return [each.handle for each in done(broker.broker[Leases].receive(request)).messages]
 
 
 def test_the_oldest_message_and_the_last_progress_have_their_times(
@@ -115,7 +118,7 @@ def test_a_leased_message_names_its_client(under_test: BrokerUnderTest) -> None:
     receive(under_test)
     (second,) = receive(under_test)
     under_test.clock.forward(MINUTE_MS)
-    under_test.broker.leases.ack(AckRequest(GROUP, TOPIC, (second,)))
+    under_test.broker[Leases].ack(AckRequest(GROUP, TOPIC, (second,)))
     progress = progress_in(under_test)
     assert (progress.client_id, progress.in_flight) == ("lessee", 1)
     assert (progress.lag, progress.oldest_timestamp_ms) == (3, first_ms)
@@ -143,8 +146,8 @@ def test_a_broadcasting_group_has_no_lag(under_test: BrokerUnderTest) -> None:
     assert status.is_broadcasting
     assert {each.lag for each in status.progress} == {0}
     assert {each.silent_since_ms for each in status.progress} == {0}
-    assert done(under_test.broker.progress.of_group(GROUP)) == ()
-    assert done(under_test.broker.deleting.loss(TOPIC)).readers[0].unread == 0
+    assert done(under_test.broker[Progress].of_group(GROUP)) == ()
+    assert done(under_test.broker[Deleting].loss(TOPIC)).readers[0].unread == 0
     # One that does not has queues of its own.
     join(under_test, "c")
     assert not status_of(under_test).is_broadcasting
@@ -192,6 +195,6 @@ def test_every_way_to_ask_for_the_lag_has_the_same_answer(under_test: BrokerUnde
     assert (
         sum([each.lag for each in status.progress if each.queue.topic == retry_topic(GROUP)]) == 1
     )
-    assert sum([each.behind for each in done(under_test.broker.progress.of_group(GROUP))]) == lag
-    (reader,) = done(under_test.broker.deleting.loss(TOPIC)).readers
+    assert sum([each.behind for each in done(under_test.broker[Progress].of_group(GROUP))]) == lag
+    (reader,) = done(under_test.broker[Deleting].loss(TOPIC)).readers
     assert reader.unread == 3

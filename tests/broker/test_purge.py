@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS
+from rmqlite.features.dead_letters import reading
+from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters
 from rmqlite.features.dead_letters.purge_markers import TABLE
+from rmqlite.features.dead_letters.purging import Purging
 from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLettersQuery,
     Purged,
     PurgeRequest,
 )
-from rmqlite.kernel.finding import reading
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.kernel.words.reasons import NO_REASON
@@ -174,7 +175,7 @@ def test_a_purge_of_very_many_lets_others_go_on(under_test: BrokerUnderTest) -> 
     """Somebody who sends meanwhile waits for one step; what dies meanwhile stays shown."""
     for number in range(STEP_DEAD_LETTERS + 1):
         dead(under_test, f"m{number}", reason="no stock")
-    steps = under_test.broker.purging.purge(
+    steps = under_test.broker[Purging].purge(
         PurgeRequest(GROUP, filter=DeadLetterFilter(reason="stock"))
     )
     next(steps)
@@ -280,7 +281,7 @@ def drop(broker: BrokerUnderTest, files: int) -> int:
 def test_a_purge_between_two_pages_is_seen(under_test: BrokerUnderTest, newest_first: bool) -> None:
     """A cursor is a place in the log; what is out of sight by then is not listed."""
     ids = five(under_test)
-    pages = under_test.broker.dead_letters.pages
+    pages = under_test.broker[DeadLetters].pages
     first = done(pages(DeadLettersQuery(GROUP, newest_first=newest_first, max_letters=1)))
     set_marker(under_test, 3)
     query = DeadLettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
@@ -297,7 +298,7 @@ def test_a_purge_between_two_steps_of_a_count_is_no_mistake(
     five(under_test)
     if is_restore:
         set_marker(under_test, 3)
-    steps = under_test.broker.dead_letters.groups()
+    steps = under_test.broker[DeadLetters].groups()
     next(steps)
     set_marker(under_test, 0 if is_restore else 3)
     (mine,) = done(steps)

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.raw_log.raw_reading import RawReading
 from rmqlite.features.raw_log.requests import (
     READ_BYTES_MAX,
     LogRead,
@@ -46,13 +48,13 @@ SEGMENT = 1 << 17
 
 
 def snapshot(broker: BrokerUnderTest, *topics: str) -> LogSnapshot:
-    return done(broker.broker.raw.snapshot(LogSnapshotRequest(topics)))
+    return done(broker.broker[RawReading].snapshot(LogSnapshotRequest(topics)))
 
 
 def read_log(
     broker: BrokerUnderTest, begin: int = 0, end: int | None = None, **more: Any
 ) -> LogRead:
-    return done(broker.broker.raw.read_log(LogReadRequest(begin, end, **more)))
+    return done(broker.broker[RawReading].read_log(LogReadRequest(begin, end, **more)))
 
 
 def read_queue(
@@ -65,7 +67,7 @@ def read_queue(
         max_bytes=values.pop("max_bytes", 0),
         **values,
     )
-    return done(broker.broker.raw.read_queue(request))
+    return done(broker.broker[RawReading].read_queue(request))
 
 
 def heads(records: bytes) -> list[record.Head]:
@@ -126,7 +128,7 @@ def test_a_snapshot_tells_from_where_to_where_all_goes(make: Make) -> None:
 def test_a_snapshot_names_the_topics_whose_queues_lack_records(under_test: BrokerUnderTest) -> None:
     """Their records can still be read as parts of the log."""
     under_test.send(plain("a", topic="other"), plain("b"))
-    under_test.broker.deleting.delete_topic("other")
+    under_test.broker[Deleting].delete_topic("other")
     found = snapshot(under_test)
     assert found.deleted_topics == ("other",)
     assert ranges(found)[("other", 0)] == (1, 1)
@@ -242,8 +244,10 @@ def test_what_retention_takes_between_two_steps_is_not_given(make: Make) -> None
     broker = make(mapped_file_size_commit_log=1 << 20, max_message_bytes=300_000)
     for letter in b"abcdefgh":
         broker.send(Message(TOPIC, bytes([letter]) * 250_000))
-    log_steps = broker.broker.raw.read_log(LogReadRequest(0))
-    queue_steps = broker.broker.raw.read_queue(QueueReadRequest(TOPIC, 0, 0, max_bytes=1 << 20))
+    log_steps = broker.broker[RawReading].read_log(LogReadRequest(0))
+    queue_steps = broker.broker[RawReading].read_queue(
+        QueueReadRequest(TOPIC, 0, 0, max_bytes=1 << 20)
+    )
     next(log_steps)
     next(queue_steps)
     broker.store.drop_before(1 << 20)
@@ -285,7 +289,9 @@ def test_many_small_records_are_read_in_steps(under_test: BrokerUnderTest) -> No
     """Other calls get their turn; nothing is left out or given twice."""
     for _ in range(50):
         under_test.send(*[plain("x" * 100) for _ in range(100)])
-    steps = under_test.broker.raw.read_queue(QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20))
+    steps = under_test.broker[RawReading].read_queue(
+        QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20)
+    )
     assert sum(1 for _ in steps) > 2
     read = read_queue(under_test, 3, 4_999, max_bytes=4 << 20)
     assert [head.queue_offset for head in heads(read.records)] == list(range(3, 4_999))

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.kernel.finding import reading
-from rmqlite.kernel.finding.matching import reason_of
-from rmqlite.kernel.finding.reading import (
+from rmqlite.features.dead_letters import reading
+from rmqlite.features.dead_letters.reading import (
     check_filter,
     described,
     fits,
     slices,
     whole_slices,
 )
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.finding.finding import message_at
+from rmqlite.features.finding.matching import reason_of
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head, read_outline
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
@@ -260,7 +261,7 @@ def test_a_letter_is_described_as_it_died(under_test: BrokerUnderTest) -> None:
 
 
 def broker_has(broker: BrokerUnderTest, offset_message_id: str) -> bool:
-    return broker.broker.message_at(offset_message_id).message.topic == DLQ
+    return message_at(broker.broker.parts, offset_message_id).message.topic == DLQ
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.dead_letters.redriven import EARLIER
+from rmqlite.features.dead_letters.redriven import EARLIER, Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.features.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX
+from rmqlite.features.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_DEAD_LETTERS_MAX, Redrive
 from rmqlite.features.redrive.requests import (
     JobAction,
     JobChange,
@@ -65,12 +65,12 @@ SENT, ALREADY, REFUSED = RedriveOutcome.SENT, RedriveOutcome.ALREADY, RedriveOut
 def change(
     broker: BrokerUnderTest, job_id: str, action: JobAction, max_per_second: int = 0
 ) -> JobState:
-    return broker.broker.redrive.change(JobChange(job_id, action, max_per_second)).state
+    return broker.broker[Redrive].change(JobChange(job_id, action, max_per_second)).state
 
 
 def preview(broker: BrokerUnderTest, cursor: str = "", **spec: Any) -> RedrivePreview:
     request = RedrivePreviewRequest(RedriveSpec(GROUP, **spec), cursor)
-    return done(broker.broker.redrive.preview(request))
+    return done(broker.broker[Redrive].preview(request))
 
 
 def everything(broker: BrokerUnderTest, topic: str) -> list[str]:
@@ -131,7 +131,7 @@ def test_a_job_that_was_begun_before_has_the_id_that_it_named(under_test: Broker
         del filter["failure_kind"], filter["job_id"]
     path.write_text(json.dumps(table | {"jobs": [json.dumps(each) for each in jobs]}))
     under_test.open()
-    kept = {each.job_id: each.spec.filter for each in under_test.broker.redrive.all()}
+    kept = {each.job_id: each.spec.filter for each in under_test.broker[Redrive].all()}
     assert kept[job_id] == DeadLetterFilter(ids=(wanted,))
     assert kept[other_id] == DeadLetterFilter(tag="none such")
     assert run(under_test, job_id).sent == 1
@@ -215,20 +215,20 @@ def test_a_job_takes_many_steps_of_few_letters(under_test: BrokerUnderTest) -> N
     """Others get their turn in between."""
     bury_many(under_test, STEP_DEAD_LETTERS_MAX + 5)
     job = start(under_test)
-    assert under_test.broker.redrive.step(job.job_id) == (
+    assert under_test.broker[Redrive].step(job.job_id) == (
         STEP_DEAD_LETTERS_MAX,
         STEP_DEAD_LETTERS_MAX,
     )
-    assert under_test.broker.redrive.step(job.job_id) == (5, 5)
-    assert under_test.broker.redrive.step(job.job_id) == (0, 0)
+    assert under_test.broker[Redrive].step(job.job_id) == (5, 5)
+    assert under_test.broker[Redrive].step(job.job_id) == (0, 0)
 
 
 def test_a_step_sends_no_more_than_it_may(under_test: BrokerUnderTest) -> None:
     """What is left is looked at by the next one."""
     bury_many(under_test, 5)
     job = start(under_test)
-    assert under_test.broker.redrive.step(job.job_id, 2) == (2, 2)
-    assert under_test.broker.redrive.get(job.job_id).sent == 2
+    assert under_test.broker[Redrive].step(job.job_id, 2) == (2, 2)
+    assert under_test.broker[Redrive].get(job.job_id).sent == 2
     assert run(under_test, job.job_id, 2).sent == 5
 
 
@@ -238,7 +238,7 @@ def test_a_step_takes_few_large_letters(make: Make) -> None:
     for _ in range(5):
         bury(under_test, Message("orders", bytes(1_500_000)))
     job = start(under_test)
-    assert under_test.broker.redrive.step(job.job_id).sent == 2
+    assert under_test.broker[Redrive].step(job.job_id).sent == 2
     assert run(under_test, job.job_id).sent == 5
 
 
@@ -246,14 +246,14 @@ def test_a_paused_job_sends_nothing_until_it_is_resumed(under_test: BrokerUnderT
     """Also over a restart; pausing twice is pausing once."""
     bury_many(under_test, 3)
     job_id = start(under_test).job_id
-    under_test.broker.redrive.step(job_id, 1)
+    under_test.broker[Redrive].step(job_id, 1)
     assert change(under_test, job_id, JobAction.PAUSE) is JobState.PAUSED
     end = under_test.store.end
     assert change(under_test, job_id, JobAction.PAUSE) is JobState.PAUSED
     assert under_test.store.end == end
     under_test.restart()
-    assert under_test.broker.redrive.running() == []
-    assert under_test.broker.redrive.step(job_id) == (0, 0)
+    assert under_test.broker[Redrive].running() == []
+    assert under_test.broker[Redrive].step(job_id) == (0, 0)
     assert change(under_test, job_id, JobAction.RESUME) is JobState.RUNNING
     assert run(under_test, job_id).sent == 3
 
@@ -262,7 +262,7 @@ def test_a_cancelled_job_is_over(under_test: BrokerUnderTest) -> None:
     """What it has sent stays sent; another job sends the rest."""
     bury_many(under_test, 3)
     job_id = start(under_test).job_id
-    under_test.broker.redrive.step(job_id, 2)
+    under_test.broker[Redrive].step(job_id, 2)
     assert change(under_test, job_id, JobAction.CANCEL) is JobState.CANCELLED
     assert run(under_test, job_id).sent == 2
     for action in JobAction:
@@ -277,9 +277,9 @@ def test_the_rate_is_changed_at_once(under_test: BrokerUnderTest) -> None:
     told: list[bool] = []
     bury_many(under_test, 1)
     job_id = start(under_test, max_per_second=5).job_id
-    under_test.broker.redrive.on_change.append(lambda: told.append(True))
+    under_test.broker[Redrive].on_change.append(lambda: told.append(True))
     change(under_test, job_id, JobAction.SET_RATE, 50)
-    assert under_test.broker.redrive.get(job_id).spec.max_per_second == 50
+    assert under_test.broker[Redrive].get(job_id).spec.max_per_second == 50
     assert told == [True]
 
 
@@ -300,7 +300,7 @@ def test_a_change_that_means_nothing_is_refused(
 
 def test_a_job_that_nobody_knows(under_test: BrokerUnderTest) -> None:
     """Its id may be mistyped, or it is forgotten."""
-    redrive = under_test.broker.redrive
+    redrive = under_test.broker[Redrive]
     with pytest.raises(JobUnknown):
         redrive.get("nightly")
     with pytest.raises(JobUnknown):
@@ -334,7 +334,7 @@ def test_what_cannot_be_meant_is_refused_up_front(
 ) -> None:
     """By a preview as by a start, with field, value and rule; no job is made."""
     bury_many(under_test, 1)
-    redrive = under_test.broker.redrive
+    redrive = under_test.broker[Redrive]
     with pytest.raises(error) as raised:
         redrive.start(RedriveRequest(spec))
     assert raised.value.field == named
@@ -370,7 +370,7 @@ def test_the_same_start_again_answers_the_job_that_is_there(under_test: BrokerUn
     assert start(under_test, "mine", max_per_second=5).state is JobState.DONE
     with pytest.raises(JobExists):
         start(under_test, "mine", again=True)
-    assert len(under_test.broker.redrive.all()) == 1
+    assert len(under_test.broker[Redrive].all()) == 1
 
 
 def test_an_id_made_by_the_broker_tells_when(under_test: BrokerUnderTest) -> None:
@@ -406,11 +406,11 @@ def test_the_oldest_jobs_that_are_over_are_forgotten(make: Make) -> None:
     first = redrive(under_test)
     second = redrive(under_test)
     running = start(under_test)
-    assert [job.job_id for job in under_test.broker.redrive.all()] == [
+    assert [job.job_id for job in under_test.broker[Redrive].all()] == [
         *(running.job_id, second.job_id)
     ]
     with pytest.raises(JobUnknown):
-        under_test.broker.redrive.get(first.job_id)
+        under_test.broker[Redrive].get(first.job_id)
     under_test.restart()
     assert run(under_test, running.job_id).already == 2
     assert {each.why for each in outcomes(under_test, running.job_id)} == {EARLIER}
@@ -421,7 +421,7 @@ def test_jobs_are_listed_the_last_changed_one_first(under_test: BrokerUnderTest)
     bury_many(under_test, 1)
     first, second = start(under_test).job_id, start(under_test).job_id
     change(under_test, first, JobAction.PAUSE)
-    assert [job.job_id for job in under_test.broker.redrive.all()] == [first, second]
+    assert [job.job_id for job in under_test.broker[Redrive].all()] == [first, second]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -431,22 +431,22 @@ def test_jobs_are_as_they_were_after_a_restart(make: Make, is_clean: bool) -> No
     bury_many(under_test, 5)
     done_id = redrive(under_test, filter=DeadLetterFilter(ids=("nobody's",))).job_id
     job_id = start(under_test, max_per_second=7, filter=DeadLetterFilter(topic="orders")).job_id
-    under_test.broker.redrive.step(job_id, 2)
-    redriven = under_test.broker.redriven.of(DLQ, 0).ranges()
+    under_test.broker[Redrive].step(job_id, 2)
+    redriven = under_test.broker[Redriven].of(DLQ, 0).ranges()
     assert redriven == [(0, 2)]
-    jobs = under_test.broker.redrive.all()
+    jobs = under_test.broker[Redrive].all()
     told = outcomes(under_test, job_id)
     if is_clean:
         under_test.close()
     else:
         under_test.crash()
     under_test.open()
-    assert under_test.broker.redrive.all() == jobs
+    assert under_test.broker[Redrive].all() == jobs
     assert outcomes(under_test, job_id) == told
-    assert under_test.broker.redriven.of(DLQ, 0).ranges() == redriven
-    assert under_test.broker.redriven.job_of(DLQ, 0, 1) == job_id
+    assert under_test.broker[Redriven].of(DLQ, 0).ranges() == redriven
+    assert under_test.broker[Redriven].job_of(DLQ, 0, 1) == job_id
     assert run(under_test, job_id).sent == 5
-    assert under_test.broker.redrive.get(done_id).state is JobState.DONE
+    assert under_test.broker[Redrive].get(done_id).state is JobState.DONE
     assert sent_by_job(under_test)[job_id] == {f"{DLQ}:0:{n}": 1 for n in range(5)}
 
 
@@ -459,7 +459,7 @@ def test_a_table_of_another_log_is_not_believed_to_the_end(under_test: BrokerUnd
     tree = json.loads(path.read_text())
     path.write_text(json.dumps(tree | {"queueOffset": 1_000, "jobs": []}))
     under_test.open()
-    assert under_test.broker.redrive.get(job_id).sent == 3
+    assert under_test.broker[Redrive].get(job_id).sent == 3
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_a_record_of_somebody_elses_is_passed_over(
     under_test.store.append([new_record(body, REDRIVE_JOBS_TOPIC) for body in bodies_of_others])
     under_test.crash()
     under_test.open()
-    assert under_test.broker.redrive.get(job_id).sent == 2
+    assert under_test.broker[Redrive].get(job_id).sent == 2
     assert caplog.text.count("skip a record of no redrive job") == len(bodies_of_others)
 
 
@@ -512,16 +512,16 @@ def test_all_queues_of_dead_letters_are_redriven(make: Make, sent_max: int) -> N
     assert (preview(under_test).sent, preview(under_test).refused) == (9, 1)
     assert preview(under_test, "1.2_0.0.4_2.0.6").looked_at == 4
     job_id = start(under_test, to_group=False).job_id
-    while not under_test.broker.redrive.get(job_id).is_over:
-        under_test.broker.redrive.step(job_id, sent_max)
+    while not under_test.broker[Redrive].get(job_id).is_over:
+        under_test.broker[Redrive].step(job_id, sent_max)
         under_test.sync()
         under_test.crash()
         under_test.open()
-    job = under_test.broker.redrive.get(job_id)
+    job = under_test.broker[Redrive].get(job_id)
     assert (job.looked_at, job.sent, job.refused) == (10, 9, 1)
     places = [(each.queue_id, each.queue_offset) for each in outcomes(under_test, job_id)]
     assert places == [*[(0, n) for n in range(4)], *[(2, n) for n in range(6)]]
-    assert [under_test.broker.redriven.of(DLQ, n).ranges() for n in range(3)] == [
+    assert [under_test.broker[Redriven].of(DLQ, n).ranges() for n in range(3)] == [
         *([(0, 4)], [], [(0, 5)])
     ]
     assert len(everything(under_test, "orders")) == 9
@@ -535,7 +535,7 @@ def test_rocketmq_finds_nothing_wrong_with_a_store_that_was_redriven(
     under_test = make()
     bury_many(under_test, 20)
     job_id = start(under_test, delay_level=2).job_id
-    under_test.broker.redrive.step(job_id, 7)
+    under_test.broker[Redrive].step(job_id, 7)
     redrive(under_test)
     if is_closed:
         under_test.close()
@@ -559,7 +559,7 @@ def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
     set_marker(under_test, 2)
     job = start(under_test)
     assert (job.letters, preview(under_test).letters) == (4, 4)
-    under_test.broker.redrive.step(job.job_id, 1)
+    under_test.broker[Redrive].step(job.job_id, 1)
     set_marker(under_test, 5)
     over = run(under_test, job.job_id)
     assert (over.looked_at, over.sent) == (4, 2)
@@ -572,7 +572,7 @@ def test_letters_that_retention_takes_meanwhile_are_left_out(make: Make) -> None
     for _ in range(30):
         bury(under_test, Message("orders", bytes(10_000)))
     job = start(under_test)
-    under_test.broker.redrive.step(job.job_id, 2)
+    under_test.broker[Redrive].step(job.job_id, 2)
     under_test.persist()
     under_test.store.drop_before(3 << 17)
     queue = under_test.store.queue(DLQ, 0)
@@ -590,16 +590,16 @@ def test_outcomes_begin_where_the_log_does(make: Make) -> None:
     under_test = make(mapped_file_size_commit_log=1 << 17, max_message_bytes=1 << 15)
     bury_many(under_test, 6)
     job_id = start(under_test).job_id
-    under_test.broker.redrive.step(job_id, 2)
+    under_test.broker[Redrive].step(job_id, 2)
     for _ in range(20):
         bury(under_test, Message("orders", bytes(10_000)))
-    under_test.broker.redrive.step(job_id, 2)
+    under_test.broker[Redrive].step(job_id, 2)
     under_test.persist()
     under_test.store.drop_before(2 << 17)
     assert [each.queue_offset for each in outcomes(under_test, job_id)] == [2, 3]
     under_test.restart()
-    assert under_test.broker.redrive.get(job_id).sent == 4
-    assert under_test.broker.redriven.of(DLQ, 0).ranges() == [(0, 4)]
+    assert under_test.broker[Redrive].get(job_id).sent == 4
+    assert under_test.broker[Redriven].of(DLQ, 0).ranges() == [(0, 4)]
 
 
 def test_on_a_full_disk_a_job_stays_where_it_is(under_test: BrokerUnderTest) -> None:
@@ -608,11 +608,11 @@ def test_on_a_full_disk_a_job_stays_where_it_is(under_test: BrokerUnderTest) -> 
     job_id = start(under_test).job_id
     under_test.broker.retention.is_disk_full = True
     with pytest.raises(DiskFull):
-        under_test.broker.redrive.step(job_id)
+        under_test.broker[Redrive].step(job_id)
     with pytest.raises(DiskFull):
         start(under_test)
-    under_test.broker.redrive.note(job_id, "the disk is full")
-    assert under_test.broker.redrive.get(job_id).note == "the disk is full"
+    under_test.broker[Redrive].note(job_id, "the disk is full")
+    assert under_test.broker[Redrive].get(job_id).note == "the disk is full"
     under_test.broker.retention.is_disk_full = False
     assert run(under_test, job_id).sent == 3
 
@@ -656,7 +656,7 @@ def test_a_cursor_that_no_page_has_said_is_refused(
         preview(under_test, cursor)
     job_id = start(under_test).job_id
     with pytest.raises(InvalidValue, match="cursor"):
-        done(under_test.broker.redrive.outcomes(OutcomesQuery(job_id, cursor="1.x")))
+        done(under_test.broker[Redrive].outcomes(OutcomesQuery(job_id, cursor="1.x")))
 
 
 def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
@@ -667,8 +667,8 @@ def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
     redrive(under_test, filter=DeadLetterFilter(ids=("nobody's",)))
     one, two = start(under_test).job_id, start(under_test, again=True).job_id
     for _ in range(9):
-        under_test.broker.redrive.step(one, 3)
-        under_test.broker.redrive.step(two, 4)
+        under_test.broker[Redrive].step(one, 3)
+        under_test.broker[Redrive].step(two, 4)
     for size in (1, 3, 7, 24, 25, 26, 1_000):
         found = outcomes(under_test, one, max_letters=size)
         assert [each.queue_offset for each in found] == list(range(25))
@@ -695,7 +695,7 @@ def test_dead_letters_of_the_schedule_go_where_they_were_going(make: Make) -> No
     del rows._known["orders"]
     under_test.clock.forward(1_000)
     under_test.deliver()
-    job = under_test.broker.redrive.start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP)))
+    job = under_test.broker[Redrive].start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP)))
     assert run(under_test, job.job_id).sent == 1
     assert everything(under_test, "orders") == ["late"]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.features.redrive.jobs import At, JobProgress, Step
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     GROUPS_NAMED_MAX,
     RedriveOutcome,
@@ -39,7 +40,7 @@ SPECS = codecs.of(RedriveSpec, pb.RedriveSpec)
 def topics_of(broker: BrokerUnderTest, **spec: object) -> tuple[TopicCount, ...]:
     """The topics and groups of a preview."""
     request = RedrivePreviewRequest(RedriveSpec(**{"group": GROUP, **spec}))  # type: ignore[arg-type]
-    return done(broker.broker.redrive.preview(request)).topics
+    return done(broker.broker[Redrive].preview(request)).topics
 
 
 def redriven(broker: BrokerUnderTest) -> StoredMessage:
@@ -49,7 +50,7 @@ def redriven(broker: BrokerUnderTest) -> StoredMessage:
 
 def redrive_the_schedules(broker: BrokerUnderTest) -> list[str]:
     """The topics to which the dead letters of the schedule go, "" for one that is refused."""
-    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP), "job"))
+    job = broker.broker[Redrive].start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP), "job"))
     run(broker, job.job_id)
     found = outcomes(broker, job.job_id)
     return [each.topic if each.outcome is RedriveOutcome.SENT else "" for each in found]

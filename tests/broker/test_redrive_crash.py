@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     JobAction,
     JobChange,
@@ -50,7 +52,7 @@ WORKS = 24
 def check_jobs(broker: BrokerUnderTest, where: str) -> None:
     """What jobs say is what the log has: sums, outcomes, and which letters were redriven."""
     sent = sent_by_job(broker)
-    jobs = broker.broker.redrive.all()
+    jobs = broker.broker[Redrive].all()
     assert set(sent) <= {job.job_id for job in jobs}, where
     places = set()
     for job in jobs:
@@ -63,20 +65,20 @@ def check_jobs(broker: BrokerUnderTest, where: str) -> None:
         assert counts[RedriveOutcome.ALREADY] == job.already, where
         assert counts[RedriveOutcome.REFUSED] == job.refused, where
         assert len({each.queue_offset for each in told}) == len(told), where
-        samples = [each.queue_offset for each in broker.broker.redrive.get(job.job_id).samples]
+        samples = [each.queue_offset for each in broker.broker[Redrive].get(job.job_id).samples]
         refused = [each.queue_offset for each in told if each.outcome is RedriveOutcome.REFUSED]
         assert samples == refused[:20], where
         assert {
             f"{DLQ}:0:{each.queue_offset}" for each in told if each.outcome is RedriveOutcome.SENT
         } == set(mine), where
         places |= set(mine)
-    redriven = broker.broker.redriven.of(DLQ, 0)
+    redriven = broker.broker[Redriven].of(DLQ, 0)
     queue = broker.store.queue(DLQ, 0)
     letters = queue.max_offset if queue else 0
     assert redriven.count_between(0, letters + 100) == len(places), where
     for place in places:
         queue_offset = int(place.rpartition(":")[2])
-        by = broker.broker.redriven.job_of(DLQ, 0, queue_offset)
+        by = broker.broker[Redriven].job_of(DLQ, 0, queue_offset)
         assert place in sent[by], where
 
 
@@ -84,13 +86,13 @@ def check_end(broker: BrokerUnderTest, where: str) -> None:
     """Every letter that a job's filter takes was sent once by all jobs but the knowing ones."""
     once: Counter[str] = Counter()
     sent: set[str] = set()
-    knowing = {job.job_id for job in broker.broker.redrive.all() if job.spec.again}
+    knowing = {job.job_id for job in broker.broker[Redrive].all() if job.spec.again}
     for job_id, places in sent_by_job(broker).items():
         sent |= set(places)
         if job_id not in knowing:
             once.update(places)
     assert set(once.values()) <= {1}, where
-    for job in broker.broker.redrive.all():
+    for job in broker.broker[Redrive].all():
         if job.state is not JobState.DONE:
             continue
         assert job.looked_at == job.letters, where
@@ -156,22 +158,22 @@ class Run:
             delay_level=self._random.choice((0, 0, 1)),
             again=self._random.random() < 0.2,
         )
-        self._broker.broker.redrive.start(RedriveRequest(spec))
+        self._broker.broker[Redrive].start(RedriveRequest(spec))
         self._maybe_sync()
 
     def _step(self) -> None:
-        running = self._broker.broker.redrive.running()
+        running = self._broker.broker[Redrive].running()
         if running:
             job = self._random.choice(running)
-            self._broker.broker.redrive.step(job.job_id, self._random.randint(1, 5))
+            self._broker.broker[Redrive].step(job.job_id, self._random.randint(1, 5))
             self._maybe_sync()
 
     def _change(self) -> None:
-        jobs = [job for job in self._broker.broker.redrive.all() if not job.is_over]
+        jobs = [job for job in self._broker.broker[Redrive].all() if not job.is_over]
         if jobs:
             actions = (JobAction.PAUSE, JobAction.RESUME, JobAction.RESUME, JobAction.CANCEL)
             change = JobChange(self._random.choice(jobs).job_id, self._random.choice(actions))
-            self._broker.broker.redrive.change(change)
+            self._broker.broker[Redrive].change(change)
             self._maybe_sync()
 
     def _upkeep(self) -> None:
@@ -187,7 +189,7 @@ class Run:
             self._note_answered()
 
     def _note_answered(self) -> None:
-        self._answered = {job.job_id: job for job in self._broker.broker.redrive.all()}
+        self._answered = {job.job_id: job for job in self._broker.broker[Redrive].all()}
 
     def _crash(self, call: str, path: str) -> None:
         self.points += 1
@@ -214,7 +216,7 @@ class Run:
         self, broker: BrokerOnDisk, answered: dict[str, RedriveJob], where: str
     ) -> None:
         check_jobs(broker, where)
-        there = {job.job_id: job for job in broker.broker.redrive.all()}
+        there = {job.job_id: job for job in broker.broker[Redrive].all()}
         for job_id, job in answered.items():
             assert there[job_id].sent >= job.sent, where
             if job.is_over:
@@ -222,7 +224,7 @@ class Run:
 
     def _finish(self, broker: BrokerOnDisk, where: str) -> None:
         """Let all jobs go on to their end."""
-        redrive = broker.broker.redrive
+        redrive = broker.broker[Redrive]
         for job in redrive.all():
             if job.state is JobState.PAUSED:
                 redrive.change(JobChange(job.job_id, JobAction.RESUME))
@@ -252,10 +254,10 @@ def test_a_step_torn_at_any_record_is_counted_as_far_as_it_was_kept(
     broker = BrokerUnderTest(tmp_path / "store", mapped_file_size_consume_queue=4_000)
     bury_many(broker, 9)
     job_id = start(broker, again=is_again).job_id
-    broker.broker.redrive.step(job_id, 3)
+    broker.broker[Redrive].step(job_id, 3)
     broker.sync()
     begin = broker.store.end
-    broker.broker.redrive.step(job_id, 5)
+    broker.broker[Redrive].step(job_id, 5)
     broker.sync()
     ends = [w.head.physical_offset + w.head.size for w in broker.store.walk(begin)]
     broker.crash()
@@ -264,7 +266,7 @@ def test_a_step_torn_at_any_record_is_counted_as_far_as_it_was_kept(
     for kept, end in enumerate([begin, *ends], -1):
         log.write_bytes(whole[:end] + bytes(len(whole) - end))
         broker.open()
-        job = broker.broker.redrive.get(job_id)
+        job = broker.broker[Redrive].get(job_id)
         assert (job.sent, job.looked_at) == (3 + max(0, kept), 3 + max(0, kept))
         check_jobs(broker, f"{kept} kept")
         assert run(broker, job_id).sent == 9
@@ -288,7 +290,7 @@ def test_the_last_step_torn_makes_the_job_run_again(tmp_path: Path) -> None:
     whole = log.read_bytes()
     log.write_bytes(whole[: ends[2]] + bytes(len(whole) - ends[2]))
     broker.open()
-    job = broker.broker.redrive.get(job_id)
+    job = broker.broker[Redrive].get(job_id)
     assert (job.state, job.sent, job.ended_at_ms) == (JobState.RUNNING, 2, 0)
     assert run(broker, job_id).state is JobState.DONE
     assert len(list(redriven_messages(broker))) == 4
@@ -319,7 +321,7 @@ def test_a_torn_step_is_known_though_there_was_no_room_to_say_so(tmp_path: Path)
 
     broker.files = Full()
     broker.open()
-    assert broker.broker.redrive.get(job_id).sent == 2
+    assert broker.broker[Redrive].get(job_id).sent == 2
     broker.crash()
     broker.files = SystemFiles()
     (tmp_path / "store" / "config" / "redriveJobs.json").unlink(missing_ok=True)
@@ -343,7 +345,7 @@ def test_a_step_that_fails_may_be_made_again(call: str, after: int) -> None:
     failed: list[RmqliteError] = []
     for _ in range(3):
         try:
-            broker.broker.redrive.step(job_id, 2)
+            broker.broker[Redrive].step(job_id, 2)
             broker.persist()
         except (StoreUnavailable, FlushFailed) as error:
             failed.append(error)
@@ -361,14 +363,14 @@ def test_a_forgotten_table_costs_nothing(tmp_path: Path) -> None:
     broker = BrokerUnderTest(tmp_path / "store")
     bury_many(broker, 5)
     first = start(broker).job_id
-    broker.broker.redrive.step(first, 2)
+    broker.broker[Redrive].step(first, 2)
     second = start(broker).job_id
-    broker.broker.redrive.step(second, 3)
+    broker.broker[Redrive].step(second, 3)
     broker.sync()
-    jobs: Any = broker.broker.redrive.all()
+    jobs: Any = broker.broker[Redrive].all()
     broker.close()
     (tmp_path / "store" / "config" / "redriveJobs.json").unlink()
     broker.open()
-    assert broker.broker.redrive.all() == jobs
+    assert broker.broker[Redrive].all() == jobs
     check_jobs(broker, "without the table")
     broker.close()

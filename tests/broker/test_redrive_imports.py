@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.redriven import IMPORTED
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
@@ -52,7 +54,7 @@ def exported(
 def imported(
     broker: BrokerUnderTest, letters: tuple[ImportedDeadLetter, ...], **how: Any
 ) -> ImportAnswer:
-    answer = broker.broker.redrive.imports.run(ImportRequest(GROUP, letters, **how))
+    answer = broker.broker[Redrive].imports.run(ImportRequest(GROUP, letters, **how))
     broker.sync()
     return answer
 
@@ -64,7 +66,7 @@ def outcomes(answer: ImportAnswer) -> list[RedriveOutcome]:
 def open_count(broker: BrokerUnderTest) -> int:
     """By the list of groups, and by the counts that no letter is read for."""
     count = groups(broker)[GROUP].open
-    assert done(broker.broker.dead_letters.open_counts())[GROUP] == count
+    assert done(broker.broker[DeadLetters].open_counts())[GROUP] == count
     return count
 
 
@@ -192,7 +194,7 @@ def test_what_an_import_must_be(under_test: BrokerUnderTest) -> None:
         with pytest.raises(InvalidValue, match=named):
             imported(under_test, wrong)
     with pytest.raises(InvalidName):
-        under_test.broker.redrive.imports.run(ImportRequest("a b", letters))
+        under_test.broker[Redrive].imports.run(ImportRequest("a b", letters))
     with pytest.raises(InvalidValue, match="to_topic"):
         imported(under_test, letters, to_topic=RETRY)
     under_test.broker.retention.is_disk_full = True

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     SAMPLES_MAX,
     DeadLetterOutcome,
@@ -254,7 +255,7 @@ def test_a_letter_whose_content_is_lost_is_refused(make: Make, body: bytes) -> N
     under_test.broker.topics.ensure(topic, 1)
     under_test.store.append([new_record(body, topic, properties={FAILURE_REASON: UNREADABLE})])
     spec = RedriveSpec(SCHEDULE_GROUP, to_topic="rescued")
-    job = under_test.broker.redrive.start(RedriveRequest(spec))
+    job = under_test.broker[Redrive].start(RedriveRequest(spec))
     assert run(under_test, job.job_id).refused == 1
     assert "content is lost" in outcomes(under_test, job.job_id)[0].why
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.features.redrive import pages as module
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import RedriveRequest, RedriveResults, RedriveSpec
 from rmqlite.kernel.failing import SENT_BACK_MS
 from rmqlite.kernel.requests.groups import OffsetsCommit
@@ -25,7 +26,7 @@ RETRY = retry_topic(GROUP)
 
 
 def fates(broker: BrokerUnderTest, job_id: str) -> RedriveResults:
-    return done(broker.broker.redrive.results.of(job_id))
+    return done(broker.broker[Redrive].results.of(job_id))
 
 
 def counted(broker: BrokerUnderTest, job_id: str) -> tuple[int, int, int]:
@@ -178,7 +179,7 @@ def test_a_job_that_sends_again_counts_its_own(under_test: BrokerUnderTest) -> N
     first = redrive(under_test).job_id
     commit(under_test, 1)
     request = RedriveRequest(RedriveSpec(GROUP, again=True), "second")
-    under_test.broker.redrive.start(request)
+    under_test.broker[Redrive].start(request)
     run(under_test, "second")
     assert counted(under_test, first) == (1, 0, 0)
     assert counted(under_test, "second") == (0, 1, 0)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.requests.groups import (
     HeartbeatRequest,
     OffsetReset,
@@ -54,9 +56,9 @@ def reset(broker: BrokerUnderTest, **how: Any) -> tuple[QueueReset, ...]:
     """What was done, which is what the preview said; the preview changes nothing."""
     request = OffsetReset(GROUP, **how)
     before = dict(broker.broker.offsets.of(GROUP))
-    seen = done(broker.broker.resetting.preview(request))
+    seen = done(broker.broker[Resetting].preview(request))
     assert broker.broker.offsets.of(GROUP) == before
-    assert done(broker.broker.resetting.reset(request)) == seen
+    assert done(broker.broker[Resetting].reset(request)) == seen
     assert broker.broker.offsets.of(GROUP) == before | {each.queue: each.after for each in seen}
     return seen
 
@@ -111,16 +113,16 @@ def test_a_group_with_members_is_reset_only_by_force(read: BrokerUnderTest) -> N
     """They would commit their own places over it; the preview is for everybody."""
     join(read)
     request = OffsetReset(GROUP, timestamp_ms=0)
-    assert len(done(read.broker.resetting.preview(request))) == 2
+    assert len(done(read.broker[Resetting].preview(request))) == 2
     with pytest.raises(GroupInUse, match="1 live member"):
-        done(read.broker.resetting.reset(request))
+        done(read.broker[Resetting].reset(request))
     assert read.broker.offsets.of(GROUP) == {HEAD: 3, SIDE: 5}
     assert counts(reset(read, timestamp_ms=0, force=True)) == [(0, 3, 0), (0, 5, 0)]
 
 
 def test_a_member_that_comes_while_a_reset_counts_stops_it(read: BrokerUnderTest) -> None:
     """Otherwise it would begin at one place, and be counted at another."""
-    steps = read.broker.resetting.reset(OffsetReset(GROUP, timestamp_ms=0))
+    steps = read.broker[Resetting].reset(OffsetReset(GROUP, timestamp_ms=0))
     next(steps)
     join(read)
     with pytest.raises(GroupInUse):
@@ -149,7 +151,7 @@ def test_a_reset_names_what_is_there(
     read: BrokerUnderTest, request_: OffsetReset, error: type[Exception]
 ) -> None:
     """A typing error changes nothing, and the preview says it already."""
-    for steps in (read.broker.resetting.preview, read.broker.resetting.reset):
+    for steps in (read.broker[Resetting].preview, read.broker[Resetting].reset):
         with pytest.raises(error):
             done(steps(request_))
     assert read.broker.offsets.of(GROUP) == {HEAD: 3, SIDE: 5}
@@ -175,11 +177,11 @@ def test_the_loss_of_a_topic_is_counted(read: BrokerUnderTest) -> None:
     read.send(delayed("later", 3), delayed("elsewhere", 3, "others"))
     read.broker.commit_offsets(OffsetsCommit("others", {HEAD: 4}))
     join(read)
-    loss = done(read.broker.deleting.loss(TOPIC))
+    loss = done(read.broker[Deleting].loss(TOPIC))
     assert (loss.messages, loss.unread, loss.waiting) == (10, 1, 1)
     assert loss.readers == (TopicReader("others", 6, 0), TopicReader(GROUP, 2, 1))
     create_topic(read, "unread", 1)
     read.send(plain("x", "unread"))
-    assert done(read.broker.deleting.loss("unread")).unread == 1
+    assert done(read.broker[Deleting].loss("unread")).unread == 1
     with pytest.raises(TopicUnknown):
-        done(read.broker.deleting.loss("nothing"))
+        done(read.broker[Deleting].loss("nothing"))

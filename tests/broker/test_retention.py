@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.kernel.requests.messages import PullStatus, SendBackRequest
 from rmqlite.kernel.requests.topics import Queue, TimeQuery
@@ -149,7 +150,7 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
     (known, *_) = done(broker.broker.queue_ranges(TOPIC))
     assert known.min_offset > 1
     assert broker.broker.query_offsets(OffsetsQuery(GROUP, (queue,))) == {queue: 1}
-    (progress,) = done(broker.broker.group_status(GROUP)).progress
+    (progress,) = done(broker.broker[Progress].status(GROUP)).progress
     assert (progress.committed_offset, progress.min_offset) == (1, known.min_offset)
     assert progress.lag == known.max_offset - known.min_offset
     moved = broker.pull(TOPIC, 0, 1, group=GROUP)
@@ -161,7 +162,7 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
     with pytest.raises(MessageNotFound):
         broker.broker.send_back(SendBackRequest(GROUP, first.physical_offset))
     broker.broker.commit_offsets(OffsetsCommit(GROUP, {queue: known.max_offset}))
-    assert done(broker.broker.group_status(GROUP)).progress[0].lag == 0
+    assert done(broker.broker[Progress].status(GROUP)).progress[0].lag == 0
 
 
 def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:

@@ -13,6 +13,9 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLettersQuery,
 )
+from rmqlite.features.dead_letters.retries import Retries
+from rmqlite.features.finding.finding import message_at
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.schedule import PendingFilter
@@ -94,7 +97,10 @@ def test_a_waiting_retry_says_when_and_why(under_test: BrokerUnderTest) -> None:
     assert letter.origin_message_id == message.offset_message_id
     assert (letter.reason, letter.delivery_attempts) == ("no stock\nat line 1", 1)
     assert letter.due_ms == result.deliver_at_ms
-    assert under_test.broker.message_at(letter.offset_message_id).message.topic == SCHEDULE_TOPIC
+    assert (
+        message_at(under_test.broker.parts, letter.offset_message_id).message.topic
+        == SCHEDULE_TOPIC
+    )
 
 
 def test_what_the_group_has_consumed_is_no_retry_any_more(under_test: BrokerUnderTest) -> None:
@@ -205,7 +211,7 @@ def test_a_question_that_makes_no_sense_is_refused(
     """It says what is wrong."""
     save_group(under_test)
     with pytest.raises(InvalidValue) as raised:
-        done(under_test.broker.retries.pages(query))
+        done(under_test.broker[Retries].pages(query))
     assert raised.value.field == field
 
 
@@ -235,7 +241,7 @@ def test_due_retries_that_nobody_reads_are_in_the_groups_status(
 ) -> None:
     """Without a member and a commit they were missing, and LAG and DUE lacked them."""
     several(under_test)
-    status = done(under_test.broker.group_status(GROUP))
+    status = done(under_test.broker[Progress].status(GROUP))
     assert {each.queue.topic for each in status.progress} == {RETRY}
     assert {each.committed_offset for each in status.progress} == {None}
     assert group_figures(GROUP, status).due == group_figures(GROUP, status).lag == 2

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.features.changes.changes import Changes
+from rmqlite.features.finding.finding import message_at
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import OVERHEAD_BYTES
@@ -94,7 +97,7 @@ def test_of_a_bulk_call_only_the_message_that_does_not_fit_is_refused(
 ) -> None:
     """The others are stored."""
     answer = done(
-        small.broker.schedule_bulk(
+        small.broker[Bulk].schedule(
             BulkRequest(
                 bodies=(b"one", bytes(BODY_BYTES_MAX + 1), b"three"),
                 message_ids=("1", "2", "3"),
@@ -172,7 +175,7 @@ def test_a_scheduled_message_that_does_not_fit_holds_up_nobody(
     assert letter.body == LEFT_BEHIND.encode()
     assert letter.properties[FAILURE_REASON].startswith("its record would have ")
     assert f"a log file of {LOG_FILE_BYTES} has room for" in letter.properties[FAILURE_REASON]
-    origin = small.broker.message_at(letter.properties[DLQ_ORIGIN_MESSAGE_ID]).message
+    origin = message_at(small.broker.parts, letter.properties[DLQ_ORIGIN_MESSAGE_ID]).message
     assert origin.physical_offset == offset
     assert level_status(small, 1).pending == 0
     small.restart()
@@ -200,7 +203,7 @@ def test_a_failed_message_that_does_not_fit_is_a_dead_letter(small: BrokerUnderT
     (letter,) = small.messages(dlq_topic(GROUP))
     assert letter.body == LEFT_BEHIND.encode()
     assert letter.properties[FAILURE_REASON] == LEFT_BEHIND
-    origin = small.broker.message_at(letter.properties[ORIGIN_MESSAGE_ID]).message
+    origin = message_at(small.broker.parts, letter.properties[ORIGIN_MESSAGE_ID]).message
     assert origin.physical_offset == offset
     job = redrive(small)
     assert (job.sent, job.refused) == (0, 1)
@@ -240,7 +243,7 @@ def test_a_change_that_does_not_fit_is_refused_and_the_message_waits_on(
     wait(small, ROOM.record_bytes_max, TOPIC)
     change: dict[str, Any] = {"delay_level": 2} if action is ScheduleAction.RESCHEDULE else {}
     with pytest.raises(MessageTooLarge, match="leave no room for"):
-        done(small.broker.changes.by_filter(ChangeByFilter(action, PendingFilter(), **change)))
+        done(small.broker[Changes].by_filter(ChangeByFilter(action, PendingFilter(), **change)))
     assert level_status(small, 1).pending == 1
     small.clock.forward(1_000)
     assert small.deliver() == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel import compiled
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.sends.calls import DraftCall
@@ -334,4 +335,4 @@ def test_the_levels_in_force_when_a_send_is_stored_are_its_own(
     results = done(steps)
     now_ms = under_test.clock.now_ms()
     assert {each.deliver_at_ms for each in results} == {now_ms + 10_000}
-    assert {each.level for each in done(under_test.broker.pending.counts())} == {2}
+    assert {each.level for each in done(under_test.broker[Pending].counts())} == {2}

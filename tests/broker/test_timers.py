@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.messages import TransactionEnd
 from rmqlite.kernel.words.errors import InvalidValue
@@ -201,7 +203,7 @@ def test_a_transaction_waits_from_its_commit_on(opened: BrokerUnderTest) -> None
     opened.clock.forward(5_000)
     assert opened.deliver() == 0
     (offset,) = outcome.physical_offsets
-    opened.broker.transactions.end(TransactionEnd("g", outcome.queue_offset, offset, True))
+    opened.broker[Transactions].end(TransactionEnd("g", outcome.queue_offset, offset, True))
     opened.sync()
     assert pending(opened) == 1
     opened.clock.forward(999)
@@ -217,7 +219,7 @@ def test_a_deleted_topic_makes_a_dead_letter(opened: BrokerUnderTest) -> None:
     create_topic(opened, "other")
     (outcome,) = send_drafts(opened, [timer_draft("b", {"TIMER_DELAY_MS": "10"}, "other")])
     assert not isinstance(outcome, Exception)
-    opened.broker.deleting.delete_topic(TOPIC)
+    opened.broker[Deleting].delete_topic(TOPIC)
     opened.clock.forward(10)
     opened.deliver()
     assert bodies(opened, "other") == ["b"]

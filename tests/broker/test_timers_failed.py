@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import ImportedDeadLetter, ImportRequest
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.schedule import ChangeOutcome
@@ -120,7 +121,7 @@ def test_an_imported_letter_of_a_timer_is_sent_at_once(
         letter.body,
     )
     request = ImportRequest(GROUP, (ours, of_rocketmq), to_topic=to_topic)
-    assert under_test.broker.redrive.imports.run(request).topics[0].count == 2
+    assert under_test.broker[Redrive].imports.run(request).topics[0].count == 2
     under_test.sync()
     messages = list(redriven_messages(under_test))
     assert [each.topic for each in messages] == [to_topic or RETRY] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.finding.finding import find_messages
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of
@@ -36,7 +37,9 @@ def opened(under_test: BrokerUnderTest) -> BrokerUnderTest:
 
 
 def find(broker: BrokerUnderTest, key: str) -> FoundMessages:
-    return done(broker.broker.find_messages(MessageQuery(topic=TOPIC, key=key, history=True)))
+    return done(
+        find_messages(broker.broker.parts, MessageQuery(topic=TOPIC, key=key, history=True))
+    )
 
 
 def moved(store: MessageStore, waiting: Record, wait_queue: int, **said: str) -> Written:

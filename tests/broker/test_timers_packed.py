@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
@@ -109,7 +110,7 @@ def test_a_batch_of_timers_is_made_without_objects(
     def never(*_: object) -> None:
         raise AssertionError("left to the plain form")
 
-    monkeypatch.setattr(under_test.broker.drafts._plain, "of", never)
+    monkeypatch.setattr(under_test.broker.drafts.plain, "of", never)
     (stored,) = send_batch(under_test, batch_of([{"TIMER_DELAY_MS": "5"}] * 100, queue_id=2))
     assert not isinstance(stored, Exception)
     assert stored.queue_id == 2
@@ -130,7 +131,7 @@ def scattered_timers(broker: BrokerUnderTest, count: int) -> list[str]:
             send_drafts(broker, [timer_draft("x" * random.randrange(40_000), {}, OTHER)])
     gone = random.sample(range(count), count // 5)
     request = ChangeByIds(ScheduleAction.CANCEL, tuple(map(str, gone)))
-    done(broker.broker.changes.by_ids(request))
+    done(broker.broker[Changes].by_ids(request))
     waiting = [(waits_ms[at], at) for at in range(count) if at not in gone]
     return [f"{at}" for wait_ms, at in sorted(waiting) if wait_ms <= 50]
 

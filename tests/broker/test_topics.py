@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.kernel.requests.topics import RouteRequest, TopicInfo
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.errors import (
@@ -196,7 +197,7 @@ def send_many(broker: BrokerUnderTest, topics: list[str]) -> None:
 
 def schedule_many(broker: BrokerUnderTest, topics: list[str]) -> None:
     ids = [f"id-{number}" for number in range(len(topics))]
-    done(broker.broker.schedule_bulk(request(ids, topics=tuple(topics), job_id=""), BORN_HOST))
+    done(broker.broker[Bulk].schedule(request(ids, topics=tuple(topics), job_id=""), BORN_HOST))
 
 
 Sending = Callable[[BrokerUnderTest, list[str]], None]

@@ -22,7 +22,7 @@ def pass_samples(broker: BrokerUnderTest, count: int = 1) -> None:
 
 
 def progress_of(under_test: BrokerUnderTest) -> Progress:
-    return under_test.broker.progress
+    return under_test.broker[Progress]
 
 
 def test_rates_are_differences_between_samples(under_test: BrokerUnderTest) -> None:

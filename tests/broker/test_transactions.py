@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.features.transactions import transactions as room
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.record import read_head
 from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.requests.topics import Queue
@@ -376,7 +377,7 @@ def test_a_round_goes_on_in_bounded_steps(under_test: BrokerUnderTest) -> None:
     for at in halves[::3]:
         end(under_test, at)
     under_test.clock.forward(TIMEOUT_MS)
-    transactions = under_test.broker.transactions
+    transactions = under_test.broker[Transactions]
     rest = transactions.begin_round()
     steps = []
     while rest is not None:
@@ -399,7 +400,7 @@ def test_a_step_copies_few_bytes(make: Make) -> None:
         large = half_draft(f"{number}")._replace(body=bytes(400_000))
         done(broker.broker.drafts.send([DraftCall((large,))]))
     broker.clock.forward(TIMEOUT_MS)
-    transactions = broker.broker.transactions
+    transactions = broker.broker[Transactions]
     rest = transactions.begin_round()
     counts = []
     while rest is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rmqlite.cli.options import NOT_CLOSED
+from rmqlite.features.every import features
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
@@ -140,7 +141,13 @@ def opened(root: Path) -> str:
     except RmqliteError as error:
         return str(error)
     try:
-        broker = Broker(config, store, FakeClock(machine=FakeMachine()), Heard())
+        broker = Broker(
+            config,
+            store,
+            FakeClock(machine=FakeMachine()),
+            Heard(),
+            [each.make for each in features()],
+        )
         store.close(broker.tables())
     except RmqliteError as error:
         return str(error)

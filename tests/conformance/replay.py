@@ -14,7 +14,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.features.name_server.service import KeyValueCalls
+from rmqlite.features.transactions.checking_back import CheckingBack
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
@@ -138,7 +140,7 @@ class Replay:
         suspended = _suspended(steps)
         async with AsyncExitStack() as stack:
             for (namespace, key), value in before.values.items():
-                await self.protocol.server.service.key_values.put(namespace, key, value)
+                await self.protocol.server.service[KeyValueCalls].put(namespace, key, value)
             for conn in dict.fromkeys([*[step.conn for step in steps], *before.live]):
                 is_names = conn.startswith("namesrv")
                 port = self.protocol.protocol.name_server_port if is_names else 0
@@ -178,7 +180,7 @@ class Replay:
         under_test, server = self.under_test, self.protocol.server
         under_test.clock.forward(under_test.config.transaction_timeout_ms)
         await CheckingBack(
-            server.config, under_test.broker, server.commit, server.service.transactions
+            server.config, under_test.broker, server.commit, server.service[TransactionCalls]
         ).round()
 
     def _forward(self, at_ms: int) -> None:

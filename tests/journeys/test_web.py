@@ -60,7 +60,7 @@ for family in ("tcp", "tcp6"):
 
 def test_a_broker_without_a_page_does_not_load_what_it_needs() -> None:
     """Its memory and its start are as before."""
-    code = "import sys, rmqlite.kernel.process.serve; print(*sys.modules)"
+    code = "import sys, rmqlite.serving; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.web.server"}
 

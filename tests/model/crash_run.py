@@ -20,6 +20,7 @@ from random import Random
 from shutil import rmtree
 from typing import Any
 
+from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
@@ -344,7 +345,7 @@ class CrashRun:
 
     def _change(self) -> None:
         """Cancel, fire or reschedule some that wait, by their ids or all that go to a topic."""
-        random, changes = self._random, self._broker.broker.changes
+        random, changes = self._random, self._broker.broker[Changes]
         waiting = [line for line in self._promises.lines.values() if line.is_waiting]
         if not waiting:
             return

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rmqlite.features.changes.changes import Changes
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
 from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
@@ -209,7 +210,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             if not found
         }
         request = ChangeByIds(action, ids, topic, **self._new_time(level))
-        answered = done(self.under_test.broker.changes.by_ids(request))
+        answered = done(self.under_test.broker[Changes].by_ids(request))
         for each, (message_id, found) in zip(answered, wanted.items(), strict=True):
             assert (each.message_id, each.count) == (message_id, len(found))
             assert each.outcome == unchanged.get(message_id, ChangeOutcome.DONE)
@@ -241,7 +242,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                 max_messages=page,
                 **self._new_time(level),
             )
-            answered = done(self.under_test.broker.changes.by_filter(request))
+            answered = done(self.under_test.broker[Changes].by_filter(request))
             changed, cursor = changed + answered.changed, answered.cursor
             if not cursor:
                 break
@@ -357,7 +358,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         level = self._level_for(action, level)
         with self._full_disk(after, kept_bytes):
             request = ChangeByIds(action, (message_id,), **self._new_time(level))
-            done(self.under_test.broker.changes.by_ids(request))
+            done(self.under_test.broker[Changes].by_ids(request))
             self._note_changes(action, level, wanted)
 
     @rule(table=tables)

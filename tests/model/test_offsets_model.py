@@ -19,6 +19,9 @@ from hypothesis.stateful import (
 )
 
 from rmqlite.features.leases.deliveries import Delivery
+from rmqlite.features.leases.leases import Leases
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -97,7 +100,7 @@ class LeasesBesideOffsets(RuleBasedStateMachine):
 
     @rule()
     def say_goodbye(self) -> None:
-        done(self.under_test.broker.leases.release(GROUP, self.consumer.client_id))
+        done(self.under_test.broker[Leases].release(GROUP, self.consumer.client_id))
         self.held.clear()
 
     # ---- everybody else
@@ -126,7 +129,9 @@ class LeasesBesideOffsets(RuleBasedStateMachine):
             # Also what a clone of another group's offsets does.
             broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): offset}))
         else:
-            done(broker.resetting.reset(OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset)))
+            done(
+                broker[Resetting].reset(OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset))
+            )
         self.under_test.sync()
         self._move(offset, is_back=offset <= self._below())
         # Of a group without leases an offset is on disk with the next persist.
@@ -146,7 +151,7 @@ class LeasesBesideOffsets(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def make_the_topic_anew(self, count: int) -> None:
         broker = self.under_test.broker
-        broker.deleting.delete_topic(TOPIC)
+        broker[Deleting].delete_topic(TOPIC)
         broker.topics.create(TopicInfo(TOPIC, 1, 1))
         self.held = {place: each for place, each in self.held.items() if place[0] != TOPIC}
         self.done = {place for place in self.done if place[0] != TOPIC}

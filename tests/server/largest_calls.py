@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
 from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
@@ -18,6 +19,7 @@ from rmqlite.features.dead_letters.requests import (
     PurgeRequest,
 )
 from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     ImportedDeadLetter,
     ImportRequest,
@@ -139,10 +141,10 @@ def _jobs(broker: BrokerUnderTest) -> None:
     for number in range(JOBS):
         body, message_id = (b"x",), (f"bulk-{number}",)
         request = BulkRequest(body, message_id, ("bulk",), job_id=f"job-{number}")
-        done(broker.broker.schedule_bulk(request, BORN_HOST))
+        done(broker.broker[Bulk].schedule(request, BORN_HOST))
     for number in range(12):
-        broker.broker.redrive.start(RedriveRequest(RedriveSpec(READERS), f"redrive-{number}"))
-    while broker.broker.redrive.step("redrive-0").looked_at:
+        broker.broker[Redrive].start(RedriveRequest(RedriveSpec(READERS), f"redrive-{number}"))
+    while broker.broker[Redrive].step("redrive-0").looked_at:
         pass
     broker.sync()
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.accounts.accounts import Role, parse_perm
+from rmqlite.features.operating.service import DeletionCalls
+from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.service.access import BROKER, CALLER, Caller
 from rmqlite.kernel.service.part import Part
@@ -23,12 +25,15 @@ from tests.support.services import Served, served
 
 EVERY = (*WRITING, *READING)
 OF_EVERYBODY = frozenset(
-    {"schedule.levels"} | {"key_values.has_order", "key_values.order_of", "key_values.orders"}
+    {"schedule.levels"}
+    | {"KeyValueCalls.has_order", "KeyValueCalls.order_of", "KeyValueCalls.orders"}
 )
 """What any account may call."""
 OF_THE_BROKER = frozenset({"messages.send_drafts"})
 """What it calls itself, for senders that it has checked."""
-LEASES = frozenset(f"leases.{each}" for each in ("receive", "ack", "change", "forward", "release"))
+LEASES = frozenset(
+    f"LeaseCalls.{each}" for each in ("receive", "ack", "change", "forward", "release")
+)
 OF_CONSUMERS = frozenset(
     {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
     | {"groups.offsets", "groups.leave", "groups.lock", "groups.unlock"}
@@ -37,14 +42,14 @@ OF_CONSUMERS = frozenset(
         "groups.info",
         "groups.assigned",
         "topics.elsewhere",
-        "leases.peek",
-        "leases.waiting",
+        "LeaseCalls.peek",
+        "LeaseCalls.waiting",
         *LEASES,
     }
 )
 OF_PRODUCERS = frozenset(
-    {"messages.send", "messages.schedule_bulk", "topics.route"}
-    | {"transactions.end", "schedule.recall"}
+    {"messages.send", "BulkCalls.schedule", "topics.route"}
+    | {"TransactionCalls.end", "ChangeCalls.recall"}
 )
 """A route that may make its topic."""
 
@@ -88,8 +93,8 @@ def refused_by(under_test: BrokerUnderTest, caller: Caller | None) -> set[str]:
 NAMES = {name for name, _ in EVERY}
 CHANGING = (
     {name for name, _ in WRITING}
-    | {"topics.clean", "messages.hand_out", "groups.reset"}
-    | {"groups.reset_offsets"}
+    | {"topics.clean", "FindingCalls.hand_out", "ProgressCalls.reset"}
+    | {"ProgressCalls.reset_offsets"}
 )
 """Also what has others do something."""
 
@@ -141,7 +146,7 @@ def test_a_consumer_may_consume_and_look_at_what_it_consumes(
         "groups.heartbeat",
         *LEASES,
     }
-    assert not allowed & {"status", "topics.all", "groups.all", "log.read", "settings.all"}
+    assert not allowed & {"status", "topics.all", "groups.all", "LogCalls.read", "settings.all"}
 
 
 def test_a_method_without_a_rule_is_an_error() -> None:
@@ -167,7 +172,7 @@ def test_who_changes_something_and_who_is_refused_is_logged(
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = ALL
         CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
-        await server.service.topics.delete("orders")
+        await server.service[DeletionCalls].delete("orders")
         await server.service.topics.all()
         with pytest.raises(PermissionMissing):
             await server.service.settings.change({"listenPort": "1"})
@@ -175,17 +180,17 @@ def test_who_changes_something_and_who_is_refused_is_logged(
         await server.service.topics.clean()
         CALLER.set(Caller(NOTHING, "10.0.0.2:7", "remoting"))
         with pytest.raises(Refused):
-            await server.service.topics.delete("orders")
+            await server.service[DeletionCalls].delete("orders")
         assert server.access.refused == 1
 
     served(under_test, scenario)
     admin = "changes face=grpc account='admin-key' client=10.0.0.1:7"
     assert lines_of(caplog) == [
-        f"{admin} call='TopicCalls.delete' target='orders' outcome=ok",
+        f"{admin} call='DeletionCalls.delete' target='orders' outcome=ok",
         f"{admin} call='SettingCalls.change' target='' outcome=permission-missing",
         "changes face=web account='' client=10.0.0.3:7 call='TopicCalls.clean' target=''"
         " outcome=ok",
-        "refused face=remoting account='nobody-key' client=10.0.0.2:7 call='TopicCalls.delete'"
+        "refused face=remoting account='nobody-key' client=10.0.0.2:7 call='DeletionCalls.delete'"
         " target='orders' outcome=access-denied rule='Need admin permission for the broker, but"
         " accessKey=nobody-key is not'",
     ]
@@ -237,10 +242,10 @@ def test_a_call_that_is_cancelled_is_logged_too(
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = ALL
         CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
-        server.service.redrives._durable = cancelled  # type: ignore[method-assign]
-        (asked,) = [arguments for name, arguments in WRITING if name == "redrives.start"]
+        server.service[RedriveCalls]._durable = cancelled  # type: ignore[method-assign]
+        (asked,) = [arguments for name, arguments in WRITING if name == "RedriveCalls.start"]
         with pytest.raises(asyncio.CancelledError):
-            await ask(server.service, "redrives.start", asked)
+            await ask(server.service, "RedriveCalls.start", asked)
 
     served(under_test, scenario)
     assert lines_of(caplog)[-1].endswith("outcome=CancelledError")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.features.transactions.checking_back import CheckingBack
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.words.errors import FlushFailed
 from rmqlite.store_tools.check import check
@@ -64,9 +65,9 @@ def run(under_test: BrokerUnderTest, scenario: Scenario) -> None:
         with closing(SyncsAtOnce()) as syncer:
             server = Served(under_test, syncer)
             producer = Producer(server, under_test)
-            server.service.transactions.listen(producer)
+            server.service[TransactionCalls].listen(producer)
             task = CheckingBack(
-                server.config, under_test.broker, server.commit, server.service.transactions
+                server.config, under_test.broker, server.commit, server.service[TransactionCalls]
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -118,10 +119,10 @@ def test_an_ended_transaction_is_durable_and_wakes_its_readers(
     async def scenario(producer: Producer) -> None:
         at = send_half(under_test, "a")
         wanted = TransactionEnd(GROUP, at.queue_offset, at.physical_offset, is_commit=True)
-        assert await producer.server.service.transactions.end(wanted)
+        assert await producer.server.service[TransactionCalls].end(wanted)
         assert under_test.store.durable_end == under_test.store.end
         assert ("orders", 0) in under_test.heard.appended_to
-        assert not await producer.server.service.transactions.end(wanted)
+        assert not await producer.server.service[TransactionCalls].end(wanted)
 
     run(under_test, scenario)
 

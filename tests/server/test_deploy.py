@@ -22,9 +22,9 @@ import yaml
 from rmqlite import __version__
 from rmqlite.features.accounts.gate.exposure import check_exposure
 from rmqlite.features.accounts.gate.limits import OTHER_FILES, PROTOCOLS
-from rmqlite.features.accounts.gate.tls import OPENING_MAX
 from rmqlite.kernel.config.config import KEYS, BrokerConfig, load_config, parse_config
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.shared.tls import OPENING_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.commands import wrong_with
 from tests.support.documents import ROOT, Page, spans_of

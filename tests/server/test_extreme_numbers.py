@@ -17,7 +17,9 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.requests import DeadLettersQuery
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.requests.messages import PulledRecords, PullRequest, SendBackRequest
@@ -231,13 +233,13 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
                 dead = broker.broker.send_back(SendBackRequest(GROUP, physical_offset, -1, "no"))
                 assert dead.is_dead
         broker.sync()
-        page = done(broker.broker.dead_letters.pages(DeadLettersQuery(GROUP)))
+        page = done(broker.broker[DeadLetters].pages(DeadLettersQuery(GROUP)))
         attempts = [letter.delivery_attempts for letter in page.letters]
         assert len(attempts) >= 3
         assert all(0 <= each <= INT32_MAX for each in attempts)
         rpcs.LIST_DEAD_LETTERS.encode_response(page)
         start(broker, "again")
-        while broker.broker.redrive.step("again").looked_at < len(attempts):
+        while broker.broker[Redrive].step("again").looked_at < len(attempts):
             pass
         broker.sync()
         pulled = done(broker.broker.pull(PullRequest(GROUP, TOPIC, 0, 0)))
@@ -287,7 +289,7 @@ def test_a_count_stays_at_the_largest_number(tmp_path: Path) -> None:
     assert letter.reconsume_times == INT32_MAX
     assert letter.properties[DELIVERY_ATTEMPTS] == str(INT32_MAX)
     start(broker, "again")
-    broker.broker.redrive.step("again")
+    broker.broker[Redrive].step("again")
     broker.sync()
     redriven = [*broker.messages(TOPIC), *broker.messages(retry_topic(GROUP))][-1]
     assert redriven.properties[REDRIVEN_TIMES] == str(INT32_MAX)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.accounts.accounts import Role
-from rmqlite.features.accounts.gate.limits import Limits
+from rmqlite.features.accounts.gate.limits import AccountLimits
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied, Unavailable
@@ -112,7 +112,7 @@ def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUn
 
 def limited(server: Served, **settings: int) -> Handlers:
     """A broker with these limits, whose time stands still."""
-    limits = Limits(BrokerConfig().model_copy(update=settings), SetTime())
+    limits = AccountLimits(BrokerConfig().model_copy(update=settings), SetTime())
     enter = guard_of(server.access, limits).enter
     in_flight = InFlight(1 << 30, 1 << 20)
     return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)

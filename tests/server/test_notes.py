@@ -13,6 +13,7 @@ import pytest
 
 from rmqlite.features.accounts.accounts import Role
 from rmqlite.features.dead_letters.requests import PurgeRequest
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     NOTES_MAX,
     JobAction,
@@ -142,9 +143,9 @@ def test_every_change_of_an_operator_takes_a_note(tmp_path: Path, lines: Lines) 
         served(under_test, scenario)
     assert all(f"note={WHY!r}" in line for line in lines())
     calls = [line.partition("call='")[2].partition("'")[0] for line in lines()]
-    assert {"TopicCalls.delete", "GroupCalls.delete", "DeadLetterCalls.purge"} <= set(calls)
+    assert {"DeletionCalls.delete", "GroupCalls.delete", "DeadLetterCalls.purge"} <= set(calls)
     assert {"RedriveCalls.start", "RedriveCalls.change", "RedriveCalls.import_letters"} <= {*calls}
-    assert calls.count("ScheduleCalls.change_by_ids") == 3
+    assert calls.count("ChangeCalls.change_by_ids") == 3
     assert not any(call.startswith("MessageCalls") for call in calls)
 
 
@@ -168,7 +169,7 @@ def test_a_job_keeps_its_notes(under_test: BrokerUnderTest) -> None:
     served(under_test, scenario)
 
     def kept() -> RedriveJob:
-        return under_test.broker.redrive.jobs.get("job").job
+        return under_test.broker[Redrive].jobs.get("job").job
 
     before = kept()
     assert before.state is JobState.CANCELLED

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.features.accounts.gate.tls import load_keys
 from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import VIP_BELOW, RemotingServer
+from rmqlite.protocols.shared.tls import load_keys
 from rmqlite.web import web_server
 from rmqlite.web.server import WebServer
 from tests.support.broker_processes import free_port
@@ -78,7 +78,9 @@ def test_a_port_that_is_closed_says_so(
         remoting, metrics = RemotingServer(config, keys), MetricsServer(config, keys)
         web = WebServer(config, keys)
         async with asyncio.TaskGroup() as tasks:
-            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            running = Running(
+                server.service, tasks, under_test.broker, server.commit, watch, config
+            )
             protocols: list[ProtocolServer] = [remoting, metrics, web]
             for protocol in protocols:
                 await protocol.bind()
@@ -125,7 +127,9 @@ def test_every_port_sends_small_answers_at_once(
             ssl.create_default_context(cafile=folder / "ca.pem") if mode != "disabled" else None
         )
         async with asyncio.TaskGroup() as tasks:
-            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            running = Running(
+                server.service, tasks, under_test.broker, server.commit, watch, config
+            )
             for protocol in protocols:
                 await protocol.bind()
                 await protocol.open(running)

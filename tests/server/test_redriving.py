@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.redrive.redrive import Redrive
+from rmqlite.features.redrive.redriving import Redriving
 from rmqlite.features.redrive.requests import (
     JobAction,
     JobChange,
@@ -21,7 +23,6 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.features.redrive.service import RedriveCalls
-from rmqlite.kernel.process.loops import Redriving
 from rmqlite.kernel.records.packed import Packed
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
@@ -54,7 +55,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveCalls], Awaitabl
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(redriving.run())
-                    await scenario(server.service.redrives)
+                    await scenario(server.service[RedriveCalls])
                     raise Stop
             except* Stop:
                 pass
@@ -164,8 +165,8 @@ def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool)
     """They continue by themselves; a paused one stays paused."""
     bury_many(under_test, 10)
     running, paused = start(under_test).job_id, start(under_test, again=True).job_id
-    under_test.broker.redrive.change(JobChange(paused, JobAction.PAUSE))
-    under_test.broker.redrive.step(running, 3)
+    under_test.broker[Redrive].change(JobChange(paused, JobAction.PAUSE))
+    under_test.broker[Redrive].step(running, 3)
     under_test.sync()
     if is_clean:
         under_test.close()
@@ -283,7 +284,7 @@ def test_a_slow_disk_is_waited_for(
 def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> None:
     """An hour without jobs costs nothing, ten minutes at a low rate a few looks a second."""
     bury_many(under_test, 1_000)
-    running = under_test.broker.redrive.running
+    running = under_test.broker[Redrive].running
     looks = 0
 
     def counted() -> Any:
@@ -291,7 +292,7 @@ def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> 
         looks += 1
         return running()
 
-    under_test.broker.redrive.running = counted  # type: ignore[method-assign]
+    under_test.broker[Redrive].running = counted  # type: ignore[method-assign]
 
     async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(3_600)
@@ -311,7 +312,7 @@ def test_others_have_many_turns_beside_a_job(under_test: BrokerUnderTest) -> Non
     async def scenario(redrives: RedriveCalls) -> None:
         async def whole_job() -> str:
             job = await redrives.start(request())
-            while not under_test.broker.redrive.get(job.job_id).is_over:
+            while not under_test.broker[Redrive].get(job.job_id).is_over:
                 await asyncio.sleep(0)
             return job.job_id
 

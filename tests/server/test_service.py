@@ -18,7 +18,6 @@ from rmqlite.kernel.requests.groups import (
 )
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.requests.topics import TopicInfo
-from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import (
     BrokerClosing,
@@ -30,19 +29,18 @@ from rmqlite.kernel.words.errors import (
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.redrives import GROUP
-from tests.support.service_calls import NEW, READING, SEND, WRITING, ask, filled
+from tests.support.service_calls import NEW, READING, SEND, WRITING, ask, filled, parts_of
 from tests.support.services import Served, breaking, served
 
 
 def methods_of_the_service(service: Service) -> set[str]:
     """Every public coroutine method of the service and of its parts."""
-    parts = {name: part for name, part in vars(service).items() if isinstance(part, Part)}
-    found = set()
-    for prefix, part in {"": service, **{f"{name}.": part for name, part in parts.items()}}.items():
-        for name in dir(part):
-            if not name.startswith("_") and iscoroutinefunction(getattr(part, name)):
-                found.add(prefix + name)
-    return found
+    return {
+        f"{prefix}.{name}".lstrip(".")
+        for prefix, part in parts_of(service).items()
+        for name in dir(part)
+        if not name.startswith("_") and iscoroutinefunction(getattr(part, name))
+    }
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.leases.deliveries import Received
+from rmqlite.features.leases.expiring import Expiring
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import AckRequest, InvisibleChange, ReceiveRequest
-from rmqlite.kernel.process.loops import Expiring
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.message import MESSAGE_GROUP
 from rmqlite.store_tools.check import check
@@ -41,7 +43,7 @@ async def parked(
     server: Served, count: int, asked: ReceiveRequest = ASKED
 ) -> list[asyncio.Task[Received]]:
     """Receives that wait."""
-    calls = [asyncio.create_task(server.service.leases.receive(asked)) for _ in range(count)]
+    calls = [asyncio.create_task(server.service[LeaseCalls].receive(asked)) for _ in range(count)]
     await turns_until(lambda: server.service.parked == count)
     return calls
 
@@ -107,7 +109,7 @@ def test_a_lease_that_ends_wakes_who_waits(under_test: BrokerUnderTest) -> None:
         expiring = asyncio.create_task(Expiring(under_test.broker, under_test.clock).run())
         (call,) = await parked(server, 1)
         under_test.clock.forward(INVISIBLE_MS)
-        under_test.broker.leases.table.on_end_sooner()
+        under_test.broker[Leases].table.on_end_sooner()
         (again,) = (await call).messages
         assert (body(again), again.attempt) == ("a", 2)
         expiring.cancel()
@@ -126,7 +128,9 @@ def test_the_next_of_a_message_group_comes_when_the_first_is_done(
 
     async def scenario(server: Served, _: object) -> None:
         (call,) = await parked(server, 1)
-        assert await server.service.leases.ack(AckRequest(GROUP, TOPIC, (first.handle,))) == (True,)
+        assert await server.service[LeaseCalls].ack(AckRequest(GROUP, TOPIC, (first.handle,))) == (
+            True,
+        )
         assert [body(each) for each in (await call).messages] == ["b"]
 
     served(under_test, scenario)
@@ -139,7 +143,7 @@ def test_a_client_that_ends_wakes_who_waits(under_test: BrokerUnderTest) -> None
 
     async def scenario(server: Served, _: object) -> None:
         (call,) = await parked(server, 1)
-        await server.service.leases.release(GROUP, "ends")
+        await server.service[LeaseCalls].release(GROUP, "ends")
         assert [body(each) for each in (await call).messages] == ["a"]
 
     served(under_test, scenario)
@@ -149,7 +153,7 @@ def test_a_call_ends_in_time_and_leaves_nothing_behind(under_test: BrokerUnderTe
     """Nothing in memory grows with calls that found nothing."""
 
     async def scenario(server: Served, _: object) -> None:
-        leases = server.service.leases
+        leases = server.service[LeaseCalls]
         for _ in range(3):
             assert (await leases.receive(replace(ASKED, wait_ms=1))).messages == ()
         calls = await parked(server, 3)
@@ -168,7 +172,7 @@ def test_what_changes_a_lease_is_on_disk_when_it_is_answered(under_test: BrokerU
     first, second = Consumer(under_test).receive().messages
 
     async def scenario(server: Served, _: object) -> None:
-        leases, store = server.service.leases, under_test.store
+        leases, store = server.service[LeaseCalls], under_test.store
         await leases.ack(AckRequest(GROUP, TOPIC, (first.handle,)))
         assert store.durable_end == store.end
         await leases.change(InvisibleChange(GROUP, TOPIC, second.handle, 5_000))

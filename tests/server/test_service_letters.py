@@ -11,6 +11,7 @@ from rmqlite.features.dead_letters.requests import (
     HistoryQuery,
     PurgeRequest,
 )
+from rmqlite.features.dead_letters.service import DeadLetterCalls
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc
@@ -37,7 +38,7 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
     counted: list[int] = []
 
     async def scenario(server: Served, _: object) -> None:
-        letters = server.service.dead_letters
+        letters = server.service[DeadLetterCalls]
         for call in (
             letters.dead_groups(),
             letters.dead(DeadLettersQuery(GROUP, wanted)),
@@ -64,7 +65,7 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
     under_test.sync()
 
     async def scenario(server: Served, _: object) -> None:
-        letters = server.service.dead_letters
+        letters = server.service[DeadLetterCalls]
         life = await letters.history(HistoryQuery("m2"))
         answers: list[tuple[Rpc[Any, Any], Any]] = [
             (rpcs.LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),

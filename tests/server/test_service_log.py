@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.raw_log.service import LogCalls
 from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import turns_beside
@@ -22,7 +23,7 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
     answers: list[Any] = []
 
     async def scenario(server: Served, _: object) -> None:
-        log = server.service.log
+        log = server.service[LogCalls]
         for call in (
             log.read(LogReadRequest(0, max_bytes=4 << 20)),
             log.read_queue(QueueReadRequest("orders", 0, 0, max_bytes=4 << 20)),

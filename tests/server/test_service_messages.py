@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.features.bulk.bulk import Bulk
+from rmqlite.features.bulk.service import BulkCalls
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.steps import Steps
@@ -26,13 +28,12 @@ from tests.support.steps import done
 def test_a_duplicate_is_answered_when_what_it_repeats_is_on_disk(tmp_path: Path) -> None:
     """Otherwise a power cut could remove a message after its sender got the answer."""
     under_test = BrokerUnderTest(tmp_path)
-    done(under_test.broker.schedule_bulk(request(["a"], job_id=""), BORN_HOST))
+    done(under_test.broker[Bulk].schedule(request(["a"], job_id=""), BORN_HOST))
     store = under_test.store
     assert store.durable_end < store.end
 
     async def scenario(server: Served, _: object) -> None:
-        messages = server.service.messages
-        answer = await messages.schedule_bulk(request(["a"], job_id=""), BORN_HOST)
+        answer = await server.service[BulkCalls].schedule(request(["a"], job_id=""), BORN_HOST)
         assert outcomes(answer, 1) == "d"
         assert store.durable_end == store.end
 

@@ -24,6 +24,7 @@ from rmqlite.client import Message, Producer
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite import serving
 from rmqlite.kernel.process import serve
 from rmqlite.protocols.native.bytes.rpcs import PULL
 from tests.support.files import FOR_GOOD, FaultyFiles
@@ -57,7 +58,7 @@ sizes = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
 sizes |= {"mapped_file_size_consume_queue": 4_000, "max_hash_slots": 100, "max_index_entries": 500}
 config = BrokerConfig(store_path=Path(store), flush_disk_type=flush, **ports, **sizes)
 ready = lambda at: threading.Thread(target=work, args=(at.grpc,)).start()
-sys.exit(serve.serve(config, ready))
+sys.exit(serving.serve(config, ready))
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from rmqlite.features.accounts.accounts import PERMS, Account
+from rmqlite.features.leases.leases import Leases
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, RequestMode, Subscription
 from rmqlite.kernel.requests.topics import Queue
@@ -87,7 +88,7 @@ def tables(under_test: BrokerUnderTest) -> dict[str, Any]:
         "subscriptions": broker.membership._bytes.total,
         "locks": broker.locks._shares.total,
         "modes": broker.request_modes._count,
-        "leases": len(broker.leases.table._leases),
+        "leases": len(broker[Leases].table._leases),
     }
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.name_server.service import KeyValueCalls
+from rmqlite.features.operating.service import DeletionCalls
 from rmqlite.kernel.requests.groups import GroupChange, HeartbeatRequest
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
@@ -58,7 +60,7 @@ def test_what_comes_together_is_one_write(under_test: BrokerUnderTest, files: Fa
         await asyncio.gather(
             *[service.topics.create(TopicInfo(f"t-{number}", 4, 4)) for number in range(100)],
             *[service.groups.change(GroupChange(f"g-{number}")) for number in range(100)],
-            *[service.key_values.put("n", f"k-{number}", "v") for number in range(100)],
+            *[service[KeyValueCalls].put("n", f"k-{number}", "v") for number in range(100)],
         )
         assert files.replaced == dict.fromkeys(
             ("topics.json", "subscriptionGroup.json", "kvConfig.json"), 1
@@ -104,7 +106,7 @@ def test_what_cannot_be_written_is_answered_and_taken_back(
         files.fail("replace", where=lambda path: path.name == "topics.json")
         ended = await asyncio.gather(
             service.topics.create(TopicInfo("a", 4, 4)),
-            service.topics.delete("before"),
+            service[DeletionCalls].delete("before"),
             service.groups.change(GroupChange("kept")),
             return_exceptions=True,
         )

@@ -18,6 +18,7 @@ import pytest
 from rmqlite.features.accounts.accounts import PERMS
 from rmqlite.features.dead_letters.requests import HistoryQuery
 from rmqlite.features.raw_log.requests import LogReadRequest
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.drafts import Draft, derived
 from rmqlite.kernel.records.record import destination
 from rmqlite.kernel.records.stored import Record, Records
@@ -108,7 +109,7 @@ def judge(filled: Filled, answers: list[str]) -> None:
         is_hop = record.head.topic in (SCHEDULE_TOPIC, HALF_TOPIC)
         assert (to[0] if to and is_hop else record.head.topic) in TOUCHABLE
         assert HIDDEN.encode() not in record.body
-    assert broker.transactions.halves.is_open(0)
+    assert broker[Transactions].halves.is_open(0)
     assert broker.offsets.of(THEIRS) == {Queue(OTHER, 0): 1}
     assert broker.topics.get(OTHER) is not None
 
@@ -197,11 +198,11 @@ def asked_of_the_service(aim: Aim) -> list[tuple[str, tuple[Any, ...]]]:
     return [
         *[(name, aimed(request, aim)) for name, request in (*WRITING, *READING)],
         ("messages.record", (aim.physical_offset,)),
-        ("messages.at", (offset_id,)),
-        ("messages.hand_out", (offset_id,)),
-        ("dead_letters.history", (HistoryQuery(offset_id),)),
-        ("log.read", (LogReadRequest(aim.physical_offset),)),
-        ("transactions.end", (end,)),
+        ("FindingCalls.at", (offset_id,)),
+        ("FindingCalls.hand_out", (offset_id,)),
+        ("DeadLetterCalls.history", (HistoryQuery(offset_id),)),
+        ("LogCalls.read", (LogReadRequest(aim.physical_offset),)),
+        ("TransactionCalls.end", (end,)),
     ]
 
 
@@ -371,7 +372,7 @@ def test_bytes_of_a_body_that_look_like_a_half_message_end_none(filled: Filled) 
     """Without accounts, too: the half message of another one was lost, and nobody heard of it."""
     end = TransactionEnd(MINE, 0, filled.at["forged"], is_commit=True)
     with pytest.raises(MessageNotFound):
-        filled.under_test.broker.transactions.end(end)
+        filled.under_test.broker[Transactions].end(end)
     judge(filled, [])
 
 

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from rmqlite.spark.sink.options import SinkOptions
@@ -39,7 +40,7 @@ class SinkBroker:
         return SinkOptions(**{"endpoint": self.service.endpoint, "retry_ms": 0, **changes})
 
     def job(self, job_id: str) -> BulkJob:
-        return self.under_test.broker.bulk.jobs.get(job_id)
+        return self.under_test.broker[Bulk].jobs.get(job_id)
 
     def stored(self) -> int:
         """How many messages are scheduled."""
@@ -49,6 +50,6 @@ class SinkBroker:
 
     def _schedule(self, request: BulkRequest) -> BulkAnswer:
         with self._lock:
-            answer = done(self.under_test.broker.schedule_bulk(request, BORN_HOST))
+            answer = done(self.under_test.broker[Bulk].schedule(request, BORN_HOST))
             self.under_test.sync()
             return answer

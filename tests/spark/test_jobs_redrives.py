@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite import client
 from rmqlite.client import AdminClient
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, OffsetsCommit, QueueProgress
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import GroupUnknown
@@ -73,10 +74,10 @@ def counted(spark: SparkSession, broker: BrokerUnderTest, job_id: str = "") -> l
 def check_same(spark: SparkSession, broker: BrokerUnderTest, job_id: str) -> tuple[int, int, int]:
     """Consumed, waiting, dead: Spark's figures, which are the broker's."""
     (row,) = counted(spark, broker, job_id=job_id)
-    own = done(broker.broker.redrive.results.of(job_id))
+    own = done(broker.broker[Redrive].results.of(job_id))
     found = row["consumed"], row["waiting"], row["dead"]
     assert found == (own.consumed, own.waiting, own.dead)
-    assert row["sent"] == broker.broker.redrive.get(job_id).sent == sum(found)
+    assert row["sent"] == broker.broker[Redrive].get(job_id).sent == sum(found)
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
+from rmqlite.features.operating.deleting import Deleting
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.spark.arrow import records
@@ -179,7 +180,7 @@ def deleted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
         for n in range(count):
             broker.send(Message(topic, b"%d" % n), queue_id=n % 4)
     for topic in ("gone", "again"):
-        broker.broker.deleting.delete_topic(topic)
+        broker.broker[Deleting].delete_topic(topic)
     broker.send(Message("again", b"new"), Message("again", b"newer"))
     broker.close()
     with process:

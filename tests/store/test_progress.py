@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rmqlite.kernel.config.table_shapes import (
-    CHUNK_OFFSETS,
-    COMPLETED_SPAN_MAX,
-    RedriveJobsTable,
-    validated,
-)
+from rmqlite.features.redrive.table_shapes import RedriveJobsTable
+from rmqlite.kernel.config.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX, validated
 from rmqlite.kernel.store.progress import (
     RANGES_MAX,
     CompletedOffsets,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rmqlite.features.every import features
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
@@ -83,7 +84,9 @@ class BrokerUnderTest:
         self._clock_of_broker = self.clock
         self.store = MessageStore(self.config, self.files, self.clock)
         self.store.table_changes.on_change = self.write_tables
-        self.broker = Broker(self.config, self.store, self.clock, self.heard)
+        self.broker = Broker(
+            self.config, self.store, self.clock, self.heard, [each.make for each in features()]
+        )
 
     def sync(self) -> None:
         job = self.store.begin_sync()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkAnswer, BulkRequest
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST
@@ -22,7 +23,7 @@ def request(ids: Sequence[str], **columns: Any) -> BulkRequest:
 
 def schedule(broker: BrokerUnderTest, ids: Sequence[str], **columns: Any) -> BulkAnswer:
     """One call, on disk when it is answered."""
-    answer = done(broker.broker.schedule_bulk(request(ids, **columns), BORN_HOST))
+    answer = done(broker.broker[Bulk].schedule(request(ids, **columns), BORN_HOST))
     broker.sync()
     return answer
 

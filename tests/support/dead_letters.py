@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.features.every import features
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.messages import SendBackRequest
@@ -81,7 +82,7 @@ def dead_letter_store(
     clock = FakeClock(begins_ms)
     config = BrokerConfig(store_path=path, disk_warning_ratio=100, **settings)
     store = MessageStore(config, SystemFiles(), clock)
-    broker = Broker(config, store, clock, Heard())
+    broker = Broker(config, store, clock, Heard(), [each.make for each in features()])
     for start in range(0, count, _CALL_MESSAGES):
         numbers = range(start, min(start + _CALL_MESSAGES, count))
         messages = tuple(

@@ -20,8 +20,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite import serving
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process import serve
+from rmqlite.kernel.process.protocol_server import Endpoints
 from rmqlite.kernel.process.silent_ends import Watch
 from tests.support.broker_processes import free_port
 from tests.support.files import QuickFiles
@@ -76,7 +78,7 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
             super().look(running)
             Watching.looks += 1
 
-    def ready(_: serve.Endpoints) -> None:
+    def ready(_: Endpoints) -> None:
         server, loop = made[0], asyncio.get_running_loop()
         own = asyncio.current_task()
         # Else a thread begins with its first work.
@@ -113,7 +115,7 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
     logging.getLogger().addHandler(lines)
     module._Server, module.Watch = Server, Watching
     try:
-        ended.code = serve.serve(config, ready)
+        ended.code = serving.serve(config, ready)
     finally:
         module._Server, module.Watch = before
         logging.getLogger().removeHandler(lines)
@@ -123,7 +125,7 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
 
 def _ports(server: Any) -> Iterator[tuple[str, Any]]:
     """Each listener of asyncio by its name."""
-    for protocol in server._protocols:
+    for protocol in server._assembly.ports:
         if type(protocol).__name__ == "RemotingServer":
             yield from [(f"remoting {at}", each) for at, each in enumerate(protocol._servers)]
         elif type(protocol).__name__ == "MetricsServer":

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rmqlite.features.accounts.gate.tls import load_keys
 from rmqlite.kernel.process.protocol_server import Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
+from rmqlite.protocols.shared.tls import load_keys
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
 
@@ -29,7 +29,9 @@ def with_port(
         watch = ClockWatch(clock, clock.machine, store.clock_origin)
         port = GrpcServer(server.config, load_keys(server.config))
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-            running = Running(server.service, tasks, under_test.broker, server.commit, watch, 0)
+            running = Running(
+                server.service, tasks, under_test.broker, server.commit, watch, server.config
+            )
             await port.bind()
             await port.open(running)
             await scenario(port, server)

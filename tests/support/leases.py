@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmqlite.features.leases.deliveries import Delivery, Received
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
     DeadRequest,
@@ -43,30 +44,30 @@ class Consumer:
         request = ReceiveRequest(
             self.group, self.topic, self.client_id, max_messages=most, **self.usual | changes
         )
-        return done(self.broker.broker.leases.receive(request))
+        return done(self.broker.broker[Leases].receive(request))
 
     def bodies(self, most: int = 32, **changes: Any) -> list[str]:
         return [body(each) for each in self.receive(most, **changes).messages]
 
     def ack(self, *deliveries: Delivery) -> tuple[bool, ...]:
         handles = tuple([each.handle for each in deliveries])
-        answer = self.broker.broker.leases.ack(AckRequest(self.group, self.topic, handles))
+        answer = self.broker.broker[Leases].ack(AckRequest(self.group, self.topic, handles))
         self.broker.sync()
         return answer
 
     def hold(self, handle: Handle, invisible_ms: int, *, counts: bool = True) -> Handle:
         change = InvisibleChange(self.group, self.topic, handle, invisible_ms, counts=counts)
-        changed = self.broker.broker.leases.change(change)
+        changed = self.broker.broker[Leases].change(change)
         self.broker.sync()
         return changed
 
     def bury(self, handle: Handle, reason: str = "") -> None:
-        self.broker.broker.leases.forward(DeadRequest(self.group, self.topic, handle, reason))
+        self.broker.broker[Leases].forward(DeadRequest(self.group, self.topic, handle, reason))
         self.broker.sync()
 
     def is_valid(self, handle: Handle) -> bool:
         try:
-            self.broker.broker.leases._found(self.group, self.topic, handle)
+            self.broker.broker[Leases]._found(self.group, self.topic, handle)
         except HandleInvalid:
             return False
         return True
@@ -79,7 +80,7 @@ def body(delivery: Delivery) -> str:
 def expire(broker: BrokerUnderTest) -> int | None:
     """End the leases that are due; when the next one is."""
     while True:
-        due_ms = broker.broker.leases.ending.expire()
+        due_ms = broker.broker[Leases].ending.expire()
         broker.sync()
         if due_ms is None or due_ms > broker.clock.now_ms():
             return due_ms

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmqlite.features.dead_letters.history import Histories
+from rmqlite.features.dead_letters.listing import DeadLetters
+from rmqlite.features.dead_letters.purge_markers import PurgeMarkers
+from rmqlite.features.dead_letters.purging import Purging
 from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterFilter,
@@ -15,6 +19,7 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.features.dead_letters.retries import Retries
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.words.message import StoredMessage
 from tests.support.brokers import BrokerUnderTest
@@ -37,7 +42,7 @@ def dead(
 
 
 def groups(broker: BrokerUnderTest) -> dict[str, DeadLetterGroup]:
-    found = done(broker.broker.dead_letters.groups())
+    found = done(broker.broker[DeadLetters].groups())
     assert [each.group for each in found] == sorted(each.group for each in found)
     return {each.group: each for each in found}
 
@@ -54,7 +59,7 @@ def dead_pages(
     cursor = ""
     while not found or cursor:
         query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.dead_letters.pages(query)))
+        found.append(done(broker.broker[DeadLetters].pages(query)))
         cursor = found[-1].cursor
     return found
 
@@ -78,7 +83,7 @@ def retry_pages(
     cursor = ""
     while not found or cursor:
         query = DeadLettersQuery(group, wanted or DeadLetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.retries.pages(query)))
+        found.append(done(broker.broker[Retries].pages(query)))
         cursor = found[-1].cursor
     return found
 
@@ -90,16 +95,16 @@ def retries(
 
 
 def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
-    return done(broker.broker.purging.purge(PurgeRequest(group, **how)))
+    return done(broker.broker[Purging].purge(PurgeRequest(group, **how)))
 
 
 def set_marker(broker: BrokerUnderTest, queue_offset: int) -> None:
     """Hide the letters of the first queue before this one, and no others."""
-    broker.broker.markers.set(GROUP, {0: CompletedOffsets([(0, queue_offset)])})
+    broker.broker[PurgeMarkers].set(GROUP, {0: CompletedOffsets([(0, queue_offset)])})
 
 
 def life(broker: BrokerUnderTest, message_id: str) -> History:
-    return done(broker.broker.histories.history(HistoryQuery(message_id)))
+    return done(broker.broker[Histories].history(HistoryQuery(message_id)))
 
 
 def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:

@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from typing import Any, TypeVar
 
+from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.requests.schedule import (
@@ -47,7 +49,7 @@ def timed(message_id: str, due_ms: int, **more: Any) -> Message:
 def by_ids(
     broker: BrokerUnderTest, action: ScheduleAction, *message_ids: str, **more: Any
 ) -> tuple[ChangedId, ...]:
-    changed = done(broker.broker.changes.by_ids(ChangeByIds(action, message_ids, **more)))
+    changed = done(broker.broker[Changes].by_ids(ChangeByIds(action, message_ids, **more)))
     broker.sync()
     return changed
 
@@ -65,7 +67,7 @@ def outcome(
 def filter_page(
     broker: BrokerUnderTest, action: ScheduleAction, wanted: PendingFilter = ALL, **more: Any
 ) -> ChangedPage:
-    page = done(broker.broker.changes.by_filter(ChangeByFilter(action, wanted, **more)))
+    page = done(broker.broker[Changes].by_filter(ChangeByFilter(action, wanted, **more)))
     broker.sync()
     return page
 
@@ -85,10 +87,10 @@ def by_filter(
 def pages(
     broker: BrokerUnderTest, wanted: PendingFilter = ALL, max_messages: int = 0
 ) -> list[PendingPage]:
-    found = [done(broker.broker.pending.pages(PendingQuery(wanted, "", max_messages)))]
+    found = [done(broker.broker[Pending].pages(PendingQuery(wanted, "", max_messages)))]
     while found[-1].cursor:
         query = PendingQuery(wanted, found[-1].cursor, max_messages)
-        found.append(done(broker.broker.pending.pages(query)))
+        found.append(done(broker.broker[Pending].pages(query)))
     return found
 
 
@@ -122,7 +124,9 @@ def true_counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
 
 def counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
     """What is pending by level and topic, as the broker says."""
-    return {(each.level, each.topic): each.pending for each in done(broker.broker.pending.counts())}
+    return {
+        (each.level, each.topic): each.pending for each in done(broker.broker[Pending].counts())
+    }
 
 
 def everything(broker: BrokerUnderTest, topic: str) -> list[StoredMessage]:

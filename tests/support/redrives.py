@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     OutcomesQuery,
@@ -47,14 +48,14 @@ def bury_many(broker: BrokerUnderTest, count: int, topic: str = "orders") -> Non
 
 
 def start(broker: BrokerUnderTest, job_id: str = "", **spec: Any) -> RedriveJob:
-    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(GROUP, **spec), job_id))
+    job = broker.broker[Redrive].start(RedriveRequest(RedriveSpec(GROUP, **spec), job_id))
     broker.sync()
     return job
 
 
 def run(broker: BrokerUnderTest, job_id: str, sent_max: int = 200) -> RedriveJob:
     """Let a job take all its steps."""
-    redrive = broker.broker.redrive
+    redrive = broker.broker[Redrive]
     while job_id in {job.job_id for job in redrive.running()}:
         redrive.step(job_id, sent_max)
         broker.sync()
@@ -71,7 +72,7 @@ def outcomes(broker: BrokerUnderTest, job_id: str, **query: Any) -> list[DeadLet
     found: list[DeadLetterOutcome] = []
     cursor = ""
     while True:
-        page = done(broker.broker.redrive.outcomes(OutcomesQuery(job_id, cursor=cursor, **query)))
+        page = done(broker.broker[Redrive].outcomes(OutcomesQuery(job_id, cursor=cursor, **query)))
         found += page.letters
         cursor = page.cursor
         if not cursor:

@@ -340,10 +340,11 @@ def served_protocol(
             under_test.clock, under_test.clock.machine, under_test.store.clock_origin
         )
         await test.protocol.bind()
+        config = server.config.model_copy(update={"grpc_port": GRPC_PORT})
         failed: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
             await test.protocol.open(
-                Running(server.service, tasks, under_test.broker, server.commit, watch, GRPC_PORT)
+                Running(server.service, tasks, under_test.broker, server.commit, watch, config)
             )
             try:
                 await scenario(test)

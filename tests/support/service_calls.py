@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from rmqlite.features.dead_letters.requests import DeadLettersQuery, HistoryQuery, PurgeRequest
+from rmqlite.features.every import features
 from rmqlite.features.leases.leased_queue import Lease
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
     DeadRequest,
@@ -61,6 +62,7 @@ from rmqlite.kernel.requests.schedule import (
 )
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.kernel.sends.calls import DraftCall
+from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from rmqlite.kernel.words.message import Message
@@ -90,58 +92,58 @@ SEND = call_of([Message("orders", b"x")])
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.send", (SEND,)),
     ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),), print)),
-    ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
+    ("BulkCalls.schedule", (bulk_request(["a"]), BORN_HOST)),
     ("messages.send_back", (SendBackRequest(GROUP, 0),)),
     ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),
     ("topics.route", (RouteRequest(NEW, create=True),)),
     ("topics.create", (TopicInfo(NEW, 1, 1),)),
     ("topics.change", (TopicInfo(NEW, 1, 1), TopicExtras())),
-    ("topics.delete", ("orders",)),
-    ("topics.delete_unused", ()),
+    ("DeletionCalls.delete", ("orders",)),
+    ("DeletionCalls.delete_unused", ()),
     ("groups.commit", (OffsetsCommit(NEW, {}),)),
     ("groups.heartbeat", (HeartbeatRequest(NEW, "client", (Subscription("orders"),)),)),
     ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
     ("groups.copy_offsets", (NEW, GROUP)),
     ("groups.delete", (GROUP,)),
     ("settings.change", ({"messageDelayLevel": DEFAULT_LEVELS + " 3h"},)),
-    ("key_values.put", ("space", "key", "value")),
-    ("key_values.delete", ("space", "known")),
-    ("key_values.set_order", (True,)),
-    ("schedule.recall", ("orders", RecallHandle("orders", "broker-a", TIMER_MS, TIMER).text())),
+    ("KeyValueCalls.put", ("space", "key", "value")),
+    ("KeyValueCalls.delete", ("space", "known")),
+    ("KeyValueCalls.set_order", (True,)),
+    ("ChangeCalls.recall", ("orders", RecallHandle("orders", "broker-a", TIMER_MS, TIMER).text())),
     ("schedule.change_levels", (LevelsChange("7s 1h"),)),
-    ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.CANCEL, (WAITING,)),)),
-    ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.FIRE, (WAITING,)),)),
+    ("ChangeCalls.change_by_ids", (ChangeByIds(ScheduleAction.CANCEL, (WAITING,)),)),
+    ("ChangeCalls.change_by_ids", (ChangeByIds(ScheduleAction.FIRE, (WAITING,)),)),
     (
-        "schedule.change_by_ids",
+        "ChangeCalls.change_by_ids",
         (ChangeByIds(ScheduleAction.RESCHEDULE, (WAITING,), delay_level=2),),
     ),
-    ("schedule.change_by_filter", (ChangeByFilter(ScheduleAction.CANCEL, FILTER),)),
-    ("schedule.change_by_filter", (ChangeByFilter(ScheduleAction.FIRE, FILTER),)),
+    ("ChangeCalls.change_by_filter", (ChangeByFilter(ScheduleAction.CANCEL, FILTER),)),
+    ("ChangeCalls.change_by_filter", (ChangeByFilter(ScheduleAction.FIRE, FILTER),)),
     (
-        "schedule.change_by_filter",
+        "ChangeCalls.change_by_filter",
         (ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2),),
     ),
-    ("leases.receive", (ReceiveRequest(NEW, "orders", "client", invisible_ms=1_000),)),
+    ("LeaseCalls.receive", (ReceiveRequest(NEW, "orders", "client", invisible_ms=1_000),)),
     ("groups.change_mode", (RequestModeChange(NEW, "orders", RequestMode.POP),)),
-    ("leases.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
-    ("leases.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
-    ("leases.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
-    ("leases.release", (HOLDERS, "holder")),
-    ("dead_letters.purge", (PurgeRequest(GROUP),)),
-    ("redrives.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
-    ("redrives.change", (JobChange(JOB, JobAction.PAUSE),)),
-    ("redrives.import_letters", (ImportRequest(GROUP, (LETTER,)),)),
-    ("transactions.end", (TransactionEnd(PRODUCERS, 0, HALF_AT, is_commit=True),)),
+    ("LeaseCalls.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
+    ("LeaseCalls.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
+    ("LeaseCalls.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
+    ("LeaseCalls.release", (HOLDERS, "holder")),
+    ("DeadLetterCalls.purge", (PurgeRequest(GROUP),)),
+    ("RedriveCalls.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
+    ("RedriveCalls.change", (JobChange(JOB, JobAction.PAUSE),)),
+    ("RedriveCalls.import_letters", (ImportRequest(GROUP, (LETTER,)),)),
+    ("TransactionCalls.end", (TransactionEnd(PRODUCERS, 0, HALF_AT, is_commit=True),)),
 )
 """Every method that can change what is on disk, with a request that does."""
 READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("status", ()),
-    ("messages.find", (MessageQuery("orders", "key"),)),
-    ("messages.at", ("",)),
-    ("messages.hand_out", ("",)),
+    ("FindingCalls.find", (MessageQuery("orders", "key"),)),
+    ("FindingCalls.at", ("",)),
+    ("FindingCalls.hand_out", ("",)),
     ("messages.record", (0,)),
-    ("messages.bulk_job", (JOB,)),
-    ("messages.bulk_jobs", ()),
+    ("BulkCalls.job", (JOB,)),
+    ("BulkCalls.jobs", ()),
     ("topics.all", ()),
     ("topics.probed", ("broker-a",)),
     ("topics.settings", ()),
@@ -161,12 +163,12 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("figures.disk", ()),
     ("figures.first_stored_ms", ()),
     ("settings.all", ()),
-    ("key_values.of", ("space",)),
-    ("key_values.has_order", ()),
-    ("key_values.order_of", ("orders",)),
-    ("key_values.orders", ()),
+    ("KeyValueCalls.of", ("space",)),
+    ("KeyValueCalls.has_order", ()),
+    ("KeyValueCalls.order_of", ("orders",)),
+    ("KeyValueCalls.orders", ()),
     ("topics.info", ("orders",)),
-    ("topics.loss", ("orders",)),
+    ("DeletionCalls.loss", ("orders",)),
     ("topics.first_offset", (Queue("orders", 0),)),
     ("topics.end_offset", (Queue("orders", 0),)),
     ("topics.earliest_ms", (Queue("orders", 0),)),
@@ -177,49 +179,57 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.settings_of", (GROUP,)),
     ("groups.version", ()),
     ("groups.readers", ("orders",)),
-    ("groups.taken", (GROUP,)),
-    ("groups.times", (GROUP, "orders")),
-    ("groups.reset", (GROUP, "orders", None)),
-    ("groups.preview_reset", (OffsetReset(GROUP, "orders", 0),)),
-    ("groups.reset_offsets", (OffsetReset(GROUP, "orders", 0),)),
+    ("ProgressCalls.taken", (GROUP,)),
+    ("ProgressCalls.times", (GROUP, "orders")),
+    ("ProgressCalls.reset", (GROUP, "orders", None)),
+    ("ProgressCalls.preview_reset", (OffsetReset(GROUP, "orders", 0),)),
+    ("ProgressCalls.reset_offsets", (OffsetReset(GROUP, "orders", 0),)),
     ("groups.committed_by_topic", (GROUP,)),
     ("groups.committing", ()),
-    ("groups.status", (GROUP,)),
+    ("ProgressCalls.status", (GROUP,)),
     ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
     ("groups.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
     ("topics.elsewhere", ("orders",)),
-    ("leases.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
-    ("leases.waiting", (ReceiveRequest(GROUP, "orders", "client"),)),
+    ("LeaseCalls.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
+    ("LeaseCalls.waiting", (ReceiveRequest(GROUP, "orders", "client"),)),
     ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.unlock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.leave", (LeaveRequest(GROUP, "client"),)),
     ("groups.members", (GROUP,)),
-    ("schedule.pending", (PendingQuery(),)),
-    ("schedule.counts", ()),
+    ("ChangeCalls.pending", (PendingQuery(),)),
+    ("ChangeCalls.counts", ()),
     ("schedule.delivered", ()),
     ("schedule.positions", ()),
-    ("schedule.timeline", (TimelineRequest((1_000,)),)),
+    ("ChangeCalls.timeline", (TimelineRequest((1_000,)),)),
     ("schedule.levels", ()),
-    ("dead_letters.dead_groups", ()),
-    ("dead_letters.reasons", (GROUP,)),
-    ("dead_letters.dead", (DeadLettersQuery(GROUP),)),
-    ("dead_letters.retries", (DeadLettersQuery(GROUP),)),
-    ("dead_letters.history", (HistoryQuery(WAITING),)),
-    ("redrives.preview", (RedrivePreviewRequest(RedriveSpec(GROUP)),)),
-    ("redrives.get", (RedriveJobQuery(JOB, with_results=True),)),
-    ("redrives.all", ()),
-    ("redrives.outcomes", (OutcomesQuery(JOB),)),
-    ("log.snapshot", (LogSnapshotRequest(("orders",)),)),
-    ("log.read", (LogReadRequest(0),)),
-    ("log.read_queue", (QueueReadRequest(dlq_topic(GROUP), 0, 0),)),
+    ("DeadLetterCalls.dead_groups", ()),
+    ("DeadLetterCalls.reasons", (GROUP,)),
+    ("DeadLetterCalls.dead", (DeadLettersQuery(GROUP),)),
+    ("DeadLetterCalls.retries", (DeadLettersQuery(GROUP),)),
+    ("DeadLetterCalls.history", (HistoryQuery(WAITING),)),
+    ("RedriveCalls.preview", (RedrivePreviewRequest(RedriveSpec(GROUP)),)),
+    ("RedriveCalls.get", (RedriveJobQuery(JOB, with_results=True),)),
+    ("RedriveCalls.all", ()),
+    ("RedriveCalls.outcomes", (OutcomesQuery(JOB),)),
+    ("LogCalls.snapshot", (LogSnapshotRequest(("orders",)),)),
+    ("LogCalls.read", (LogReadRequest(0),)),
+    ("LogCalls.read_queue", (QueueReadRequest(dlq_topic(GROUP), 0, 0),)),
 )
 """Every method that only reads."""
 
 
+def parts_of(service: Service) -> dict[str, Part]:
+    """The service and its parts, those of features by their type's name."""
+    own = {name: part for name, part in vars(service).items() if isinstance(part, Part)}
+    of_features = {kind.__name__: service[kind] for each in features() for kind in each.calls}
+    return {"": service, **own, **of_features}
+
+
 async def ask(service: Service, method: str, arguments: tuple[Any, ...]) -> Any:
-    return await attrgetter(method)(service)(*arguments)
+    part, _, name = method.rpartition(".")
+    return await getattr(parts_of(service)[part], name)(*arguments)
 
 
 @contextmanager
@@ -235,7 +245,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue("orders", 0): 1}))
     under_test.send(Message("unused", b"x"))
     under_test.broker.topics.delete("unused")
-    table = under_test.broker.leases.table
+    table = under_test.broker[Leases].table
     lease = Lease(
         HELD.lease,
         bytes(16),

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
+from rmqlite.features.accounts.gate.exposure import open_ports
 from rmqlite.features.accounts.gate.limits import limits_of
+from rmqlite.features.every import features
 from rmqlite.kernel.process.loops import Rebalancing
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit, Ran, SyncThread, run_timed
@@ -41,7 +43,9 @@ class Served:
                 clock=clock,
                 access=self.access,
                 limits=limits_of(config),
-            )
+                open_ports=open_ports(config),
+            ),
+            [kind for feature in features() for kind in feature.calls],
         )
         self.rebalancing = Rebalancing(broker.membership, heartbeats, clock)
 

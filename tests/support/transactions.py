@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.written import Written
@@ -47,14 +48,14 @@ def end(
 ) -> bool:
     """A producer commits a half message, or rolls it back."""
     request = TransactionEnd(group, at.queue_offset, at.physical_offset, is_commit)
-    return broker.broker.transactions.end(request)
+    return broker.broker[Transactions].end(request)
 
 
 def checked(
     broker: BrokerUnderTest, producers: Collection[str] = (GROUP,)
 ) -> list[TransactionQuestion]:
     """One round; the producers that are there."""
-    transactions = broker.broker.transactions
+    transactions = broker.broker[Transactions]
     questions: list[TransactionQuestion] = []
     rest = transactions.begin_round()
     while rest is not None:
@@ -76,5 +77,5 @@ def bodies(broker: BrokerUnderTest, topic: str = TOPIC, queue_id: int = 0) -> li
 
 
 def open_halves(broker: BrokerUnderTest) -> int:
-    assert broker.broker.transactions.halves.count <= len(bodies(broker, HALF_TOPIC))
-    return broker.broker.transactions.halves.count
+    assert broker.broker[Transactions].halves.count <= len(bodies(broker, HALF_TOPIC))
+    return broker.broker[Transactions].halves.count

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from rmqlite.client import Message, Producer, PullConsumer, Queue
 from rmqlite.kernel.config.config import parse_config
-from rmqlite.kernel.process.serve import Endpoints, serve
+from rmqlite.kernel.process.protocol_server import Endpoints
+from rmqlite.serving import serve
 
 MESSAGES: Final = 3
 _QUEUE: Final = Queue("orders", 0)

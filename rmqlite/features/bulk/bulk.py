@@ -29,11 +29,12 @@ from rmqlite.features.bulk.requests import (
     Refusal,
     RefusedAt,
 )
+from rmqlite.features.bulk.table_shapes import BulkCall as CallBody
+from rmqlite.features.bulk.table_shapes import BulkJobsTable
+from rmqlite.features.finding.finding import SentBefore
+from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.table_shapes import BulkCall as CallBody
-from rmqlite.kernel.config.table_shapes import BulkJobsTable, validated
-from rmqlite.kernel.finding.finding import SentBefore
-from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.steps import Steps
@@ -132,17 +133,41 @@ class BulkCall:
 
 
 class Bulk:
-    """Decides what a call stores; the broker appends between begin() and end()."""
+    """Stores many messages in one call, each with its own outcome."""
 
-    def __init__(self, parts: BrokerParts) -> None:
+    def __init__(self, broker: Broker) -> None:
+        parts = broker.parts
         self.jobs = BulkJobs(parts.config, parts.store)
+        self._retention = broker.retention
+        self._needed = broker.needed
+        self._parts = parts
         self._config = parts.config
         self._timers = parts.timers
         self._store = parts.store
         self._topics = parts.topics
         self._room = parts.room
 
-    def begin(
+    def schedule(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
+        """Store messages, each with its own outcome, in steps; valid once the store is durable.
+
+        Raises InvalidValue, MessageTooLarge for the call as a whole, DiskFull,
+        StoreUnavailable: then no message of the call is stored.
+        """
+        self._retention.check_room()
+        needed = self._needed()
+        parts, now_ms = self._parts, self._parts.clock.now_ms()
+        born_at_ms = request.born_at_ms or now_ms
+        sender = Sender(self._config.cluster_name, born_at_ms, born_host, parts.host)
+        call = yield from self._call(request, needed.sendable_queue, sender, now_ms)
+        needed.make()
+        if call.records:
+            parts.appending.append(call.records)
+        parts.counts.sent += call.answer.accepted
+        if call.job is not None:
+            self.jobs.keep(call.job)
+        return call.answer
+
+    def _call(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
     ) -> Steps[BulkCall]:
         """The records to append; a large call takes three steps.
@@ -188,11 +213,6 @@ class Bulk:
         )
         # The job's record first: then it survives a crash that tears the append.
         return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
-
-    def end(self, call: BulkCall) -> None:
-        """Note that the call's records are appended."""
-        if call.job is not None:
-            self.jobs.keep(call.job)
 
 
 def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], list[int]]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.features.changes.pending import Found, Pending
-from rmqlite.kernel.admission import TimerRules
-from rmqlite.kernel.finding.finding import how_it_ended
-from rmqlite.kernel.finding.matching import offset_id_of, unique_key_of
+from rmqlite.features.finding.finding import how_it_ended
+from rmqlite.features.finding.matching import offset_id_of, unique_key_of
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import Completion, topic_ahead
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.fitting import SPARED, left_after_sparing
@@ -35,9 +35,6 @@ from rmqlite.kernel.requests.schedule import (
 from rmqlite.kernel.routing import hidden
 from rmqlite.kernel.schedule.schedule import Ready, Schedule
 from rmqlite.kernel.steps import Steps
-from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.tables.topics import TopicTable
-from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX, check_length
@@ -87,22 +84,14 @@ _SPARED: Final = (CLUSTER, WAIT, *SPARED)
 class Changes:
     """Changes pending messages; an answer is valid once the log is durable up to its end."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        clock: Clock,
-        timers: TimerRules,
-        schedule: Schedule,
-        topics: TopicTable,
-        pending: Pending,
-    ) -> None:
-        self._store = store
+    def __init__(self, parts: BrokerParts, schedule: Schedule, pending: Pending) -> None:
+        self._store = parts.store
         self._schedule = schedule
-        self._topics = topics
+        self._topics = parts.topics
         self._pending = pending
-        self._timers = timers
-        self._clock = clock
-        self.counts = dict.fromkeys(ScheduleAction, 0)
+        self._timers = parts.timers
+        self._clock = parts.clock
+        self._counts = parts.counts
         """The number of messages changed since the start, by action."""
 
     def by_ids(self, request: ChangeByIds) -> Steps[tuple[ChangedId, ...]]:
@@ -238,7 +227,7 @@ class Changes:
             for each, record in zip(found, records, strict=True)
         ]
         written = self._schedule.complete(ready)
-        self.counts[request.action] += len(ready)
+        self._counts.changed[request.action] += len(ready)
         return len(ready), written[-1].due_ms
 
     def _with_bodies(

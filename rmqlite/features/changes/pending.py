@@ -13,9 +13,9 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.finding.finding import named_offsets, outlines
-from rmqlite.kernel.finding.matching import check_wanted, has_all
-from rmqlite.kernel.finding.reading import read_heads
+from rmqlite.features.finding.finding import named_offsets
+from rmqlite.features.finding.matching import check_wanted, has_all
+from rmqlite.kernel.reading import outlines, read_heads
 from rmqlite.kernel.records.completion import Completion, completed_queue, completion_of
 from rmqlite.kernel.records.record import Head, destination
 from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of

@@ -137,7 +137,7 @@ class Connecting:
         account = self._access.accounts.accounts.get(key)
         if account is None:
             raise self._config.refusal("name_server_account", "the access key of an account")
-        return Account(key, account.secret.get_secret_value())
+        return Account(key, account.secret_text)
 
     def _tls(self) -> ssl.SSLContext | None:
         """With the files as they are now.  Raises ConfigInvalid."""

@@ -20,6 +20,7 @@ from rmqlite.features.cluster.link import Connecting, Link, Refused
 from rmqlite.features.cluster.table import Encoded, RegisteredTable
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.process.neighbours import Neighbours
 from rmqlite.kernel.requests.figures import NameServerStatus
 from rmqlite.kernel.tables.topics import READ
 from rmqlite.kernel.words.clock import Clock
@@ -65,28 +66,30 @@ class _NameServer:
         self.status = NameServerStatus(address)
 
 
-class Registering:
+class Registering(Neighbours):
     """All name servers of one broker."""
 
-    def __init__(
-        self, config: BrokerConfig, broker: Broker, clock: Clock, connecting: Connecting
-    ) -> None:
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._servers: list[_NameServer] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def check(self, config: BrokerConfig) -> None:
+        addresses = map(host_and_port, other_name_servers(config))
+        checks = [_check_at(config, self._connecting, host, port) for host, port in addresses]
+        await asyncio.gather(*checks)
+
+    def meet(self, config: BrokerConfig, broker: Broker, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._connecting = connecting
         self._table = RegisteredTable(config, broker)
         self._servers = [_NameServer(each) for each in other_name_servers(config)]
-        self._tasks: list[asyncio.Task[None]] = []
         broker.topics.on_change.append(lambda _topic: self.changed())
 
     def statuses(self) -> tuple[NameServerStatus, ...]:
         return tuple([server.status for server in self._servers])
 
     async def queues_of(self, topic: str) -> dict[str, int] | None:
-        """How many queues of a topic consumers read at each other broker.
-
-        None if no name server answers.
-        """
         for server in self._servers:
             if server.link is None or not server.status.is_registered:
                 continue
@@ -107,19 +110,16 @@ class Registering:
         return None if self._servers else {}
 
     def changed(self) -> None:
-        """The table is another one now."""
         for server in self._servers:
             server.is_changed.set()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Register, and stay registered until close()."""
         self._tasks = [
             tasks.create_task(self._keep(server), name=f"name server {server.status.address}")
             for server in self._servers
         ]
 
     async def close(self) -> None:
-        """Leave all name servers, so that clients go to other brokers."""
         await asyncio.gather(*map(self._leave, self._servers), return_exceptions=True)
         for task in self._tasks:
             task.cancel()
@@ -214,16 +214,6 @@ class Registering:
     async def _leave(self, server: _NameServer) -> None:
         if server.link is not None and server.status.is_registered:
             await server.link.ask(codes.UNREGISTER_BROKER, _own(self._config), seconds=LEAVE_S)
-
-
-async def check_cluster(config: BrokerConfig, connecting: Connecting) -> None:
-    """Ask all name servers that answer whether this broker may start beside those they know.
-
-    Raises InvalidValue.
-    """
-    addresses = map(host_and_port, other_name_servers(config))
-    checks = [_check_at(config, connecting, host, port) for host, port in addresses]
-    await asyncio.gather(*checks)
 
 
 async def _check_at(config: BrokerConfig, connecting: Connecting, host: str, port: int) -> None:

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
+from rmqlite.features.dead_letters.reading import INT32_MAX
 from rmqlite.features.dead_letters.redriven import EARLIER, IMPORTED, Redriven
 from rmqlite.features.dead_letters.requests import (
     EVENTS_MAX,
@@ -20,10 +21,9 @@ from rmqlite.features.dead_letters.requests import (
     History,
     HistoryEvent,
     HistoryQuery,
-    Place,
 )
-from rmqlite.kernel.finding.finding import is_entered, offset_in, outline_at
-from rmqlite.kernel.finding.matching import (
+from rmqlite.features.finding.finding import offset_in
+from rmqlite.features.finding.matching import (
     has_key,
     has_offset_id,
     number_of,
@@ -31,8 +31,9 @@ from rmqlite.kernel.finding.matching import (
     redriven_from,
     unique_key_of,
 )
-from rmqlite.kernel.finding.reading import INT32_MAX
+from rmqlite.features.finding.requests import Place
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import is_entered, outline_at
 from rmqlite.kernel.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,

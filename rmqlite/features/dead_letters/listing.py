@@ -15,6 +15,14 @@ from itertools import compress, islice, product, repeat
 from typing import Final
 
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_letter_queues
+from rmqlite.features.dead_letters.reading import (
+    Range,
+    check_filter,
+    described,
+    fits,
+    in_order,
+    property_slices,
+)
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_DEFAULT,
@@ -27,18 +35,11 @@ from rmqlite.features.dead_letters.requests import (
     DeadLettersQuery,
     ReasonCount,
 )
-from rmqlite.kernel.finding.finding import is_entered, named_offsets, outline_at
-from rmqlite.kernel.finding.matching import kind_in
-from rmqlite.kernel.finding.reading import (
-    Range,
-    check_filter,
-    described,
-    fits,
-    in_order,
-    property_slices,
-)
+from rmqlite.features.finding.finding import named_offsets
+from rmqlite.features.finding.matching import kind_in
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before, offset_at
+from rmqlite.kernel.reading import is_entered, outline_at
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from rmqlite.kernel.config.table_shapes import PurgeMarkersTable
+from rmqlite.features.dead_letters.table_shapes import PurgeMarkersTable
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore

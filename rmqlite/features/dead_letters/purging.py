@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters, Shown, count_shown
+from rmqlite.features.dead_letters.purge_markers import PurgeMarkers
+from rmqlite.features.dead_letters.reading import check_filter, fits
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
@@ -19,7 +21,6 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.kernel.finding.reading import check_filter, fits
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at
 from rmqlite.kernel.steps import Steps
@@ -33,11 +34,16 @@ class Purging:
     """Changes the purge markers of a store."""
 
     def __init__(
-        self, parts: BrokerParts, dead: DeadLetters, shown: Shown, redriven: Redriven
+        self,
+        parts: BrokerParts,
+        markers: PurgeMarkers,
+        dead: DeadLetters,
+        shown: Shown,
+        redriven: Redriven,
     ) -> None:
         self._store = parts.store
         self._dead = dead
-        self._markers = parts.markers
+        self._markers = markers
         self._shown = shown
         self._redriven = redriven
 

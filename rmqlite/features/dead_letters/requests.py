@@ -11,46 +11,20 @@ same ones: the broker, the command line, the page and Spark's tables.
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqlite.kernel.words.message import offset_message_id
-from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
 DEAD_LETTERS_MAX: Final = 1_000
 """The most dead letters that one call lists."""
 DEAD_LETTERS_DEFAULT: Final = 100
-DEAD_LETTER_IDS_MAX: Final = 100
-"""The most ids of a filter; each dead letter's id is looked up among them."""
 REASONS_MAX: Final = 5
 """A group's summary has this many kinds of reasons, the most frequent ones."""
 REASONS_OF_MAX: Final = 100_000
 """The broker counts the reasons of this many dead letters of a group, the newest ones."""
 EVENTS_MAX: Final = 1_000
 """One answer has this many events of a message's history, the newest ones."""
-_PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
-
-
-class Place(NamedTuple):
-    """A record's topic, queue and queue offset."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-
-    @classmethod
-    def read(cls, text: str) -> Place | None:
-        """The place of a dead letter; None for another text.
-
-        It is written topic:queue id:queue offset; a dead letter's also with its group instead.
-        """
-        found = _PLACE.fullmatch(text)
-        if found is None:
-            return None
-        name, queue_id, queue_offset = found.groups()
-        is_topic = is_dlq(name) or is_retry(name) or name in WAIT_TOPICS
-        return cls(name if is_topic else dlq_topic(name), int(queue_id), int(queue_offset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from rmqlite.features.dead_letters.listing import (
     checked_limit,
     read_offset,
 )
+from rmqlite.features.dead_letters.reading import Range, described, fits, in_order
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
     DeadLetter,
     DeadLetterPage,
     DeadLettersQuery,
 )
-from rmqlite.kernel.finding.reading import Range, described, fits, in_order
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before
 from rmqlite.kernel.requests.schedule import PendingFilter

@@ -6,6 +6,9 @@ consumes a message.  A change of a redrive is answered when it is on disk.
 
 from __future__ import annotations
 
+from rmqlite.features.dead_letters.history import Histories
+from rmqlite.features.dead_letters.listing import DeadLetters
+from rmqlite.features.dead_letters.purging import Purging
 from rmqlite.features.dead_letters.requests import (
     DeadLetterGroup,
     DeadLetterPage,
@@ -15,6 +18,7 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.features.dead_letters.retries import Retries
 from rmqlite.kernel.service.access import (
     admin,
     needs,
@@ -34,31 +38,31 @@ class DeadLetterCalls(Part):
     @view
     async def dead_groups(self) -> tuple[DeadLetterGroup, ...]:
         """Each group with dead letters: how many letters, and their reasons."""
-        return await done_in_turns(self._broker.dead_letters.groups())
+        return await done_in_turns(self._broker[DeadLetters].groups())
 
     @of_group(Right.VIEW)
     async def reasons(self, group: str) -> DeadLetterGroup:
         """A group's dead letters, with every kind of reasons.  Raises GroupUnknown."""
-        return await done_in_turns(self._broker.dead_letters.reasons(group))
+        return await done_in_turns(self._broker[DeadLetters].reasons(group))
 
     @_of_asked
     async def dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's dead letters."""
-        return await done_in_turns(self._broker.dead_letters.pages(query))
+        return await done_in_turns(self._broker[DeadLetters].pages(query))
 
     @admin
     async def purge(self, request: PurgeRequest) -> Purged:
         """Hide a group's dead letters, or show them again."""
-        purged = await done_in_turns(self._broker.purging.purge(request))
+        purged = await done_in_turns(self._broker[Purging].purge(request))
         await self._saved()
         return purged
 
     @_of_asked
     async def retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of the messages that a group will get again."""
-        return await done_in_turns(self._broker.retries.pages(query))
+        return await done_in_turns(self._broker[Retries].pages(query))
 
     @view
     async def history(self, query: HistoryQuery) -> History:
         """Every event of one message."""
-        return await done_in_turns(self._broker.histories.history(query))
+        return await done_in_turns(self._broker[Histories].history(query))

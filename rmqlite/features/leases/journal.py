@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqlite.features.leases.leased_queue import Lease, LeasedQueue, Places
-from rmqlite.kernel.config.table_shapes import LeaseEvent, LeaseKind, LeasesTable, validated
+from rmqlite.features.leases.table_shapes import LeaseEvent, LeaseKind, LeasesTable
+from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.drafts import Draft, fresh
 from rmqlite.kernel.records.queue_entry import runs_of

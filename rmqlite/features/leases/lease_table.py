@@ -25,7 +25,7 @@ from rmqlite.features.leases.leased_queue import (
     was_received,
 )
 from rmqlite.features.leases.requests import NONCE_BITS, Handle
-from rmqlite.kernel.config.table_shapes import LeaseEvent, LeaseKind
+from rmqlite.features.leases.table_shapes import LeaseEvent, LeaseKind
 from rmqlite.kernel.failing import Failed, Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord

@@ -29,9 +29,7 @@ def peek_at(
     offsets = list(islice(seen, room))
     found = [record for _, record in table.records(queue, offsets) if record is not None]
     begin = queue.cursor(topic)
-    pulled = yield from pull(
-        parts.store, parts.config, parts.readable_end(), pull_of(queue, asked.request, begin, asked)
-    )
+    pulled = yield from pull(parts, pull_of(queue, asked.request, begin, asked))
     for record in pulled.records:
         if queue.has_seen(record.head.queue_offset) or (
             queue.is_retry and not is_of(record, topic)

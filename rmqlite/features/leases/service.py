@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
 from rmqlite.features.leases.deliveries import Received
+from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
     DeadRequest,
@@ -57,7 +58,7 @@ class LeaseCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self._leases = parts.broker.leases
+        self._leases = parts.broker[Leases]
         self._waiting: dict[str, Counter[_Key]] = {}
         """How many calls wait for messages that lie in a topic, which may be a retry topic."""
         self._leases.table.on_visible = self._visible

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.features.leases.leased_queue import Lease, LeasedQueue
 from rmqlite.features.leases.requests import ReceiveRequest
-from rmqlite.kernel.finding.matching import origin_of
+from rmqlite.kernel.retry import origin_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import pull
 from rmqlite.kernel.records.stored import Record
@@ -174,9 +174,7 @@ def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[Non
             begun = queue.begun
             asked.drop_reset()
         begin = queue.cursor(topic)
-        pulled = yield from pull(
-            parts.store, parts.config, parts.readable_end(), pull_of(queue, request, begin, asked)
-        )
+        pulled = yield from pull(parts, pull_of(queue, request, begin, asked))
         if queue.begun != begun:
             continue
         if pulled.status is PullStatus.OFFSET_MOVED:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from rmqlite.kernel.config.table_shapes import KeyValuesTable
+from rmqlite.features.name_server.table_shapes import KeyValuesTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.words.errors import Overloaded

@@ -16,7 +16,7 @@ from rmqlite.kernel.figures import Traffic
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at, queue_range
 from rmqlite.kernel.requests.figures import QueueTimes, Taken, TakenQueue
-from rmqlite.kernel.requests.groups import QueueProgress
+from rmqlite.kernel.requests.groups import GroupStatus, QueueProgress
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
@@ -36,9 +36,19 @@ class Progress:
         self._topics = parts.topics
         self._offsets = parts.offsets
         self._membership = parts.membership
+        self._groups = parts.groups
+        self._clock = parts.clock
         self._traffic = traffic
         self._leases = leases
         self._started_at_ms = parts.clock.now_ms()
+
+    def status(self, group: str) -> Steps[GroupStatus]:
+        """Settings, members, and progress in every queue that it has to read, in steps."""
+        info = self._groups.existing(group)
+        progress = yield from self.of_queues(group)
+        members = self._membership.members(group)
+        is_broadcasting = self._membership.is_broadcasting(group)
+        return GroupStatus(info, members, progress, is_broadcasting, self._clock.now_ms())
 
     def of_queues(
         self, group: str, topic: str = "", *, with_unused: bool = False

@@ -15,7 +15,7 @@ from rmqlite.kernel.requests.groups import OffsetReset, QueueReset
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.topics import check_queue
-from rmqlite.kernel.words.errors import GroupInUse, InvalidValue
+from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.kernel.words.names import retry_topic
 
@@ -28,12 +28,6 @@ class Resetting:
     def __init__(self, parts: BrokerParts, progress: Progress) -> None:
         self._parts = parts
         self._progress = progress
-
-    def check_unused(self, group: str, *, force: bool) -> None:
-        """Raises GroupInUse if the group has members, and nobody asks for it by force."""
-        members = len(self._parts.membership.members(group))
-        if members and not force:
-            raise GroupInUse(group, members)
 
     def preview(self, request: OffsetReset) -> Steps[tuple[QueueReset, ...]]:
         """Where each queue would go on, in steps.
@@ -55,10 +49,10 @@ class Resetting:
 
     def reset(self, request: OffsetReset) -> Steps[tuple[QueueReset, ...]]:
         """Commit the places of preview().  Raises its errors, GroupInUse, Overloaded."""
-        self.check_unused(request.group, force=request.force)
+        self._parts.membership.check_unused(request.group, force=request.force)
         resets = yield from self.preview(request)
         # Members may have come meanwhile, and a topic may be gone.
-        self.check_unused(request.group, force=request.force)
+        self._parts.membership.check_unused(request.group, force=request.force)
         offsets = {each.queue: each.after for each in resets}
         for queue in offsets:
             topic = self._parts.topics.existing(queue.topic)

@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rmqlite.features.dead_letters.reading import SeenWhole
 from rmqlite.features.dead_letters.redriven import IMPORTED
+from rmqlite.features.finding.finding import offset_in
+from rmqlite.features.finding.matching import has_offset_id
 from rmqlite.features.redrive.jobs import JobProgress, RedriveJobs, imported_record
 from rmqlite.features.redrive.judge import NO_JOB, Judge, Judged, RedrivenMessages
 from rmqlite.features.redrive.pages import with_groups
@@ -24,10 +27,8 @@ from rmqlite.features.redrive.requests import (
     RedriveOutcome,
     RedriveSpec,
 )
-from rmqlite.kernel.finding.finding import offset_in, outline_at
-from rmqlite.kernel.finding.matching import has_offset_id
-from rmqlite.kernel.finding.reading import SeenWhole
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import outline_at
 from rmqlite.kernel.records.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.retention import Retention

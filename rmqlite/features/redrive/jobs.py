@@ -27,14 +27,14 @@ from rmqlite.features.redrive.requests import (
     RedriveOutcome,
     RedriveSpec,
 )
-from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.table_shapes import (
+from rmqlite.features.redrive.table_shapes import (
     RedriveImported,
     RedriveJobsTable,
     RedriveProgress,
     RedriveStep,
-    validated,
 )
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.message_store import MessageStore
@@ -258,10 +258,10 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
 
     kind, table, topic = "redrive", TABLE, REDRIVE_JOBS_TOPIC
 
-    def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
-        """Raises StoreDamaged for an unreadable table."""
+    def __init__(self, config: BrokerConfig, store: MessageStore, redriven: Redriven) -> None:
+        """redriven: is filled.  Raises StoreDamaged for an unreadable table."""
         super().__init__(store, config.redrive_jobs_max)
-        self.redriven = Redriven()
+        self.redriven = redriven
         self._records: dict[str, range] = {}
         """The queue offsets between which a job's records lie."""
         self._load()

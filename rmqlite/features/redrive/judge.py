@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rmqlite.features.dead_letters.reading import SeenWhole, check_filter, fits
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER
+from rmqlite.features.finding.finding import SentBefore
 from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.finding.finding import SentBefore
-from rmqlite.kernel.finding.matching import claimed_of, origin_of
-from rmqlite.kernel.finding.reading import SeenWhole, check_filter, fits
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.kernel.records.drafts import Draft

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from rmqlite.features.dead_letters.reading import property_slices
+from rmqlite.features.finding.matching import redriven_from
 from rmqlite.features.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step
 from rmqlite.features.redrive.judge import Judged
 from rmqlite.features.redrive.requests import (
@@ -40,8 +42,6 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
     TopicCount,
 )
-from rmqlite.kernel.finding.matching import redriven_from
-from rmqlite.kernel.finding.reading import property_slices
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at
 from rmqlite.kernel.records.record import tags_hash

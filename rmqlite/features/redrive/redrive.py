@@ -14,7 +14,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rmqlite.features.bulk.requests import check_job_id
-from rmqlite.features.dead_letters.purge_markers import dead_letter_queues
+from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_letter_queues
+from rmqlite.features.dead_letters.reading import whole_slices
+from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.redrive.imports import Imports
 from rmqlite.features.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step, counted
 from rmqlite.features.redrive.judge import Judge, Judged, RedrivenMessages, check_rate, runs_of
@@ -33,7 +35,6 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.kernel.finding.reading import whole_slices
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.retention import Retention
@@ -71,8 +72,11 @@ class Stepped(NamedTuple):
 class Redrive:
     """All jobs of a broker; an answer may be sent when the log is durable up to its end."""
 
-    def __init__(self, broker: BrokerParts, retention: Retention) -> None:
-        self.jobs = jobs = RedriveJobs(broker.config, broker.store)
+    def __init__(
+        self, broker: BrokerParts, retention: Retention, markers: PurgeMarkers, redriven: Redriven
+    ) -> None:
+        self.jobs = jobs = RedriveJobs(broker.config, broker.store, redriven)
+        self._markers = markers
         self.sent = 0
         """Dead letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
@@ -232,7 +236,7 @@ class Redrive:
             self._broker.groups.existing(spec.group)
             return ()
         parts = [
-            QueuePart(queue_id, self._broker.markers.begin(spec.group, queue_id), queue.max_offset)
+            QueuePart(queue_id, self._markers.begin(spec.group, queue_id), queue.max_offset)
             for queue_id, queue in sorted(queues.items())
         ]
         return tuple([part for part in parts if part.begin < part.end])
@@ -244,13 +248,13 @@ class Redrive:
         number, begin = progress.at
         part = progress.parts[number]
         queue = self._broker.store.queue(progress.topic, part.queue_id)
-        begin = max(begin, self._broker.markers.begin(progress.job.spec.group, part.queue_id))
+        begin = max(begin, self._markers.begin(progress.job.spec.group, part.queue_id))
         dead_letters: list[Judged] = []
         end = part.end
         if queue is not None:
             upto = min(part.end, begin + count_max)
             slice_ = next(whole_slices(self._broker.store, queue, begin, upto), [])
-            hidden = self._broker.markers.hidden(progress.job.spec.group, part.queue_id)
+            hidden = self._markers.hidden(progress.job.spec.group, part.queue_id)
             shown = [each for each in slice_ if hidden.next_open(each[0]) == each[0]]
             dead_letters = self._judge.judged(progress, part.queue_id, shown)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     ImportAnswer,
     ImportRequest,
@@ -47,18 +48,18 @@ class RedriveCalls(Part):
     @needs(_preview_rights)
     async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
         """What a job would do with one page of its letters."""
-        return await done_in_turns(self._broker.redrive.preview(request))
+        return await done_in_turns(self._broker[Redrive].preview(request))
 
     @admin
     async def start(self, request: RedriveRequest) -> RedriveJob:
-        job = self._broker.redrive.start(request, NOTE.get().text)
+        job = self._broker[Redrive].start(request, NOTE.get().text)
         await self._durable()
         return job
 
     @view
     async def get(self, query: RedriveJobQuery) -> RedriveJob:
         """A job; on demand with what became of its messages."""
-        redrive = self._broker.redrive
+        redrive = self._broker[Redrive]
         if not query.with_results:
             return redrive.get(query.job_id)
         results = await done_in_turns(redrive.results.of(query.job_id))
@@ -66,19 +67,19 @@ class RedriveCalls(Part):
 
     @view
     async def all(self) -> tuple[RedriveJob, ...]:
-        return self._broker.redrive.all()
+        return self._broker[Redrive].all()
 
     @admin
     async def change(self, change: JobChange) -> RedriveJob:
         """Pause, resume or cancel a job, or give it another rate."""
-        job = self._broker.redrive.change(change, NOTE.get().text)
+        job = self._broker[Redrive].change(change, NOTE.get().text)
         await self._durable()
         return job
 
     @admin
     async def import_letters(self, request: ImportRequest) -> ImportAnswer:
         """Send letters from a file, or say what would become of them."""
-        answer = self._broker.redrive.imports.run(request)
+        answer = self._broker[Redrive].imports.run(request)
         if not request.dry_run:
             await self._durable()
         return answer
@@ -86,4 +87,4 @@ class RedriveCalls(Part):
     @view
     async def outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters."""
-        return await done_in_turns(self._broker.redrive.outcomes(query))
+        return await done_in_turns(self._broker[Redrive].outcomes(query))

@@ -46,7 +46,6 @@ from rmqlite.kernel.words.message import (
     PGROUP,
     REAL_TOPIC,
     RESCHEDULED_FROM,
-    TRAN_MSG,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
     offset_message_id,
@@ -57,7 +56,6 @@ from rmqlite.kernel.words.names import (
     HALF_TOPIC,
     TRANSACTION_GROUP,
     UNDECIDED_TOPIC,
-    is_retry,
 )
 from rmqlite.kernel.words.property_string import PropertyString
 
@@ -66,7 +64,6 @@ SAME_ID_MAX: Final = 32
 HALVES: Final = (HALF_TOPIC, 0)
 _ENDS: Final = (HALF_ENDS_TOPIC, 0)
 _READ_AT_ONCE: Final = 256
-_IS_HALF: Final = f"{TRAN_MSG}\x01".encode()
 _END_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
 Destination = tuple[str, int]
 """Topic and queue id."""
@@ -219,16 +216,6 @@ class OpenHalves:
                 offset = ended_by(found.body) if found and found.has_sound_body() else -1
                 if 0 <= offset < queue.max_offset:
                     self._ended.add(offset, offset + 1)
-
-
-def is_half(draft: Draft) -> bool:
-    """Does the message begin a transaction?
-
-    One that its consumer sends to a retry topic may still have the property.
-    """
-    if _IS_HALF not in draft.properties or is_retry(draft.topic):
-        return False
-    return (PropertyString(draft.properties).get(TRAN_MSG) or b"").lower() == b"true"
 
 
 def half_record(draft: Draft, *, cluster: str, store_host: bytes) -> NewRecord:

@@ -18,19 +18,21 @@ from rmqlite.features.transactions.halves import (
     OpenHalves,
     committed_record,
     copy_record,
+    half_record,
     question,
     times_asked,
     undecided_record,
 )
-from rmqlite.kernel.finding.finding import record_at
-from rmqlite.kernel.finding.reading import read_heads
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import read_heads, record_at
+from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head, NewRecord, destination
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
+from rmqlite.kernel.sends.plain_records import HALF_SEND
 from rmqlite.kernel.tables.topics import check_queue
-from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, PermissionMissing
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import CHECK_IMMUNITY_TIME_IN_SECONDS, PGROUP
 from rmqlite.kernel.words.names import HALF_TOPIC, UNDECIDED_TOPIC, check_sendable
@@ -84,9 +86,24 @@ class Transactions:
         self._clock = parts.clock
         self._topics = parts.topics
         self._room = parts.room
+        self._timers = parts.timers
+        self._host = parts.host
         self.halves = OpenHalves(parts)
 
     # ---- the producer's word
+
+    def half_of(self, draft: Draft) -> NewRecord:
+        """The half message of a transaction.  Its delay begins when it is committed.
+
+        Raises PermissionMissing, InvalidValue, MessageTooLarge.
+        """
+        if self._config.rejects_transactions:
+            raise PermissionMissing(draft.topic, HALF_SEND, "rejectTransactionMessage=true")
+        # Refused now: when it is committed, its producer does not listen any more.
+        self._timers.due_ms(draft.properties, self._clock.now_ms())
+        record = half_record(draft, cluster=self._config.cluster_name, store_host=self._host)
+        self._topics.ensure(HALF_TOPIC, 1)
+        return record
 
     def end(self, request: TransactionEnd) -> bool:
         """Commit a half message, or roll it back; False if it has ended before.

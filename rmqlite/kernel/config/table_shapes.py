@@ -17,7 +17,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -26,8 +25,6 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from rmqlite.features.bulk.requests import BulkJob
-from rmqlite.features.redrive.requests import RedriveJob, RedriveOutcome, job_tree
 from rmqlite.kernel.config.values import QUEUES_MAX
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.json_tree import Path, WrongValue, read_json, shown
@@ -40,8 +37,6 @@ CHUNK_OFFSETS: Final = 8192
 """How many queue offsets one chunk of a CompletedBitmap covers."""
 COMPLETED_SPAN_MAX: Final = 1 << 32
 """How far behind the first waiting message of a level a completed one may lie, in offsets."""
-RUN_LETTERS_MAX: Final = 1 << 16
-"""How many dead letters one run of a redrive job's step may cover."""
 _T = TypeVar("_T")
 
 
@@ -93,11 +88,11 @@ TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]
 Levels = Annotated[LevelTable, BeforeValidator(_levels)]
 
 
-class _Table(BaseModel):
+class TableShape(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, frozen=True)
 
 
-class _Row(_Table):
+class _Row(TableShape):
     model_config = ConfigDict(extra="allow")
 
     def row(self) -> dict[str, Any]:
@@ -105,7 +100,7 @@ class _Row(_Table):
         return dict(sorted(self.model_dump(by_alias=True, exclude_unset=True).items()))
 
 
-class DataVersion(_Table):
+class DataVersion(TableShape):
     counter: Int64 = 0
     timestamp: Int64 = 0
 
@@ -117,7 +112,7 @@ class TopicRow(_Row):
     perm: Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 
 
-class TopicsTable(_Table):
+class TopicsTable(TableShape):
     """topics.json"""
 
     data_version: DataVersion = DataVersion()
@@ -133,54 +128,48 @@ class GroupRow(_Row):
     rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
 
 
-class GroupsTable(_Table):
+class GroupsTable(TableShape):
     """subscriptionGroup.json"""
 
     data_version: DataVersion = DataVersion()
     subscription_group_table: dict[str, GroupRow] = {}
 
 
-class ConsumerOffsetsTable(_Table):
+class ConsumerOffsetsTable(TableShape):
     """consumerOffset.json; a client of RocketMQ's may have committed -1."""
 
     offset_table: dict[TopicAtGroup, dict[QueueId, Int64]] = {}
 
 
-class KeyValuesTable(_Table):
-    """kvConfig.json"""
-
-    config_table: dict[str, dict[str, str]] = {}
-
-
-class RequestModeRow(_Table):
+class RequestModeRow(TableShape):
     mode: Literal["PULL", "POP"] = "PULL"
     pop_share_queue_num: Int32 = 0
 
 
-class RequestModesTable(_Table):
+class RequestModesTable(TableShape):
     """messageRequestMode.json"""
 
     message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = {}
 
 
-class DeletedTopicsTable(_Table):
+class DeletedTopicsTable(TableShape):
     """deletedTopics.json: the log's end at the deletion, and the next offset by queue id."""
 
     deleted_topics: dict[StoredName, tuple[Offset, dict[QueueId, Offset]]] = {}
 
 
-class DelayOffsetsTable(_Table):
+class DelayOffsetsTable(TableShape):
     """delayOffset.json"""
 
     offset_table: dict[Level, Offset] = {}
 
 
-class LevelsRow(_Table):
+class LevelsRow(TableShape):
     in_force_from: Int64
     message_delay_level: Levels
 
 
-class LevelsTable(_Table):
+class LevelsTable(TableShape):
     """delayLevels.json; an older rmqlite wrote only tables of broker.conf, without configured."""
 
     configured: Levels | None = None
@@ -192,7 +181,7 @@ class LevelsTable(_Table):
         return LevelHistory(tuple(entries), self.configured or entries[-1][1])
 
 
-class ClockTable(_Table):
+class ClockTable(TableShape):
     """clock.json"""
 
     boot_id: str
@@ -213,7 +202,7 @@ class ClockTable(_Table):
         return self
 
 
-class CompletedBitmap(_Table):
+class CompletedBitmap(TableShape):
     """All offsets below `below`, and by chunk CHUNK_OFFSETS bits as hexadecimal digits."""
 
     below: Offset
@@ -238,14 +227,7 @@ def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
 Completed = Annotated[list[tuple[Offset, Offset]] | CompletedBitmap, WrapValidator(_check_span)]
 
 
-class PurgeMarkersTable(_Table):
-    """deadLetterMarkers.json; an older rmqlite wrote no letter_table."""
-
-    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
-    letter_table: dict[StoredName, dict[QueueId, Completed]] = {}
-
-
-class ProgressTable(_Table):
+class ProgressTable(TableShape):
     """storeProgress.json; a field that an older rmqlite did not write is None or 0."""
 
     physical_offset: Offset
@@ -268,146 +250,9 @@ class ProgressTable(_Table):
         }
 
 
-def _json_text(text: object) -> Any:
+def json_text(text: object) -> Any:
     """A job stands in its table as a text of JSON."""
     return read_json(text) if isinstance(text, str) else text
-
-
-class RedriveProgress(BaseModel):
-    """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
-
-    job: Annotated[RedriveJob, BeforeValidator(job_tree)]
-    parts: tuple[tuple[QueueId, Offset, Offset], ...]
-    at: tuple[QueueId, Offset]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.at[0] > len(self.parts):
-            raise ValueError(f"the number of a part, at most {len(self.parts)}")
-        return self
-
-
-class RedriveEntry(RedriveProgress):
-    """A job in redriveJobs.json."""
-
-    records: tuple[Offset, Offset]
-    sent: dict[QueueId, Completed]
-
-
-class RedriveStep(RedriveProgress):
-    """The body of a job's record.
-
-    A run: queue offset, number of dead letters, outcome, and the numbers of two texts, topic and
-    why.
-    """
-
-    begin: tuple[QueueId, Offset]
-    texts: tuple[str, ...]
-    runs: tuple[
-        tuple[
-            Offset,
-            Annotated[int, Field(ge=0, le=RUN_LETTERS_MAX)],
-            RedriveOutcome,
-            QueueId,
-            QueueId,
-        ],
-        ...,
-    ]
-
-    @model_validator(mode="after")
-    def _check_runs(self) -> Self:
-        if self.runs and self.begin[0] >= len(self.parts):
-            raise ValueError(f"the number of a part to begin in, below {len(self.parts)}")
-        if any(max(topic, why) >= len(self.texts) for *_, topic, why in self.runs):
-            raise ValueError(f"numbers of texts, each below {len(self.texts)}")
-        return self
-
-
-class RedriveImported(BaseModel):
-    """The body of an import's record: the dead letters of a topic that it has sent, by queue id."""
-
-    imported: StoredName
-    queues: dict[QueueId, Completed]
-
-
-class RedriveJobsTable(_Table):
-    """redriveJobs.json; an older rmqlite did not write imported."""
-
-    queue_offset: Offset = 0
-    jobs: tuple[Annotated[RedriveEntry, BeforeValidator(_json_text)], ...] = ()
-    earlier: dict[StoredName, dict[QueueId, Completed]] = {}
-    imported: dict[StoredName, dict[QueueId, Completed]] = {}
-
-
-def _bulk_job(text: object) -> BulkJob:
-    # Separately, because BulkJob's fields have no camelCase names.
-    return validated(BulkJob, _json_text(text))
-
-
-class BulkCall(BaseModel):
-    """The fields in the body of a bulk job's record beside those of the job."""
-
-    messages: Offset
-
-
-class BulkJobsTable(_Table):
-    """bulkJobs.json"""
-
-    queue_offset: Offset = 0
-    jobs: tuple[Annotated[BulkJob, PlainValidator(_bulk_job)], ...] = ()
-
-
-LeaseKind = Literal["leased", "done", "visible", "begins", "skips"]
-LEASED_SPAN_MAX: Final = 1 << 16
-"""How many messages one range of an event may cover."""
-
-
-def _check_runs(
-    runs: tuple[tuple[int, int], ...],
-) -> tuple[tuple[int, int], ...]:
-    if any(not begin < end <= begin + LEASED_SPAN_MAX for begin, end in runs):
-        raise ValueError(f"ranges of 1 to {LEASED_SPAN_MAX} queue offsets")
-    return runs
-
-
-class LeaseEvent(BaseModel):
-    """The body of a record of LEASES_TOPIC.  places: topic, queue id, ranges of queue offsets."""
-
-    kind: LeaseKind
-    group: StoredName
-    places: tuple[
-        tuple[
-            StoredName,
-            QueueId,
-            Annotated[tuple[tuple[Offset, Offset], ...], AfterValidator(_check_runs)],
-        ],
-        ...,
-    ]
-    lease: Offset = 0
-    key: Annotated[str, Field(pattern="^([0-9a-f]{32})?$")] = ""
-    topic: str = ""
-    client: str = ""
-    until: Offset = 0
-    renewed: bool = False
-    attempt: str = ""
-    message_groups: Annotated[tuple[str, ...], Field(alias="messageGroups")] = ()
-    counts: bool = False
-
-
-class LeasedQueueRow(_Table):
-    group: StoredName
-    topic: StoredName
-    queue_id: QueueId
-    done: Completed
-    failed: dict[QueueOffset, Offset] = {}
-
-
-class LeasesTable(_Table):
-    """leases.json.  queue_offset: from which event on they are read; end: of the table's events."""
-
-    queue_offset: Offset = 0
-    end: Offset = 0
-    queues: tuple[LeasedQueueRow, ...] = ()
 
 
 _RULES: Final = {

@@ -8,17 +8,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.accounts.gate.tls import BACKLOG
 from rmqlite.kernel.broker import Broker
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import InvalidValue
+
+BACKLOG: Final = 1_024
+
+
+class Endpoints(NamedTuple):
+    """Where a broker answers, each as "address:port"."""
+
+    grpc: str
+    remoting: str
+    name_server: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +36,8 @@ class Running:
     """The parts of a running broker that its protocols use.
 
     service: everything that a caller can ask.  tasks: those of the broker; a protocol runs its loop
-    as one of them, so that a loop that fails ends the broker.  grpc_port: where rmqlite.v1 is
-    served.  The rest holds counts, for the metrics.
+    as one of them, so that a loop that fails ends the broker.  config: with the
+    ports that were taken.  The rest holds counts, for the metrics.
     """
 
     service: Service
@@ -35,7 +45,7 @@ class Running:
     broker: Broker
     commit: GroupCommit
     watch: ClockWatch
-    grpc_port: int
+    config: BrokerConfig
 
 
 @contextmanager
@@ -76,6 +86,11 @@ class ProtocolServer(Protocol):
 
         The server calls it before it opens the store.
         """
+        ...
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports that bind() took, by the configuration's attribute."""
         ...
 
     async def open(self, running: Running) -> None:

@@ -15,27 +15,25 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from rmqlite.features.accounts.gate.exposure import check_exposure
-from rmqlite.features.accounts.gate.limits import connections_max, limits_of
-from rmqlite.features.accounts.gate.tls import Keys, load_keys
-from rmqlite.features.cluster.addresses import with_own_address
-from rmqlite.features.cluster.link import Connecting
-from rmqlite.features.cluster.registration import Registering, check_cluster
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.delivery import Delivery
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.library_log import in_short_lines
-from rmqlite.kernel.process.loops import CheckingBack, Expiring, Rebalancing, Redriving, Reload
+from rmqlite.kernel.process.loops import Rebalancing, Reload
+from rmqlite.kernel.process.neighbours import Neighbours
 from rmqlite.kernel.process.notify import READY, STOPPING, notify
-from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
+from rmqlite.kernel.process.protocol_server import Endpoints, ProtocolServer, Running
 from rmqlite.kernel.process.silent_ends import Loops, Watch
 from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
-from rmqlite.kernel.service.access import Access, AccountsFile
+from rmqlite.kernel.service.access import Access
+from rmqlite.kernel.service.feature import Feature
 from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
+from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import event_loop
@@ -47,10 +45,6 @@ from rmqlite.kernel.store.opening.file_sizes import has_log
 from rmqlite.kernel.tables.missing import missing_tables
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailable
-from rmqlite.protocols.grpc_server import GrpcServer
-from rmqlite.protocols.metrics.server import MetricsServer
-from rmqlite.protocols.remoting.server import RemotingServer
-from rmqlite.web import web_server
 
 SWITCH_S: Final = 0.000_5
 GC_THRESHOLDS: Final = (5_000, 5, 400)
@@ -66,20 +60,31 @@ _M_MMAP_THRESHOLD: Final = -3
 log = logging.getLogger(__name__)
 
 
-class Endpoints(NamedTuple):
-    """Where a broker answers, each as "address:port"."""
-
-    grpc: str
-    remoting: str
-    name_server: str
-
-
 Ready = Callable[[Endpoints], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """What a broker is made of, beside the kernel.
+
+    ports: of each protocol, in the order in which they are opened.  open_ports: what others can do
+    there without an account, a sentence for each address.
+    """
+
+    config: BrokerConfig
+    ports: Sequence[ProtocolServer] = ()
+    features: Sequence[Feature] = ()
+    access: Access = field(default_factory=Access)
+    limits: Limits | None = None
+    watched: Sequence[WatchedFiles[Any]] = ()
+    neighbours: Neighbours = field(default_factory=Neighbours)
+    open_ports: Sequence[str] = ()
+    clock: SystemClock = field(default_factory=SystemClock)
+
+
 def serve(
-    config: BrokerConfig,
-    on_ready: Callable[[Endpoints], None] | None = None,
+    assembly: Assembly,
+    on_ready: Ready | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
@@ -88,17 +93,6 @@ def serve(
     and reads the configuration again; None if there is no file.  Raises StoreLocked,
     StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
     """
-    logging.getLogger("rmqlite").setLevel(logging.INFO)
-    check_exposure(config)
-    config = with_own_address(config)
-    connections = connections_max(config)
-    access = Access()
-    keys = load_keys(config)
-    watched: list[WatchedFiles[Any]] = [keys] if keys else []
-    if config.acl_enabled:
-        watched.append(AccountsFile(config.acl_file, access))
-        watched[-1].load()
-    connecting = Connecting(config, access)
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     _give_memory_back()
@@ -111,43 +105,22 @@ def serve(
 
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with in_short_lines(), asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, keys, watched, connections, connecting)
-        return runner.run(server.run(ready))
+        return runner.run(_Server(assembly, reload).run(ready))
 
 
 class _Server:
     """One broker process; as the broker's listener it passes appends to the commit and delivery."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        reload: Callable[[], BrokerConfig] | None,
-        access: Access,
-        keys: Keys | None,
-        watched: Sequence[WatchedFiles[Any]],
-        connections: int,
-        connecting: Connecting,
-    ) -> None:
-        """connections: how many of them each protocol accepts.  connecting: to name servers."""
-        self._config = config
-        self._connecting = connecting
-        self._access = access
-        self._watched = watched
+    def __init__(self, assembly: Assembly, reload: Callable[[], BrokerConfig] | None) -> None:
+        self._assembly = assembly
+        self._config = config = assembly.config
         self._load = reload
-        self._clock = SystemClock()
+        self._clock = assembly.clock
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
-        bounded = config.model_copy(update={"connections_max": connections})
-        self._grpc = GrpcServer(bounded, keys)
-        self._remoting = RemotingServer(bounded, keys)
-        self._protocols: list[ProtocolServer] = [self._grpc, self._remoting]
-        if config.metrics_port:
-            self._protocols.append(MetricsServer(config, keys))
-        if config.web_port:
-            self._protocols.append(web_server(config, keys))
         self._commit: GroupCommit
         self._delivery: Delivery
         self._indexing: Indexing
@@ -164,14 +137,12 @@ class _Server:
         store = drained = None
         try:
             # If a port is taken, the store is not even opened.
-            for protocol in self._protocols:
+            ports: dict[str, int] = {}
+            for protocol in self._assembly.ports:
                 await protocol.bind()
-            ports = {
-                "listen_port": self._remoting.port,
-                "name_server_port": self._remoting.name_server_port,
-            }
+                ports |= protocol.ports
             config = self._config.model_copy(update=ports)
-            await check_cluster(config, self._connecting)
+            await self._assembly.neighbours.check(config)
             store = _opened_store(config, self._clock)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
@@ -191,16 +162,19 @@ class _Server:
     ) -> Broker:
         """Serve until a signal, then drain; return the broker, which no task uses any more."""
         stop = _event_of(signal.SIGTERM, signal.SIGINT)
-        broker = Broker(config, store, self._clock, self)
+        features, neighbours = self._assembly.features, self._assembly.neighbours
+        makers = [feature.make for feature in features]
+        broker = Broker(config, store, self._clock, self, makers)
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
         self._indexing = Indexing(broker, self._clock, self._indexer, self.due_sooner)
-        registering = Registering(config, broker, self._clock, self._connecting)
-        upkeep = Upkeep(config, broker, self._persister, watch, registering.changed)
+        neighbours.meet(config, broker, self._clock)
+        upkeep = Upkeep(config, broker, self._persister, watch, neighbours.changed)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
-        service = Service(self._service_parts(config, broker, registering))
+        parts = self._service_parts(config, broker)
+        service = Service(parts, [kind for feature in features for kind in feature.calls])
         async with Loops() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -208,36 +182,32 @@ class _Server:
                 "upkeep": upkeep.look(),
                 "traffic": upkeep.sample(),
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
-                "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),
-                "leases": Expiring(broker, self._clock).run(),
-                "transactions": CheckingBack(
-                    config, broker, self._commit, service.transactions
-                ).run(),
             }
+            for feature in features:
+                loops |= feature.loops(parts, service)
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
-            loops |= {files.name: files.run() for files in self._watched}
+            loops |= {files.name: files.run() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
             for sentence in service.open_ports:
                 log.warning("%s", sentence)
-            for protocol in self._protocols:
-                await protocol.open(
-                    Running(service, tasks, broker, self._commit, watch, self._grpc.port)
-                )
-            looking = tasks.create_task(Watch(self._protocols).run(), name="watch")
-            registering.begin(tasks)
+            opened = Running(service, tasks, broker, self._commit, watch, config)
+            for protocol in self._assembly.ports:
+                await protocol.open(opened)
+            looking = tasks.create_task(Watch(self._assembly.ports).run(), name="watch")
+            neighbours.begin(tasks)
             # Objects that exist now live as long as the broker; reference counts free those of
             # a call at its end: a search for cycles would nearly always find none.
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
-            on_ready(self._endpoints())
+            on_ready(_endpoints(config))
             await stop.wait()
             # From now on ports are closed one after the other, and tasks end.
             looking.cancel()
             tasks.drain()
             # Clients go to the cluster's other brokers while the calls here end.
-            await registering.close()
+            await neighbours.close()
             await self._drain(service, running)
         return broker
 
@@ -245,14 +215,13 @@ class _Server:
         notify(STOPPING)
         log.info("draining parked_calls=%d", service.parked)
         service.close()
-        await asyncio.gather(*[protocol.drain() for protocol in self._protocols])
+        await asyncio.gather(*[protocol.drain() for protocol in self._assembly.ports])
         self._delivery.close()
         for task in running:
             task.cancel()
 
-    def _service_parts(
-        self, config: BrokerConfig, broker: Broker, registering: Registering
-    ) -> ServiceParts:
+    def _service_parts(self, config: BrokerConfig, broker: Broker) -> ServiceParts:
+        assembly = self._assembly
         return ServiceParts(
             config=config,
             broker=broker,
@@ -260,28 +229,29 @@ class _Server:
             pulls=self._pulls,
             heartbeats=self._heartbeats,
             clock=self._clock,
-            access=self._access,
-            limits=limits_of(config),
-            watched=self._watched,
-            name_servers=registering.statuses,
-            other_queues=registering.queues_of,
+            access=assembly.access,
+            limits=assembly.limits,
+            watched=assembly.watched,
+            name_servers=assembly.neighbours.statuses,
+            other_queues=assembly.neighbours.queues_of,
+            open_ports=assembly.open_ports,
         )
-
-    def _endpoints(self) -> Endpoints:
-        remoting = self._remoting
-        ports = (self._grpc.port, remoting.port, remoting.name_server_port)
-        return Endpoints(*[f"{self._config.bind_address}:{port}" for port in ports])
 
     async def _end(self) -> None:
         """Close all ports, then wait until the threads have written.
 
         A late write must not replace the tables that are written last with older ones.
         """
-        for protocol in self._protocols:
+        for protocol in self._assembly.ports:
             await protocol.close()
         self._syncer.close()
         self._persister.shutdown()
         self._indexer.shutdown()
+
+
+def _endpoints(config: BrokerConfig) -> Endpoints:
+    ports = (config.grpc_port, config.listen_port, config.name_server_port)
+    return Endpoints(*[f"{config.bind_address}:{port}" for port in ports])
 
 
 def _give_memory_back() -> None:

@@ -20,11 +20,11 @@ from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.figures import SAMPLE_S
 from rmqlite.kernel.process.loops import Outage
+from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.store.tables.clock_table import AHEAD_MS_MIN, Origin
 from rmqlite.kernel.words.clock import Clock, Machine, local_text, wall_ms
 from rmqlite.kernel.words.errors import StoreUnavailable
-from rmqlite.views.levels import level_text
 
 PERSIST_BYTES_MAX: Final = 64 << 20
 PERSIST_RECORDS_MAX: Final = 100_000
@@ -151,7 +151,8 @@ class Upkeep:
     def _clean(self) -> None:
         try:
             removed = self._broker.retention.clean(wall_ms())
-            self._broker.deleting.forget_old()
+            for forget in self._broker.retention.on_clean:
+                forget()
         except StoreUnavailable as error:
             self._clean_outage.failed(error)
             return
@@ -208,7 +209,7 @@ class Upkeep:
             "an undelivered message keeps expired log files bytes=%d level=%s due=%s"
             " physical_offset=%d",
             pin.kept_bytes,
-            level_text(pin.level),
+            "timer" if pin.level == TIMERS else pin.level,
             local_text(pin.deliver_at_ms),
             pin.physical_offset,
         )

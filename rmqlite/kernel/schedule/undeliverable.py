@@ -10,7 +10,7 @@ from typing import Final
 
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.finding.matching import origin_of
+from rmqlite.kernel.retry import origin_of
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.kernel.records.drafts import Draft, derived, fresh
 from rmqlite.kernel.records.fitting import left_after_sparing, without_longest

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.kernel.admission import level_of
-from rmqlite.kernel.finding.finding import outlines
-from rmqlite.kernel.finding.matching import claimed_of, origin_of
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import outlines
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.fitting import SPARED, left_after_sparing, without_longest
 from rmqlite.kernel.records.record import TIMES_MAX, Head, body_crc

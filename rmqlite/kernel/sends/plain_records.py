@@ -6,12 +6,13 @@ refused are its work alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from rmqlite.features.transactions.halves import half_record, is_half
 from rmqlite.kernel.admission import (
     check_draft,
     has_timer,
+    is_half,
     level_of,
     without_timer,
 )
@@ -31,11 +32,12 @@ from rmqlite.kernel.sends.calls import (
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import PermissionMissing
 from rmqlite.kernel.words.message import WAIT
-from rmqlite.kernel.words.names import HALF_TOPIC, group_of, is_retry
+from rmqlite.kernel.words.names import group_of, is_retry
 from rmqlite.kernel.words.property_string import PropertyString
 
 _WAIT_PAIR: Final = f"{WAIT}\x01".encode()
 _WAIT_ONLY: Final = frozenset({WAIT})
+HALF_SEND: Final = "sending a message of a transaction to"
 
 
 class PlainRecords:
@@ -49,6 +51,8 @@ class PlainRecords:
         self._topics = parts.topics
         self._room = parts.room
         self._store_host = parts.host
+        self.half_of: Callable[[Draft], NewRecord] = _refused_half
+        """The half message of a draft that begins a transaction.  Raises what refuses it."""
 
     def of(self, call: DraftCall) -> Steps[tuple[list[NewRecord], int]]:
         """The records of a call whose queues are chosen, and their work; in steps.
@@ -73,7 +77,7 @@ class PlainRecords:
                     draft = draft._replace(sys_flag=draft.sys_flag & ~TRANSACTION_TYPE)
                 # RocketMQ stores no item of a batch as half of a transaction.
                 if is_alone and is_half(draft):
-                    record = self._half_of(draft)
+                    record = self.half_of(draft)
                 else:
                     record = self._record_of(draft, is_in_batch=is_batch)
                 # Where it is stored: the topic of a message that waits may have no queue yet.
@@ -101,16 +105,10 @@ class PlainRecords:
             draft, level, due_ms, cluster=self._config.cluster_name, store_host=self._store_host
         )
 
-    def _half_of(self, draft: Draft) -> NewRecord:
-        """The half message of a transaction.  Its delay begins when it is committed."""
-        if self._config.rejects_transactions:
-            operation = "sending a message of a transaction to"
-            raise PermissionMissing(draft.topic, operation, "rejectTransactionMessage=true")
-        # Refused now: when it is committed, its producer does not listen any more.
-        self._timers.due_ms(draft.properties, self._clock.now_ms())
-        record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
-        self._topics.ensure(HALF_TOPIC, 1)
-        return record
+
+def _refused_half(draft: Draft) -> NewRecord:
+    """Not even stored as an ordinary message: consumers would see what may be rolled back."""
+    raise PermissionMissing(draft.topic, HALF_SEND, "this broker has no transactions")
 
 
 def without_wait(properties: bytes) -> bytes:

@@ -105,7 +105,7 @@ class Sends:
         self._retention = retention
         self._needed = needed
         self._failed = FailedDrafts(parts)
-        self._plain = PlainRecords(parts)
+        self.plain = PlainRecords(parts)
         self._packing = Packing(parts)
 
     def check(self, draft: Draft) -> None:
@@ -281,7 +281,7 @@ class Sends:
             check_work(_work_of(packed), PACKED_WORK_MAX)
         else:
             return packed, _work_of(packed) + self._new_queue_work(packed)
-        records, work = yield from self._plain.of(call)
+        records, work = yield from self.plain.of(call)
         return [packed_records(records)], work
 
     def _new_queue_work(self, packed: Sequence[Packed]) -> int:

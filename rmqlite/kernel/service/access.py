@@ -8,16 +8,11 @@ error when its class is made.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from rmqlite.features.accounts.accounts import Account, Accounts
-from rmqlite.features.accounts.decision import sends_somewhere, why_not
-from rmqlite.features.accounts.gate import audit
-from rmqlite.features.accounts.reading import files_of, load_accounts
-from rmqlite.kernel.service.watched import WatchedFiles
+from rmqlite.kernel.service import audit
 from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
 from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.kernel.words.visible import shortened
@@ -31,6 +26,43 @@ M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"
 _WRONG: Final = "there is no such access key, or the signature is wrong"
+
+
+class Account(Protocol):
+    """Who calls, and what they may do."""
+
+    @property
+    def access_key(self) -> str: ...
+
+    @property
+    def secret_text(self) -> str: ...
+
+    def is_trusted_at(self, host: str) -> bool:
+        """Needs nobody at this host a signature?"""
+        ...
+
+    def why_not(self, wanted: Iterable[Need]) -> str | None:
+        """Why the account may not do this; None if it may."""
+        ...
+
+    def sends_somewhere(self) -> bool:
+        """Is there any topic that the account may send to?"""
+        ...
+
+    def named_groups(self) -> Iterable[str]:
+        """The groups of which its rights are named."""
+        ...
+
+
+class Accounts(Protocol):
+    """The accounts in force, by access key."""
+
+    @property
+    def accounts(self) -> Mapping[str, Account]: ...
+
+    def is_trusted_at(self, host: str) -> bool:
+        """May whoever comes from this host do everything, without an account?"""
+        ...
 
 
 class Caller(NamedTuple):
@@ -59,7 +91,7 @@ def may_send(caller: Caller | None) -> bool:
 
     A producer is remembered only then: it names its group, which belongs to no account.
     """
-    return caller is None or caller.account is None or sends_somewhere(caller.account)
+    return caller is None or caller.account is None or caller.account.sends_somewhere()
 
 
 def account_of_caller() -> str:
@@ -160,8 +192,7 @@ class Access:
     def is_trusted(self, address: str) -> bool:
         """May whoever comes from this address do everything, without an account?"""
         assert self.accounts is not None
-        host = host_of(address)
-        return any(each.matches(host) for each in self.accounts.global_white_remote_addresses)
+        return self.accounts.is_trusted_at(host_of(address))
 
     def caller(
         self,
@@ -186,10 +217,10 @@ class Access:
         if self.is_trusted(address):
             return trusted
         account = self.accounts.accounts.get(key)
-        if account is not None and account.white_remote_address.matches(host_of(address)):
+        if account is not None and account.is_trusted_at(host_of(address)):
             return trusted
         # Of no account, too: otherwise the time would show which accounts exist.
-        secret = account.secret.get_secret_value() if account else _NO_SECRET
+        secret = account.secret_text if account else _NO_SECRET
         if is_signed(secret) and account is not None:
             return Caller(account, address, protocol)
         rule = wrong if key else "the call has no access key"
@@ -212,7 +243,7 @@ class Access:
             raise self.denied(_NOBODY, "the call has no account", call, args)
         if caller.account is None:
             return
-        reason = why_not(caller.account, wanted)
+        reason = caller.account.why_not(wanted)
         if reason is not None:
             raise self.denied(caller, reason, call, args)
 
@@ -224,7 +255,7 @@ class Access:
         account = self.accounts.accounts.get(caller.access_key)
         if account is caller.account:
             return
-        if account is None or account.secret != caller.account.secret:
+        if account is None or account.secret_text != caller.account.secret_text:
             raise self.denied(caller, _WRONG, call)
         self.check(caller._replace(account=account), wanted, call)
 
@@ -260,35 +291,6 @@ class Access:
         by = who.protocol, who.access_key, who.address
         what = call, _target(args), outcome
         audit.changed(audit.Event("changes", *by, *what, note=note.text))
-
-
-class AccountsFile(WatchedFiles[Accounts]):
-    """The accounts of one broker; access gets them."""
-
-    name = "accounts"
-
-    def __init__(self, path: Path, access: Access) -> None:
-        super().__init__()
-        self._path = path
-        self._access = access
-
-    def _files(self) -> Iterable[Path]:
-        accounts = self._access.accounts
-        return [*files_of(self._path), *(accounts.files if accounts else ())]
-
-    def _read(self) -> Accounts:
-        return load_accounts(self._path)
-
-    def _take(self, found: Accounts) -> Iterable[str]:
-        if found != self._access.accounts:
-            self._access.accounts = found
-            log.info("accounts in force file=%s accounts=%d", self._path, len(found.accounts))
-        return found.warnings
-
-    async def look(self) -> None:
-        # A flood that has ended brings no refusal that would tell its length.
-        self._access.refusals.log_repeated()
-        await super().look()
 
 
 def _name(call: object) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from rmqlite.kernel.requests.figures import QueueTimes, TableVersion, Taken
+from rmqlite.kernel.requests.figures import TableVersion
 from rmqlite.kernel.requests.groups import (
     Assigned,
     Assignment,
@@ -15,15 +15,12 @@ from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupExtras,
     GroupInfo,
-    GroupStatus,
     HeartbeatRequest,
     LeaveRequest,
     MemberInfo,
     MemberKind,
-    OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
-    QueueReset,
     RequestModeChange,
 )
 from rmqlite.kernel.requests.topics import Queue
@@ -59,12 +56,6 @@ def _member_rights(request: HeartbeatRequest, *_: MemberKind) -> list[Need]:
     ]
 
 
-def _progress_rights(group: str, topic: str = "") -> list[Need]:
-    """A group's progress in a topic also says where that topic ends, and when it was written."""
-    topics = [topic_right(Right.VIEW, topic)] if topic else []
-    return [group_right(Right.VIEW, group), *topics]
-
-
 def _assignment_rights(query: AssignmentQuery) -> list[Need]:
     return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
 
@@ -77,7 +68,6 @@ class GroupCalls(Part):
 
     def __init__(self, parts: ServiceParts) -> None:
         super().__init__(parts)
-        self._progress = parts.broker.progress
         self._parked: Counter[tuple[str, str]] = Counter()
         """Heartbeats that wait, by group and client id."""
 
@@ -89,11 +79,6 @@ class GroupCalls(Part):
     async def info(self, group: str) -> GroupInfo:
         """A group's settings.  Raises GroupUnknown."""
         return self._broker.groups.existing(group)
-
-    @of_group(Right.VIEW)
-    async def status(self, group: str) -> GroupStatus:
-        """Settings, members, and progress in every queue that the group reads or has read."""
-        return await done_in_turns(self._broker.group_status(group))
 
     @admin
     async def change(
@@ -121,7 +106,7 @@ class GroupCalls(Part):
 
         Raises GroupInUse, unless by force, if the group has members.
         """
-        self._broker.resetting.check_unused(group, force=force)
+        self._broker.membership.check_unused(group, force=force)
         self._broker.groups.delete(group)
         self._broker.request_modes.forget_group(group)
         await self._saved()
@@ -150,46 +135,9 @@ class GroupCalls(Part):
         """The groups that read a topic, or have read it."""
         return self._broker.parts.groups_at(topic)
 
-    @needs(_progress_rights)
-    async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
-        """A group's progress in one topic, or in all topics of which it has an offset."""
-        return await done_in_turns(self._progress.of_group(group, topic))
-
-    @needs(_progress_rights)
-    async def times(self, group: str, topic: str) -> tuple[QueueTimes, ...]:
-        """When the messages were stored that a group has taken of a topic, and will take next."""
-        return await done_in_turns(self._progress.times(group, topic))
-
-    @admin
-    async def reset(
-        self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool = True
-    ) -> dict[Queue, int]:
-        """The offsets at which a group goes on with the messages of a time.
-
-        The caller sends them to the members that pull, which commit them.  Those of a group that
-        receives single messages have no offsets: for them they are committed here.
-        """
-        steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
-        offsets = await done_in_turns(steps)
-        if self._broker.membership.receives(group):
-            for part in OffsetsCommit(group, offsets).parts():
-                self._broker.commit_offsets(part, is_reset=True)
-            await self._durable()
-        return offsets
-
     def receives(self, group: str) -> bool:
         """Does a group receive messages one by one, so that its members keep no offsets?"""
         return self._broker.membership.receives(group)
-
-    @view
-    async def preview_reset(self, request: OffsetReset) -> tuple[QueueReset, ...]:
-        """What reset_offsets() would do; it changes nothing, and takes a group with members."""
-        return await done_in_turns(self._broker.resetting.preview(request))
-
-    @admin
-    async def reset_offsets(self, request: OffsetReset) -> tuple[QueueReset, ...]:
-        """Let a group go on from another place; what was committed there before."""
-        return await self._stored(self._broker.resetting.reset(request))
 
     @admin
     async def copy_offsets(self, group: str, source: str, topic: str = "") -> None:

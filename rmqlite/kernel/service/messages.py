@@ -1,4 +1,4 @@
-"""Messages: stored, pulled, failed, found, ended in a transaction, read as raw records.
+"""Messages: stored, pulled, failed, found.
 
 A call that stores messages is answered when they are on disk.  born_host is the sender's packed
 address, which every stored message keeps.  Long reads are done in steps, and other calls get their
@@ -11,45 +11,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
-from rmqlite.features.raw_log.requests import (
-    LogRead,
-    LogReadRequest,
-    LogSnapshot,
-    LogSnapshotRequest,
-    QueueRead,
-    QueueReadRequest,
-)
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.messages import (
-    FoundMessage,
-    FoundMessages,
-    MessageQuery,
     PullRequest,
     PullStatus,
     SendBackRequest,
     SendBackResult,
-    TransactionEnd,
-    TransactionQuestion,
 )
 from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.kernel.service.access import (
     Caller,
     account_of_caller,
-    admin,
     group_right,
     needs,
     topic_right,
     touches,
-    view,
 )
 from rmqlite.kernel.service.group_commit import Failed
-from rmqlite.kernel.service.part import Part, ServiceParts
+from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
@@ -138,12 +122,6 @@ class MessageCalls(Part):
         stored = partial(_answer, outcomes, answer)
         self._commit.then(self._broker.store.end, stored, refusals)
 
-    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in set(request.topics)])
-    async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
-        self._check_open()
-        # It waits for the disk also for duplicates: the first message may not be there yet.
-        return await self._stored(self._broker.schedule_bulk(request, born_host))
-
     @touches(_send_back_rights)
     async def send_back(self, request: SendBackRequest) -> SendBackResult:
         self._check_open()
@@ -197,34 +175,10 @@ class MessageCalls(Part):
         with nullcontext() if self._limits is None else self._limits.parked(account):
             await self._pulls.wait(queue, seconds, account)
 
-    @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
-    async def find(self, query: MessageQuery) -> FoundMessages:
-        """Messages by key or message id."""
-        return await done_in_turns(self._broker.find_messages(query))
-
     @touches(_record_rights)
     async def record(self, physical_offset: int) -> Record:
         """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
         return self._broker.record_at(physical_offset)
-
-    @view
-    async def at(self, offset_message_id: str) -> FoundMessage:
-        """The message of the record that an offset message id names."""
-        return self._broker.message_at(offset_message_id)
-
-    @admin
-    async def hand_out(self, offset_message_id: str) -> Record:
-        """The record that a member of a group gets now, whatever its offsets."""
-        found = self._broker.message_at(offset_message_id)
-        return self._broker.record_at(found.message.physical_offset)
-
-    @view
-    async def bulk_job(self, job_id: str) -> BulkJob:
-        return self._broker.bulk.jobs.get(job_id)
-
-    @view
-    async def bulk_jobs(self) -> tuple[BulkJob, ...]:
-        return self._broker.bulk.jobs.all()
 
 
 def _answer(
@@ -236,68 +190,3 @@ def _answer(
         answer(DraftsSent([error] * len(outcomes)))
     else:
         answer(DraftsSent(outcomes, is_durable=False))
-
-
-def _end_rights(broker: Broker, request: TransactionEnd) -> list[Need]:
-    """Only who may send to a message's topic may end it: a producer group belongs to no account."""
-    return [topic_right(Right.PUB, broker.transactions.topic_of(request))]
-
-
-class Producers(Protocol):
-    """The producers on one protocol."""
-
-    def has(self, group: str) -> bool:
-        """Is a producer of this group there, who can be asked?"""
-        ...
-
-    def ask(self, question: TransactionQuestion) -> bool:
-        """Ask one producer, without waiting for the answer, which is a TransactionEnd; False if
-        none is there any more."""
-        ...
-
-
-class TransactionCalls(Part):
-    """Calls of producers, and questions to them."""
-
-    def __init__(self, parts: ServiceParts) -> None:
-        super().__init__(parts)
-        self._protocols: list[Producers] = []
-
-    def listen(self, producers: Producers) -> None:
-        """From now on the producers of a protocol are asked, too."""
-        self._protocols.append(producers)
-
-    def has_producer(self, group: str) -> bool:
-        return any(protocol.has(group) for protocol in self._protocols)
-
-    def ask(self, question: TransactionQuestion) -> bool:
-        """Ask one producer; False if none is there any more."""
-        return any(protocol.ask(question) for protocol in self._protocols)
-
-    @touches(_end_rights)
-    async def end(self, request: TransactionEnd) -> bool:
-        """Commit a half message, or roll it back; False if it has ended before."""
-        self._check_open()
-        is_new = self._broker.transactions.end(request)
-        # Also for one that has ended before: its end may not be on disk yet.
-        await self._durable()
-        return is_new
-
-
-class LogCalls(Part):
-    """Calls of jobs that read the log."""
-
-    @view
-    async def snapshot(self, request: LogSnapshotRequest) -> LogSnapshot:
-        """Where log and queues begin and end now."""
-        return await done_in_turns(self._broker.raw.snapshot(request))
-
-    @view
-    async def read(self, request: LogReadRequest) -> LogRead:
-        """Records in the order of the log."""
-        return await done_in_turns(self._broker.raw.read_log(request))
-
-    @needs(lambda request: [topic_right(Right.VIEW, request.topic)])
-    async def read_queue(self, request: QueueReadRequest) -> QueueRead:
-        """Records in the order of a queue."""
-        return await done_in_turns(self._broker.raw.read_queue(request))

@@ -15,12 +15,12 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from rmqlite.features.accounts.gate.limits import Limits
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.figures import NameServerStatus
 from rmqlite.kernel.service.access import CALLER, NOTE, Access, Rule, of_admins, rule_of
 from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.service.turns import done_in_turns, let_others
 from rmqlite.kernel.service.waiting import Waiting
 from rmqlite.kernel.service.watched import WatchedFiles
@@ -56,6 +56,7 @@ class ServiceParts:
     watched: Sequence[WatchedFiles[Any]] = ()
     name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
     other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
+    open_ports: Sequence[str] = ()
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -8,25 +8,21 @@ for an assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
-from rmqlite.features.accounts.gate.exposure import open_ports
-from rmqlite.features.dead_letters.service import DeadLetterCalls
-from rmqlite.features.leases.service import LeaseCalls
-from rmqlite.features.name_server.key_values import KeyValues
-from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.requests.figures import BrokerStatus, Rate, Rates, RegisteredBroker, Traffic
-from rmqlite.kernel.service.access import admin, anyone, view
+from rmqlite.kernel.service.access import admin, view
 from rmqlite.kernel.service.groups import GroupCalls
-from rmqlite.kernel.service.messages import LogCalls, MessageCalls, TransactionCalls
+from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.schedule import ScheduleCalls
 from rmqlite.kernel.service.topics import TopicCalls
 from rmqlite.kernel.settings import Settings
 
+C = TypeVar("C", bound=Part)
 DOUBLED_SHOWN: Final = 10
 """How many client ids of two processes the status names."""
 
@@ -43,12 +39,13 @@ class Ports:
 class Service(Part):
     """Everything that a caller can ask one broker."""
 
-    def __init__(self, parts: ServiceParts) -> None:
+    def __init__(self, parts: ServiceParts, of_features: Iterable[type[Part]] = ()) -> None:
+        """of_features: their calls."""
         super().__init__(parts)
         self.limits = parts.limits
         self.clock = parts.clock
         self.access = parts.access
-        self.open_ports = open_ports(parts.config)
+        self.open_ports = parts.open_ports
         """What other machines can do here without an account, a sentence for each address."""
         self.watched = parts.watched
         self.name_servers = parts.name_servers
@@ -58,15 +55,17 @@ class Service(Part):
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
-        self.leases = LeaseCalls(parts)
         self.schedule = ScheduleCalls(parts)
-        self.dead_letters = DeadLetterCalls(parts)
-        self.redrives = RedriveCalls(parts)
-        self.log = LogCalls(parts)
-        self.transactions = TransactionCalls(parts)
         self.figures = FigureCalls(parts)
         self.settings = SettingCalls(parts)
-        self.key_values = KeyValueCalls(parts)
+        self._of_features = {kind: kind(parts) for kind in of_features}
+
+    def __getitem__(self, kind: type[C]) -> C:
+        """The calls of this type, which are a feature's."""
+        found: Any = self._of_features.get(kind)
+        if found is None:
+            raise LookupError(f"no feature of this broker has {kind.__name__}")
+        return cast(C, found)
 
     @view
     async def status(self) -> BrokerStatus:
@@ -173,47 +172,3 @@ class SettingCalls(Part):
     async def change(self, wanted: Mapping[str, str]) -> None:
         """Change keys at once, all or none; only messageDelayLevel needs no restart."""
         self._settings.change(wanted)
-
-
-class KeyValueCalls(Part):
-    """Calls about values by namespace and key."""
-
-    def __init__(self, parts: ServiceParts) -> None:
-        """Raises StoreDamaged for a table that cannot be read."""
-        super().__init__(parts)
-        self._values = KeyValues(parts.broker.store)
-
-    @view
-    async def of(self, namespace: str) -> Mapping[str, str]:
-        return dict(self._values.of(namespace))
-
-    @admin
-    async def put(self, namespace: str, key: str, value: str) -> None:
-        self._values.put(namespace, key, value)
-        await self._saved()
-
-    @admin
-    async def delete(self, namespace: str, key: str) -> None:
-        self._values.delete(namespace, key)
-        await self._saved()
-
-    @anyone
-    async def has_order(self) -> bool:
-        """Do routes name the order configuration of topics?"""
-        return self._values.has_order
-
-    @admin
-    async def set_order(self, has_order: bool) -> None:
-        self._values.set_order(has_order)
-        await self._saved()
-
-    @anyone
-    async def order_of(self, topic: str) -> str | None:
-        """The order configuration that a topic's route names; None: there is none."""
-        return self._values.order_of(topic)
-
-    @anyone
-    async def orders(self) -> Mapping[str, str] | None:
-        """The order configurations of all topics; None: there has never been one."""
-        orders = self._values.orders
-        return None if orders is None else dict(orders)

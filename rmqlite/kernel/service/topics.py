@@ -15,7 +15,6 @@ from rmqlite.kernel.requests.topics import (
     TimeQuery,
     TopicExtras,
     TopicInfo,
-    TopicLoss,
 )
 from rmqlite.kernel.service.access import admin, needs, of_topic, topic_right, view
 from rmqlite.kernel.service.part import Part, ServiceParts
@@ -75,25 +74,6 @@ class TopicCalls(Part):
     async def extras(self, topic: str) -> TopicExtras:
         """The settings of a topic that only RocketMQ's own tools read."""
         return self._broker.topics.extras(topic)
-
-    @view
-    async def loss(self, topic: str) -> TopicLoss:
-        """What is lost with a topic; it names groups.  Raises TopicUnknown, InvalidName."""
-        return await done_in_turns(self._broker.deleting.loss(topic))
-
-    @admin
-    async def delete(self, topic: str) -> None:
-        """Delete a topic; calls that wait for its messages end."""
-        refusals = self._commit.refusals
-        async with self._alone():
-            self._broker.deleting.delete_topic(topic)
-        await self._saved(refusals)
-        self._pulls.wake([(topic, number) for number in range(self._config.topic_queues_max)])
-
-    @admin
-    async def delete_unused(self) -> int:
-        """Delete the queues of topics that do not exist; how many topics."""
-        return await self._stored(self._broker.deleting.delete_unused())
 
     @admin
     async def clean(self) -> None:

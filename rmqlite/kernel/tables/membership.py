@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final
 
-from rmqlite.features.sql.sql import compiled
 from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.filters import Filters
 from rmqlite.kernel.requests.groups import (
     Assignment,
     HeartbeatRequest,
@@ -29,9 +29,9 @@ from rmqlite.kernel.requests.groups import (
 )
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
-from rmqlite.kernel.tables.shares import AccountShares
+from rmqlite.kernel.tables.shares import AccountShares, allocate
 from rmqlite.kernel.words.clock import Clock
-from rmqlite.kernel.words.errors import InvalidValue, Overloaded
+from rmqlite.kernel.words.errors import GroupInUse, InvalidValue, Overloaded
 from rmqlite.kernel.words.limits import (
     CLIENT_ID_BYTES_MAX,
     EXPRESSION_BYTES_MAX,
@@ -42,7 +42,6 @@ from rmqlite.kernel.words.limits import (
 )
 from rmqlite.kernel.words.names import check_topic, retry_topic
 
-Q = TypeVar("Q")
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
 SMALL_MEMBERS_MAX: Final = 32
@@ -113,10 +112,17 @@ class Membership:
     the assignments; it rises with every one and never repeats, not even after a restart.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, queues_of: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        queues_of: Callable[[str], int],
+        filters: Filters,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._queues_of = queues_of
+        self._filters = filters
         self._groups: dict[str, _Group] = {}
         self._groups_of: dict[str, set[str]] = {}
         """The groups whose members subscribe to a topic."""
@@ -152,8 +158,14 @@ class Membership:
             rule = f"at most {SUBSCRIPTIONS_SQL_BYTES_MAX} bytes in all subscriptions"
             raise InvalidValue("sql", f"{total} bytes", rule)
         for text in texts:
-            compiled(text)
+            self._filters.sql(text)
             yield
+
+    def check_unused(self, group: str, *, force: bool) -> None:
+        """Raises GroupInUse if the group has members, and nobody asks for it by force."""
+        members = len(self.members(group))
+        if members and not force:
+            raise GroupInUse(group, members)
 
     def heartbeat(
         self,
@@ -453,16 +465,6 @@ class Membership:
     def _announce(self, name: str) -> None:
         for changed in self.on_change:
             changed(name)
-
-
-def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
-    """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
-    size, larger = divmod(len(queues), readers)
-    start = 0
-    for index in range(readers):
-        end = start + size + (1 if index < larger else 0)
-        yield queues[start:end]
-        start = end
 
 
 def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:

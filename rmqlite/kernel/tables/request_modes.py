@@ -14,7 +14,8 @@ from rmqlite.kernel.config.table_shapes import RequestModesTable
 from rmqlite.kernel.requests.groups import Assigned, AssignmentQuery, RequestMode, RequestModeChange
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot
-from rmqlite.kernel.tables.membership import Membership, allocate
+from rmqlite.kernel.tables.membership import Membership
+from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded, PermissionMissing
 from rmqlite.kernel.words.limits import INT32_MAX

@@ -7,9 +7,12 @@ trusted) only the limit of the whole table counts.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from rmqlite.kernel.words.errors import Overloaded
+
+Q = TypeVar("Q")
 
 ACCOUNT_PART: Final = 2
 """One account may have the limit, divided by this."""
@@ -50,3 +53,13 @@ class AccountShares:
     def of(self, account: str) -> int:
         """How many entries the account has."""
         return self._of.get(account, 0)
+
+
+def allocate(queues: Sequence[Q], readers: int) -> Iterable[Sequence[Q]]:
+    """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
+    size, larger = divmod(len(queues), readers)
+    start = 0
+    for index in range(readers):
+        end = start + size + (1 if index < larger else 0)
+        yield queues[start:end]
+        start = end

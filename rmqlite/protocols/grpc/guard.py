@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from rmqlite.features.accounts.gate.limits import Limits, Request
 from rmqlite.kernel.service.access import CALLER, Access, Caller
+from rmqlite.kernel.service.limits import Limits, Request
 from rmqlite.protocols.grpc.calls import Charge, Context
 
 CallerOf = Callable[[str, Context], Caller]

@@ -23,6 +23,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from rmqlite.features.dead_letters.listing import DeadLetters
+from rmqlite.features.leases.leases import Leases
+from rmqlite.features.operating.progress import Progress
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.process.upkeep import ClockWatch
@@ -93,7 +97,7 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "redriven",
         "Dead letters that redrive jobs have sent again.",
-        lambda now: now.broker.redrive.sent,
+        lambda now: now.broker[Redrive].sent,
     ),
     (
         "disk_full_sends_refused",
@@ -163,7 +167,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "messages_in_flight",
         "Messages that clients of RocketMQ 5 hold: received, and neither acknowledged nor failed.",
-        lambda now: now.broker.leases.table.total.leased,
+        lambda now: now.broker[Leases].table.total.leased,
     ),
     (
         "registered_brokers",
@@ -206,7 +210,7 @@ GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int
     (
         "dead_letters_open",
         "Dead letters of a consumer group that nobody has sent again or purged.",
-        lambda now: now.broker.dead_letters.open_counts(),
+        lambda now: now.broker[DeadLetters].open_counts(),
     ),
     (
         "members",
@@ -402,7 +406,7 @@ def _progress(broker: Broker) -> Steps[dict[str, GroupFigures]]:
     for number, info in enumerate(broker.groups.all(), 1):
         # It may have been deleted since the last step.
         with suppress(GroupUnknown):
-            status = yield from broker.group_status(info.group)
+            status = yield from broker[Progress].status(info.group)
             found[info.group] = group_figures(info.group, status)
         if number % _STEP_PROGRESS == 0:
             yield

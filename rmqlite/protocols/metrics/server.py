@@ -17,7 +17,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.files import read_text
 from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
@@ -26,6 +25,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.protocols.metrics.metrics import TEXT_TYPE, Metrics
+from rmqlite.protocols.shared.tls import Keys, Listening, listen
 
 TOKEN_BYTES_MAX: Final = 4_096
 TOKEN_CHARS_MIN: Final = 16
@@ -207,6 +207,10 @@ class MetricsServer:
         await self._http.open({"/metrics": metrics_page, "/healthz": health_page})
         address = self._config.bind_address
         log.info("metrics are served address=%s port=%d", address, self._http.port)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"metrics_port": self._http.port}
 
     @property
     def is_listening(self) -> bool:

@@ -6,6 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from rmqlite.features.bulk.service import BulkCalls
+from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.operating.service import DeletionCalls, ProgressCalls
+from rmqlite.features.raw_log.service import LogCalls
+from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import GroupDeletion
@@ -70,41 +77,42 @@ or only some bytes.  Each other one makes its answer alone among those of its co
 def methods_of(service: Service) -> Methods:
     """The method for every call."""
     messages, topics, groups = service.messages, service.topics, service.groups
-    schedule, dead_letters = service.schedule, service.dead_letters
-    redrives, log = service.redrives, service.log
+    dead_letters, redrives = service[DeadLetterCalls], service[RedriveCalls]
+    bulk, changes, log = service[BulkCalls], service[ChangeCalls], service[LogCalls]
+    finding, progress = service[FindingCalls], service[ProgressCalls]
     return {
         rpcs.SEND: _with_host(partial(_sent, messages)),
-        rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
+        rpcs.SCHEDULE_BULK: _with_host(bulk.schedule),
         rpcs.PULL: _of(partial(_pulled, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
-        rpcs.QUERY_MESSAGES: _of(partial(_found, messages)),
-        rpcs.GET_MESSAGE: _of(messages.at),
-        rpcs.GET_BULK_JOB: _of(messages.bulk_job),
-        rpcs.LIST_BULK_JOBS: _of_nothing(messages.bulk_jobs),
+        rpcs.QUERY_MESSAGES: _of(partial(_found, finding)),
+        rpcs.GET_MESSAGE: _of(finding.at),
+        rpcs.GET_BULK_JOB: _of(bulk.job),
+        rpcs.LIST_BULK_JOBS: _of_nothing(bulk.jobs),
         rpcs.GET_ROUTE: _of(topics.route),
         rpcs.SEARCH_OFFSET: _of(partial(_offset_at, topics)),
         rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
         rpcs.LIST_TOPICS: _of_nothing(topics.all),
         rpcs.CREATE_TOPIC: _of(topics.create),
-        rpcs.PREVIEW_TOPIC_DELETION: _of(topics.loss),
-        rpcs.DELETE_TOPIC: _of(topics.delete),
+        rpcs.PREVIEW_TOPIC_DELETION: _of(service[DeletionCalls].loss),
+        rpcs.DELETE_TOPIC: _of(service[DeletionCalls].delete),
         rpcs.QUERY_OFFSETS: _of(groups.offsets),
         rpcs.COMMIT_OFFSETS: _of(groups.commit),
         rpcs.HEARTBEAT: _of(groups.heartbeat),
         rpcs.LEAVE: _of(groups.leave),
         rpcs.LIST_GROUPS: _of_nothing(groups.all),
-        rpcs.DESCRIBE_GROUP: _of(groups.status),
+        rpcs.DESCRIBE_GROUP: _of(progress.status),
         rpcs.SET_GROUP: _of(groups.change),
         rpcs.DELETE_GROUP: _of(partial(_group_deleted, groups)),
-        rpcs.PREVIEW_OFFSET_RESET: _of(groups.preview_reset),
-        rpcs.RESET_OFFSETS: _of(groups.reset_offsets),
-        rpcs.LIST_PENDING: _of(schedule.pending),
-        rpcs.COUNT_PENDING: _of_nothing(schedule.counts),
-        rpcs.GET_TIMELINE: _of(schedule.timeline),
-        rpcs.CHANGE_BY_IDS: _of(schedule.change_by_ids),
-        rpcs.CHANGE_BY_FILTER: _of(schedule.change_by_filter),
-        rpcs.GET_LEVELS: _of_nothing(schedule.levels),
-        rpcs.CHANGE_LEVELS: _of(schedule.change_levels),
+        rpcs.PREVIEW_OFFSET_RESET: _of(progress.preview_reset),
+        rpcs.RESET_OFFSETS: _of(progress.reset_offsets),
+        rpcs.LIST_PENDING: _of(changes.pending),
+        rpcs.COUNT_PENDING: _of_nothing(changes.counts),
+        rpcs.GET_TIMELINE: _of(changes.timeline),
+        rpcs.CHANGE_BY_IDS: _of(changes.change_by_ids),
+        rpcs.CHANGE_BY_FILTER: _of(changes.change_by_filter),
+        rpcs.GET_LEVELS: _of_nothing(service.schedule.levels),
+        rpcs.CHANGE_LEVELS: _of(service.schedule.change_levels),
         rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
         rpcs.LIST_REASONS: _of(dead_letters.reasons),
         rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
@@ -167,10 +175,10 @@ def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer
 # RocketMQ's own clients may ask for any time, with the outcome that RocketMQ gives it.
 
 
-async def _found(messages: MessageCalls, query: MessageQuery) -> FoundMessages:
+async def _found(finding: FindingCalls, query: MessageQuery) -> FoundMessages:
     check_not_long_ago("begin_ms", query.begin_ms)
     check_not_long_ago("end_ms", query.end_ms)
-    return await messages.find(query)
+    return await finding.find(query)
 
 
 async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rmqlite.features.accounts.gate.limits import Limits, Request
 from rmqlite.kernel.service.access import CALLER, Caller
+from rmqlite.kernel.service.limits import Limits, Request
 from rmqlite.kernel.service.turns import Gate
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode

@@ -11,7 +11,6 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from rmqlite.features.accounts.gate.tls import Keys, Listening, listen
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.words.message import host_text
@@ -30,6 +29,7 @@ from rmqlite.protocols.remoting.requests.registering import Registering
 from rmqlite.protocols.remoting.requests.relays import ConnectionLists, Relays
 from rmqlite.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
 from rmqlite.protocols.remoting.requests.topics import Topics
+from rmqlite.protocols.shared.tls import Keys, Listening, listen
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""
@@ -113,11 +113,15 @@ class RemotingServer:
             self._calls,
             config.connections_max,
             config.in_flight_bytes_max,
-            f"{here}, rmqlite.v1 is on grpcPort={running.grpc_port}",
+            f"{here}, rmqlite.v1 is on grpcPort={running.config.grpc_port}",
         )
         self._tasks.append(running.tasks.create_task(self._close_idle(), name="idle connections"))
         for bound in self._sockets:
             self._servers.append(await listen(bound, self._connections.made, self._keys))
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"listen_port": self.port, "name_server_port": self.name_server_port}
 
     @property
     def is_listening(self) -> bool:

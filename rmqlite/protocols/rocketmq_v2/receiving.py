@@ -17,6 +17,7 @@ from rmqlite.features.leases.requests import (
     InvisibleChange,
     ReceiveRequest,
 )
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.service.service import Service
@@ -64,7 +65,7 @@ class Receiving:
             yield service.ReceiveMessageResponse(status=shown)
             yield _end(self._service.clock.now_ms())
             return
-        with self._service.leases.answering(received):
+        with self._service[LeaseCalls].answering(received):
             found = OK if received.messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
             yield service.ReceiveMessageResponse(status=found)
             for record, topic, handle, attempt in received.messages:
@@ -105,7 +106,7 @@ class Receiving:
             # Where no message is to be matched, a wrong expression would wait for one.
             asked_for = HeartbeatRequest(wanted.group, asker.client_id, (subscription,))
             await self._service.groups.check(asked_for)
-        received = await self._service.leases.receive(wanted, making)
+        received = await self._service[LeaseCalls].receive(wanted, making)
         # Behind the check of rights: what a stranger names is not remembered.
         self._clients.subscribe(asker.key, wanted.group, subscription)
         return received
@@ -118,7 +119,7 @@ class Receiving:
         handles = [_handle(each.receipt_handle, each) for each in request.entries]
         valid = tuple([each for each in handles if each is not None])
         acked = iter(
-            await self._service.leases.ack(AckRequest(group, topic, valid)) if valid else ()
+            await self._service[LeaseCalls].ack(AckRequest(group, topic, valid)) if valid else ()
         )
         entries = [
             service.AckMessageResultEntry(
@@ -160,7 +161,7 @@ class Receiving:
         if handle is None:
             raise HandleInvalid(request.receipt_handle)
         wanted = InvisibleChange(group, topic, handle, invisible_ms, not request.suspend)
-        return await self._service.leases.change(wanted)
+        return await self._service[LeaseCalls].change(wanted)
 
     async def forward(
         self, request: service.ForwardMessageToDeadLetterQueueRequest, _: Asker
@@ -170,7 +171,7 @@ class Receiving:
         handle = _handle(request.receipt_handle, request)
         if handle is None:
             raise HandleInvalid(request.receipt_handle)
-        await self._service.leases.forward(DeadRequest(group, topic, handle, REASON))
+        await self._service[LeaseCalls].forward(DeadRequest(group, topic, handle, REASON))
         return service.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
 

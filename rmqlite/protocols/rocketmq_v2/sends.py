@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from rmqlite.features.changes.service import ChangeCalls, why_not_recalled
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.kernel.requests.topics import RouteRequest
@@ -17,7 +18,6 @@ from rmqlite.kernel.sends.calls import DraftCall, Stored, check_messages
 from rmqlite.kernel.service.access import CALLER
 from rmqlite.kernel.service.gathering import Gathering
 from rmqlite.kernel.service.messages import DraftsSent
-from rmqlite.kernel.service.schedule import why_not_recalled
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import FlushFailed, RmqliteError
 from rmqlite.protocols.rocketmq_v2.bytes import rules
@@ -73,7 +73,7 @@ class Sends:
     ) -> service.RecallMessageResponse:
         """Cancel a message that waits for its time; the answer says what has become of it."""
         topic = rules.topic_of(request.topic)
-        changed = await self._service.schedule.recall(topic, request.recall_handle)
+        changed = await self._service[ChangeCalls].recall(topic, request.recall_handle)
         if changed.outcome is not ChangeOutcome.DONE:
             # Not MESSAGE_NOT_FOUND: some clients take that for success.
             raise Refusal(Code.NOT_FOUND, why_not_recalled(changed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.service import Service
 from rmqlite.protocols.grpc.calls import Handlers, many_answers
@@ -41,7 +42,7 @@ class Protocol:
         routes, sends = Routes(config, own, port), Sends(config, own, self.clients)
         receiving = Receiving(config, own, self.clients)
         pulling, transactions = Pulling(config, own), Transactions(own)
-        own.transactions.listen(Asking(self.clients))
+        own[TransactionCalls].listen(Asking(self.clients))
         self._ones: dict[Rpc[Any, Any], One] = {
             rpcs.QUERY_ROUTE: routes.route,
             rpcs.QUERY_ASSIGNMENT: routes.assignment,

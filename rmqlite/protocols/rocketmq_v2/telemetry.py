@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.kernel.service.access import BROKER, CALLER
@@ -113,7 +114,7 @@ class Telemetry:
                 if client is not None:
                     client.hang_up(stream)
                     # All calls of a client are made on one connection.
-                    self._service.leases.doubt(client.group, asker.client_id)
+                    self._service[LeaseCalls].doubt(client.group, asker.client_id)
 
     async def _listen(self, read: Read, asker: Asker, stream: Stream) -> None:
         """Answer frames until the client has ended the call."""
@@ -234,7 +235,7 @@ class Telemetry:
         if request.group.name:
             group = rules.group_of(request.group)
             await self._service.groups.leave(LeaveRequest(group, asker.client_id))
-            await self._service.leases.release(group, asker.client_id)
+            await self._service[LeaseCalls].release(group, asker.client_id)
         return service.NotifyClientTerminationResponse(status=OK)
 
     async def _join(

@@ -6,6 +6,7 @@ whoever sends to the topic, and has its Telemetry call open, can be asked.
 
 from __future__ import annotations
 
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.requests.messages import TransactionQuestion
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
@@ -31,7 +32,7 @@ class Transactions:
         end = end_of(request)
         if end is not None:
             try:
-                await self._service.transactions.end(end)
+                await self._service[TransactionCalls].end(end)
             except (MessageNotFound, InvalidValue) as error:
                 raise Refusal(Code.INVALID_TRANSACTION_ID, str(error)) from None
         return service.EndTransactionResponse(status=OK)

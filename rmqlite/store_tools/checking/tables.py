@@ -10,19 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.features.bulk.table_shapes import BulkJobsTable
+from rmqlite.features.dead_letters.table_shapes import PurgeMarkersTable
+from rmqlite.features.leases.table_shapes import LeasesTable
+from rmqlite.features.name_server.table_shapes import KeyValuesTable
+from rmqlite.features.redrive.table_shapes import RedriveJobsTable
 from rmqlite.kernel.config.table_shapes import (
-    BulkJobsTable,
     ClockTable,
     ConsumerOffsetsTable,
     DelayOffsetsTable,
     DeletedTopicsTable,
     GroupsTable,
-    KeyValuesTable,
-    LeasesTable,
     LevelsTable,
     ProgressTable,
-    PurgeMarkersTable,
-    RedriveJobsTable,
     RequestModesTable,
     TopicsTable,
 )

@@ -16,7 +16,6 @@ from rmqlite.features.accounts.accounts import (
     parse_perm,
     perm_text,
 )
-from rmqlite.features.accounts.decision import why_not
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_GROUP,
@@ -52,7 +51,7 @@ def account(
 
 
 def may(who: Account, *needs: Need) -> bool:
-    return why_not(who, needs) is None
+    return who.why_not(needs) is None
 
 
 @pytest.mark.parametrize("perm", ["DENY", "PUB", "SUB", "PUB|SUB"])
@@ -72,7 +71,7 @@ def test_a_right_is_given_by_name_or_by_default(perm: str, right: Right, by: str
     kind = "topic" if by.startswith("topic") else "group"
     need = Need(right, "topic" if kind == "topic" else "group", "n")
     expected = (SUB if right is VIEW else right) in given
-    assert why_not(who, [need]) == (None if expected else f"No default permission for {kind}:n")
+    assert who.why_not([need]) == (None if expected else f"No default permission for {kind}:n")
 
 
 @pytest.mark.parametrize("kind", ["topic", "group"])
@@ -97,8 +96,8 @@ def test_every_need_counts_and_the_first_that_is_missing_is_told() -> None:
     """A pull needs the topic and the group."""
     who = account(topics={"t": BOTH}, groups={"g": DENY})
     needs = [Need(SUB, "topic", "t"), Need(SUB, "group", "g"), Need(SUB, "topic", "u")]
-    assert why_not(who, needs) == "No default permission for group:g"
-    assert why_not(who, needs[:1]) is None
+    assert who.why_not(needs) == "No default permission for group:g"
+    assert who.why_not(needs[:1]) is None
 
 
 def test_an_admin_whose_account_names_nothing_passes_everything() -> None:
@@ -116,8 +115,8 @@ def test_an_admin_whose_account_names_something_sends_and_consumes_only_that(
     """RocketMQ's rule, which surprises; administrating and looking stay."""
     who = account(role=Role.ADMIN, **names)  # type: ignore[arg-type]
     assert may(who, Need(ADMIN, "topic", "u"), Need(ADMIN), Need(VIEW, "topic", "u"), Need(VIEW))
-    assert why_not(who, [Need(PUB, "topic", "u")]) == "No default permission for topic:u"
-    assert why_not(who, [Need(SUB, "group", "g")]) == "No default permission for group:g"
+    assert who.why_not([Need(PUB, "topic", "u")]) == "No default permission for topic:u"
+    assert who.why_not([Need(SUB, "group", "g")]) == "No default permission for group:g"
     assert may(who, Need(PUB, "topic", "t")) == ("topics" in names)
 
 
@@ -125,10 +124,10 @@ def test_who_is_no_admin_changes_nothing() -> None:
     """In RocketMQ's words, with the protocol's words for the request."""
     who = account(topic=BOTH, group=BOTH, topics={"t": BOTH})
     for need in (Need(ADMIN, "topic", "t"), Need(ADMIN, "group", "g")):
-        assert why_not(who, [need]) == (
+        assert who.why_not([need]) == (
             f"Need admin permission for {need.subject}, but accessKey=service is not"
         )
-    assert why_not(who, [Need(ADMIN, "", "request code=17")]) == (
+    assert who.why_not([Need(ADMIN, "", "request code=17")]) == (
         "Need admin permission for request code=17, but accessKey=service is not"
     )
 
@@ -142,7 +141,7 @@ def test_a_viewer_looks_at_everything_and_does_nothing() -> None:
             assert not may(who, Need(right, "topic", name))
             assert not may(who, Need(right, "group", name))
     why = "Viewers change nothing: PUB on topic:t, and accessKey=service is one"
-    assert why_not(who, [Need(PUB, "topic", "t")]) == why
+    assert who.why_not([Need(PUB, "topic", "t")]) == why
 
 
 def test_a_viewer_with_rights_still_does_nothing() -> None:
@@ -155,7 +154,7 @@ def test_looking_at_the_broker_is_for_viewers_and_admins() -> None:
     """Its state has everybody's names in it."""
     who = account(topic=BOTH, group=BOTH)
     why = "Need viewer or admin permission for the broker, but accessKey=service is not"
-    assert why_not(who, [Need(VIEW)]) == why
+    assert who.why_not([Need(VIEW)]) == why
 
 
 @pytest.mark.parametrize("prefix", ["%RETRY%", "%DLQ%"])
@@ -170,7 +169,7 @@ def test_retry_and_dead_letter_topics_follow_their_group(
     by_default = account(group=parse_perm(perm), topic=BOTH)
     for who in (by_name, by_default):
         refusal = None if perm == "SUB" else "No default permission for group:g"
-        assert why_not(who, [need]) == refusal
+        assert who.why_not([need]) == refusal
 
 
 def test_a_dead_letter_topic_that_is_named_has_rights_of_its_own() -> None:
@@ -181,7 +180,7 @@ def test_a_dead_letter_topic_that_is_named_has_rights_of_its_own() -> None:
     assert not may(who, Need(SUB, "group", "g"))
     denied = account(topics={"%DLQ%g": DENY}, group=BOTH, topic=BOTH)
     why = "No default permission for topic:%DLQ%g"
-    assert why_not(denied, [Need(SUB, "topic", "%DLQ%g")]) == why
+    assert denied.why_not([Need(SUB, "topic", "%DLQ%g")]) == why
     assert may(denied, Need(SUB, "group", "g"), Need(SUB, "topic", "%DLQ%h"))
 
 
@@ -220,7 +219,7 @@ def test_a_default_does_not_reach_a_system_group(group: str) -> None:
 
 def test_a_long_name_is_shortened_in_the_refusal() -> None:
     """It comes from the network."""
-    why = why_not(account(), [Need(PUB, "topic", "t" * 10_000)])
+    why = account().why_not([Need(PUB, "topic", "t" * 10_000)])
     assert why is not None
     assert len(why) < 250
 

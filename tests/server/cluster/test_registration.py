@@ -20,7 +20,7 @@ from rmqlite.features.cluster.addresses import (
     with_own_address,
 )
 from rmqlite.features.cluster.link import Connecting
-from rmqlite.features.cluster.registration import Registering, check_cluster
+from rmqlite.features.cluster.registration import Registering
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
@@ -61,7 +61,8 @@ async def registering(
     settings["name_servers"] = ";".join([each.address for each in servers])
     config = under_test.config.model_copy(update=settings)
     connecting = Connecting(config, access or Access())
-    kept = Registering(config, under_test.broker, under_test.clock, connecting)
+    kept = Registering(connecting)
+    kept.meet(config, under_test.broker, under_test.clock)
     async with asyncio.TaskGroup() as tasks:
         kept.begin(tasks)
         yield kept
@@ -247,11 +248,11 @@ def test_a_name_that_another_broker_has_ends_the_start(under_test: BrokerUnderTe
             server.brokers["broker-a"] = "10.1.2.3:10911"
             config = under_test.config.model_copy(update={"name_servers": server.address})
             with pytest.raises(InvalidValue) as caught:
-                await check_cluster(config, Connecting(config, Access()))
+                await Registering(Connecting(config, Access())).check(config)
             assert "10.1.2.3:10911" in str(caught.value)
             assert OURS in str(caught.value)
             server.brokers["broker-a"] = OURS
-            await check_cluster(config, Connecting(config, Access()))
+            await Registering(Connecting(config, Access())).check(config)
 
     asyncio.run(main())
 
@@ -261,7 +262,7 @@ def test_no_name_server_has_to_be_there_at_the_start(under_test: BrokerUnderTest
 
     async def main() -> None:
         config = under_test.config.model_copy(update={"name_servers": "127.0.0.1:1"})
-        await check_cluster(config, Connecting(config, Access()))
+        await Registering(Connecting(config, Access())).check(config)
 
     asyncio.run(main())
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.features.accounts.file import AccountsFile
 from rmqlite.features.accounts.gate.exposure import check_exposure
-from rmqlite.kernel.service.access import Access, AccountsFile
+from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.support.brokers import small_config
 
@@ -57,7 +58,7 @@ def test_accounts_follow_their_file(path: Path) -> None:
     asyncio.run(file.look())
     assert access.accounts is not None
     third = access.accounts.accounts["third-key"]
-    assert third.secret.get_secret_value() == "another secret"
+    assert third.secret_text == "another secret"
 
 
 def test_a_broken_edit_keeps_the_accounts_and_says_so_until_it_is_mended(

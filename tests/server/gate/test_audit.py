@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.accounts.gate import audit
-from rmqlite.features.accounts.gate.audit import Event, JsonLines, Refusals
+from rmqlite.kernel.service import audit
+from rmqlite.kernel.service.audit import Event, JsonLines, Refusals
 from rmqlite.kernel.words.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
 from tests.support.clock import SetTime
 

@@ -1,4 +1,4 @@
-"""Limits of accounts and connections: a second's worth at once, then at their rate."""
+"""AccountLimits of accounts and connections: a second's worth at once, then at their rate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rmqlite.features.accounts.gate.limits import (
     KEEPING_FACTOR,
     LIMITS,
     PROTOCOLS,
+    AccountLimits,
     Buckets,
-    Limits,
-    Request,
     limits_of,
 )
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
+from rmqlite.kernel.service.limits import Request
 from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import SetTime
 
@@ -27,8 +27,8 @@ def now() -> SetTime:
     return SetTime()
 
 
-def limits(now: SetTime, **settings: Any) -> Limits:
-    return Limits(BrokerConfig().model_copy(update=settings), now)
+def limits(now: SetTime, **settings: Any) -> AccountLimits:
+    return AccountLimits(BrokerConfig().model_copy(update=settings), now)
 
 
 def test_a_bucket_gives_a_second_of_requests_at_once_and_then_fills_up() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.accounts.gate.tls import OPENING_MAX, OPENING_S_MAX, Keys, listen, load_keys
 from rmqlite.kernel.words.errors import ConfigInvalid
+from rmqlite.protocols.shared.tls import OPENING_MAX, OPENING_S_MAX, Keys, listen, load_keys
 from tests.support.brokers import small_config
 from tests.support.certificates import keys_of, made
 from tests.support.clock import FakeClock

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.protocols.remoting.bytes.frame import encode
@@ -109,7 +110,7 @@ def test_members_that_broadcast_are_known_as_such(under_test: BrokerUnderTest) -
         async with protocol.client() as client:
             for model in (MessageModel.BROADCASTING, MessageModel.CLUSTERING):
                 assert (await beat(client, "one", model=model)).code == 0
-                status = await protocol.server.service.groups.status(GROUP)
+                status = await protocol.server.service[ProgressCalls].status(GROUP)
                 found.append((status.is_broadcasting, sum([each.lag for each in status.progress])))
 
     served_protocol(under_test, scenario)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import Message
@@ -257,12 +258,19 @@ class _NoService:
     def __getattr__(self, _: str) -> Any:
         return self
 
+    def __getitem__(self, _: object) -> Any:
+        return self
+
     def __call__(self, *_: object) -> None:
         return None
 
 
 def _running(service: Any, tasks: asyncio.TaskGroup) -> Any:
-    return type("Running", (), {"service": service, "tasks": tasks, "grpc_port": GRPC_PORT})()
+    return type(
+        "Running",
+        (),
+        {"service": service, "tasks": tasks, "config": BrokerConfig(grpc_port=GRPC_PORT)},
+    )()
 
 
 def test_a_grpc_client_reads_which_port_is_its_own(under_test: BrokerUnderTest) -> None:

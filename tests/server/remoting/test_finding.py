@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.features.dead_letters.requests import HistoryQuery
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.service import FindingCalls
 from rmqlite.kernel.requests.messages import MessageQuery
 from rmqlite.kernel.requests.schedule import (
     ChangeByIds,
@@ -69,13 +72,13 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
                 found = await client.ask(QUERY_MESSAGE, asked)
                 assert len(records_of(found.body)) == count
             service = protocol.server.service
-            by_key = await service.messages.find(MessageQuery(TOPIC, key, False))
+            by_key = await service[FindingCalls].find(MessageQuery(TOPIC, key, False))
             assert len(by_key.messages) == 1
-            page = await service.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
+            page = await service[ChangeCalls].pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
-            life = await service.dead_letters.history(HistoryQuery(key))
+            life = await service[DeadLetterCalls].history(HistoryQuery(key))
             assert len(life.events) == 2
-            (changed,) = await service.schedule.change_by_ids(
+            (changed,) = await service[ChangeCalls].change_by_ids(
                 ChangeByIds(ScheduleAction.CANCEL, (key,))
             )
             assert changed.outcome is ChangeOutcome.DONE

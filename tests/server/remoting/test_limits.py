@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmqlite.features.accounts.accounts import Role
-from rmqlite.features.accounts.gate.limits import Limits
+from rmqlite.features.accounts.gate.limits import AccountLimits
 from rmqlite.protocols.remoting.bytes.command import Command
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
@@ -29,7 +29,7 @@ def limited(
 
     async def inside(protocol: ProtocolUnderTest) -> None:
         limits = protocol.server.service.limits
-        assert isinstance(limits, Limits)
+        assert isinstance(limits, AccountLimits)
         limits._elapsed = SetTime()
         if has_accounts:
             protocol.server.access.accounts = accounts(ADMIN, OTHER)

@@ -18,7 +18,6 @@ from typing import Any, Final
 import pytest
 
 from rmqlite.features.accounts.accounts import Role
-from rmqlite.features.accounts.gate.tls import load_keys
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.protocols.metrics.server import HttpPort, Page
 from rmqlite.protocols.remoting.bytes.frame import encode
@@ -28,6 +27,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
 )
 from rmqlite.protocols.remoting.connection import Connection, NotAnswered
 from rmqlite.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
+from rmqlite.protocols.shared.tls import load_keys
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
 from tests.support.accounts import ADMIN, SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest, small_config

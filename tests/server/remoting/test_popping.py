@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.leases.leases import Leases
 from rmqlite.kernel.requests.groups import GroupChange, RequestMode
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import retry_topic
@@ -520,7 +521,7 @@ def test_a_client_is_given_the_queues_of_all_brokers(broker: BrokerUnderTest) ->
 
 def expire(broker: BrokerUnderTest) -> None:
     """End the leases that are due, and deliver what became of their messages."""
-    while (due_ms := broker.broker.leases.ending.expire()) is not None:
+    while (due_ms := broker.broker[Leases].ending.expire()) is not None:
         if due_ms > broker.clock.now_ms():
             break
     broker.sync()

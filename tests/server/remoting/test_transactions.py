@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.features.transactions.checking_back import CheckingBack
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.records.record import read_head
 from rmqlite.kernel.words.message import encode_properties
 from rmqlite.protocols.remoting.bytes.command import Command
@@ -43,7 +44,7 @@ async def check(protocol: ProtocolUnderTest, under_test: BrokerUnderTest) -> Non
     under_test.clock.forward(6_000)
     server = protocol.server
     task = CheckingBack(
-        server.config, under_test.broker, server.commit, server.service.transactions
+        server.config, under_test.broker, server.commit, server.service[TransactionCalls]
     )
     await task.round()
 

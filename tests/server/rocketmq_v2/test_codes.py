@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
@@ -282,7 +283,7 @@ def test_a_broker_at_its_limit_says_so(
     async def scenario(v2: V2) -> None:
         await v2.sent(message())
         await v2.received()
-        monkeypatch.setattr(v2.server.service.leases._pulls, "wait", full)
+        monkeypatch.setattr(v2.server.service[LeaseCalls]._pulls, "wait", full)
         answers = await v2.answers(rpcs.RECEIVE_MESSAGE, receive(poll_s=5))
         assert code_of(answers[0]) is Code.TOO_MANY_REQUESTS
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
@@ -201,7 +202,7 @@ def test_a_poll_ends_before_the_deadline_of_its_call(
         raise KeyError("enough")
 
     async def scenario(v2: V2) -> None:
-        monkeypatch.setattr(v2.server.service.leases, "receive", noted)
+        monkeypatch.setattr(v2.server.service[LeaseCalls], "receive", noted)
         for left_s, poll_s in ((23.0, 20), (8.0, 20), (23.0, 3), (None, 30), (4.0, None)):
             await v2.answers(RECEIVE_MESSAGE, receive(poll_s=poll_s), left_s)
         assert waits == [20_000, 7_500, 3_000, 20_000, 3_500]

@@ -10,6 +10,7 @@ import pytest
 from rmqlite.features.accounts.accounts import PERMS
 from rmqlite.features.leases.lease_table import RENEWED_MS
 from rmqlite.features.leases.leased_queue import RECEIVED_MS
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.limits import SUBSCRIPTIONS_MAX
 from rmqlite.protocols.rocketmq_v2 import clients as registry
@@ -396,9 +397,9 @@ def test_who_may_not_send_is_asked_no_questions(under_test: BrokerUnderTest) -> 
         call = reading.telemetry()
         call.settings(producer_settings(TOPIC))
         assert code_of(await call.next()) is Code.FORBIDDEN
-        assert not v2.server.service.transactions.has_producer(TOPIC)
+        assert not v2.server.service[TransactionCalls].has_producer(TOPIC)
         await described(v2.other("writing", signed("the-writer")), producer_settings(TOPIC))
-        assert v2.server.service.transactions.has_producer(TOPIC)
+        assert v2.server.service[TransactionCalls].has_producer(TOPIC)
         await described(v2.other("consuming", signed("the-reader")), consumer_settings(TOPIC))
         denied = v2.other("denied", signed("the-writer")).telemetry()
         denied.settings(consumer_settings(TOPIC))

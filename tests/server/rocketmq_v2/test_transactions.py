@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from rmqlite.kernel.process.loops import CheckingBack
+from rmqlite.features.transactions.checking_back import CheckingBack
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import END_TRANSACTION, definition, service
 from rmqlite.protocols.rocketmq_v2.guard import ClientKey
@@ -47,7 +48,7 @@ async def check(v2: V2) -> None:
     """A round of checks, a minute later."""
     server = v2.server
     v2.under_test.clock.forward(CHECKED_MS)
-    own = server.service.transactions
+    own = server.service[TransactionCalls]
     await CheckingBack(server.config, v2.under_test.broker, server.commit, own).round()
 
 

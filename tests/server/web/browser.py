@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import httpx
 
 from rmqlite.features.accounts.accounts import Accounts
-from rmqlite.kernel.process.loops import Redriving
+from rmqlite.features.redrive.redriving import Redriving
 from rmqlite.kernel.service.group_commit import SyncThread
 from rmqlite.web.app import web_app
 from rmqlite.web.site import Site

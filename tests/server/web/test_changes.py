@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from rmqlite.features.changes.pending import Pending
+from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
@@ -33,7 +35,7 @@ ACTIONS = [
 
 
 def pending(under_test: BrokerUnderTest) -> int:
-    return sum([each.pending for each in done(under_test.broker.pending.counts())])
+    return sum([each.pending for each in done(under_test.broker[Pending].counts())])
 
 
 @pytest.mark.parametrize(("action", "word", "left"), ACTIONS)
@@ -145,7 +147,7 @@ def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest)
         assert "2 retries" not in (await browser.get("/retries?group=other")).text
 
     browse(under_test, scenario)
-    (left,) = done(under_test.broker.pending.counts())
+    (left,) = done(under_test.broker[Pending].counts())
     assert left.topic == retry_topic("other")
 
 
@@ -360,7 +362,7 @@ def test_a_sync_that_fails_in_a_pages_call_ends_the_broker(under_test: BrokerUnd
         site = Site(under_test.config, server.service)
         change = ChangeByIds(ScheduleAction.CANCEL, (sent.message_id,))
         with pytest.raises(FlushFailed, match="cannot cut"):
-            await site.service.schedule.change_by_ids(change)
+            await site.service[ChangeCalls].change_by_ids(change)
         with pytest.raises(FlushFailed, match="cannot cut"):
             await ending
 

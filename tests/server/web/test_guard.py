@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.requests.schedule import PendingQuery
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.message import Message
@@ -19,7 +20,7 @@ CHANGE = {"action": "cancel"}
 
 
 async def pending(under_test: BrokerUnderTest) -> int:
-    page = await done_in_turns(under_test.broker.pending.pages(PendingQuery()))
+    page = await done_in_turns(under_test.broker[Pending].pages(PendingQuery()))
     return len(page.messages)
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from rmqlite.features.accounts.accounts import PERMS, Role
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.config.addresses import parse_addresses
 from rmqlite.kernel.requests.schedule import PendingQuery
 from rmqlite.kernel.service.turns import done_in_turns
@@ -48,7 +49,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]
 
 
 async def pending(under_test: BrokerUnderTest) -> int:
-    page = await done_in_turns(under_test.broker.pending.pages(PendingQuery()))
+    page = await done_in_turns(under_test.broker[Pending].pages(PendingQuery()))
     return len(page.messages)
 
 

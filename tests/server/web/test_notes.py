@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from rmqlite.features.accounts.accounts import Role
+from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import JobState
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
@@ -81,7 +82,7 @@ def test_the_note_of_a_job_that_is_paused(filled: BrokerUnderTest) -> None:
         await browser.send("/job", [*fields, NOTE])
 
     browse(filled, scenario)
-    (job,) = filled.broker.redrive.all()
+    (job,) = filled.broker[Redrive].all()
     assert (job.state, job.operator_notes) == (JobState.CANCELLED, (NOTE[1],))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -334,7 +335,7 @@ def test_a_group_shows_when_its_retries_come(under_test: BrokerUnderTest) -> Non
         assert "2 1m 5 1m 1m 3 to 4 10m 14 10m 21m" in changed.text
 
     browse(under_test, scenario)
-    info = done(under_test.broker.group_status(GROUP)).info
+    info = done(under_test.broker[Progress].status(GROUP)).info
     assert info.max_reconsume_times == 3
     assert RetryPolicy.parse(info.retry_policy).delays_ms == (60_000, 600_000)
 

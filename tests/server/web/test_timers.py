@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from rmqlite.features.changes.pending import Pending
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.schedule import PendingQuery
 from rmqlite.kernel.words.clock import local_text
@@ -23,7 +24,7 @@ LEVEL = 9
 
 def waiting(under_test: BrokerUnderTest) -> list[tuple[int, int]]:
     """Level and deliver time of all that wait."""
-    page = done(under_test.broker.pending.pages(PendingQuery()))
+    page = done(under_test.broker[Pending].pages(PendingQuery()))
     return [(each.level, each.deliver_at_ms) for each in page.messages]
 
 

@@ -16,13 +16,14 @@ import resource
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
-from rmqlite.features.accounts.gate.tls import OPENING_MAX
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
+from rmqlite.kernel.service.limits import Limits, Request
 from rmqlite.kernel.store.disk.files import OPEN_FILES_MAX
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
+from rmqlite.protocols.shared.tls import OPENING_MAX
 
 KEEPING_FACTOR: Final = 10
 """How much more of what keeps a consumer in its group is let in than of other requests.  A
@@ -70,14 +71,6 @@ class Buckets:
         return len(self._known)
 
 
-class Request(NamedTuple):
-    """What is counted of a request.  requests: 0 if it was counted before, without its bytes."""
-
-    requests: int
-    size: int
-    keeps_member: bool = False
-
-
 class _Rate:
     """One limit a second of every account, or of every connection.  name: of its key."""
 
@@ -114,8 +107,8 @@ class _Count:
             del self._counts[account]
 
 
-class Limits:
-    """The limits of one broker.  account "": none, so only limits of the connection count."""
+class AccountLimits(Limits):
+    """The limits of one broker, in memory."""
 
     def __init__(self, config: BrokerConfig, elapsed: Callable[[], float] = elapsed_s) -> None:
         self._elapsed = elapsed
@@ -135,19 +128,13 @@ class Limits:
         """The account of each connection that has one."""
 
     def of_connection(self, address: str, request: Request) -> None:
-        """Count a request on a connection.  Raises Overloaded."""
         self._count(self._of_connection, address, request)
 
     def of_account(self, account: str, request: Request) -> None:
-        """Count a request of an account.  Raises Overloaded."""
         if account:
             self._count(self._of_account, account, request)
 
     def own(self, connection: Hashable, account: str) -> None:
-        """A connection has brought a request of an account, whose it is from now on.
-
-        Raises Overloaded; the connection then belongs to whom it belonged before.
-        """
         owner = self._owners.get(connection, "")
         if owner == account or not account:
             return
@@ -157,14 +144,12 @@ class Limits:
         self._owners[connection] = account
 
     def ended(self, connection: Hashable) -> None:
-        """A connection has ended."""
         owner = self._owners.pop(connection, "")
         if owner:
             self._connections.remove(owner)
 
     @contextmanager
     def parked(self, account: str) -> Iterator[None]:
-        """Inside it a pull of the account waits.  Raises Overloaded."""
         if not account:
             yield
             return
@@ -192,9 +177,9 @@ LIMITS: Final = (
 """The keys, by attribute."""
 
 
-def limits_of(config: BrokerConfig) -> Limits | None:
+def limits_of(config: BrokerConfig) -> AccountLimits | None:
     """The limits of a configuration; None if it sets none, so that they cost nothing."""
-    return Limits(config) if any(getattr(config, name) for name in LIMITS) else None
+    return AccountLimits(config) if any(getattr(config, name) for name in LIMITS) else None
 
 
 def connections_max(config: BrokerConfig) -> int:

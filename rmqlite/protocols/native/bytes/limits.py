@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.features.dead_letters.requests import DEAD_LETTER_IDS_MAX
+from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX
 from rmqlite.features.raw_log.requests import TOPICS_MAX
 from rmqlite.features.redrive.requests import IMPORTED_DEAD_LETTERS_MAX, RedriveOutcome
 from rmqlite.kernel.config.config import BrokerConfig

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from struct import Struct
 from typing import Final
 
+from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS
@@ -104,7 +105,7 @@ class Figures:
     async def timer_metrics(self, call: Call[Nothing]) -> Command:
         """How many timers wait, by topic."""
         now_ms = self._service.clock.now_ms()
-        counts = await self._service.schedule.counts()
+        counts = await self._service[ChangeCalls].counts()
         rows = [
             (each.topic, TimingCount(each.pending, now_ms))
             for each in counts

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from rmqlite.features.leases.service import LeaseCalls
 from rmqlite.kernel.requests.groups import HeartbeatRequest, LeaveRequest, MemberKind, Subscription
 from rmqlite.kernel.service.access import CALLER, account_of_caller, may_send
 from rmqlite.kernel.service.service import Service
@@ -177,7 +178,7 @@ class Clients:
         self._drop_producer(connection, asked.producer_group, asked.client_id)
         if self._drop_consumer(connection, asked.consumer_group, asked.client_id):
             # What it has popped and not acknowledged, others get now.
-            await self._service.leases.release(asked.consumer_group, asked.client_id)
+            await self._service[LeaseCalls].release(asked.consumer_group, asked.client_id)
         return call.done()
 
     @answers(codes.GET_CONSUMER_LIST_BY_GROUP)

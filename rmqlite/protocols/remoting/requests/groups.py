@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.figures import QueueTimes, Taken
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.kernel.service.service import Service
@@ -165,7 +166,7 @@ class Offsets:
     @answers(codes.GET_CONSUME_STATS)
     async def of_group(self, call: Call[ConsumeStatsQuery]) -> Command:
         asked = call.asked()
-        taken = await self._service.groups.taken(asked.consumer_group, asked.topic)
+        taken = await self._service[ProgressCalls].taken(asked.consumer_group, asked.topic)
         body = await large_body(
             ConsumeStats({}, sum([each.per_second for each in taken])),
             "offset_table",
@@ -184,7 +185,7 @@ class Offsets:
             name = json.dumps(info.group, ensure_ascii=False).encode()
             parts.append(b"%s{%s:[" % (b"," if parts else b"", name))
             between = b""
-            for taken in await self._service.groups.taken(info.group):
+            for taken in await self._service[ProgressCalls].taken(info.group):
                 extras = await self._service.topics.extras(taken.topic)
                 if is_order <= extras.is_ordered:
                     parts.append(between + await self._stats(taken))
@@ -232,7 +233,7 @@ class Offsets:
     async def times(self, call: Call[GroupAndTopic]) -> Command:
         asked = call.asked()
         now_ms = self._service.clock.now_ms()
-        times = await self._service.groups.times(asked.group, asked.topic)
+        times = await self._service[ProgressCalls].times(asked.group, asked.topic)
         spans = (self._span(each, now_ms) for each in times)
         body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
         return call.done(body=body)

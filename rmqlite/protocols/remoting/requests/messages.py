@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Final
 
+from rmqlite.features.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
+from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.record import COMMITTED, ROLLBACK
 from rmqlite.kernel.requests.groups import OffsetsCommit, Subscription
@@ -109,7 +111,7 @@ class Messages:
         """The newest messages with a key, as records; the client compares the key itself."""
         asked = call.asked()
         most = MESSAGES_DEFAULT if asked.is_unique_key else asked.max_num
-        found = await self._service.messages.find(
+        found = await self._service[FindingCalls].find(
             MessageQuery(
                 asked.topic,
                 asked.key,
@@ -203,7 +205,7 @@ class Transactions:
         self._service = service
         self._clients = clients
         self._turn = 0
-        service.transactions.listen(self)
+        service[TransactionCalls].listen(self)
 
     @answers(codes.END_TRANSACTION)
     async def end(self, call: Call[EndTransaction]) -> Command | None:
@@ -213,7 +215,7 @@ class Transactions:
         if is_commit is None:
             return None
         try:
-            await self._service.transactions.end(
+            await self._service[TransactionCalls].end(
                 TransactionEnd(
                     asked.producer_group,
                     asked.tran_state_table_offset,
@@ -225,7 +227,7 @@ class Transactions:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return call.done()
 
-    # ---- service.transactions.Producers
+    # ---- service[TransactionCalls].Producers
 
     def has(self, group: str) -> bool:
         return bool(self._there(group))

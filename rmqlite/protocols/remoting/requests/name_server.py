@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
+from rmqlite.features.name_server.service import KeyValueCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.service.service import Service
@@ -89,7 +90,7 @@ class NameServer:
                 queues.append(_written_queues(named.name, found))
         if not brokers:
             raise TopicUnknown(topic)
-        order = await self._service.key_values.order_of(topic)
+        order = await self._service[KeyValueCalls].order_of(topic)
         return call.done(body=written_route(brokers, queues, order))
 
     @answers(codes.GET_BROKER_CLUSTER_INFO)
@@ -161,7 +162,7 @@ class NameServer:
         if order not in (None, *_SWITCH):
             raise InvalidValue(_ORDER, order, "true or false")
         if order is not None:
-            await self._service.key_values.set_order(order == _SWITCH[True])
+            await self._service[KeyValueCalls].set_order(order == _SWITCH[True])
         return call.done()
 
     async def _topics(self, call: Call[Any]) -> Command:
@@ -175,7 +176,7 @@ class NameServer:
             "kvConfigPath": str(self._config.store_path / "config" / "kvConfig.json"),
             "productEnvName": "center",
             "clusterTest": "false",
-            _ORDER: _SWITCH[await self._service.key_values.has_order()],
+            _ORDER: _SWITCH[await self._service[KeyValueCalls].has_order()],
         }
 
     async def _set_writable(self, broker_name: str, *, may_write: bool) -> int:
@@ -246,13 +247,13 @@ class KeyValues:
     @answers(codes.PUT_KV_CONFIG)
     async def put(self, call: Call[KvPair]) -> Command:
         asked = call.asked()
-        await self._service.key_values.put(asked.namespace, asked.key, asked.value)
+        await self._service[KeyValueCalls].put(asked.namespace, asked.key, asked.value)
         return call.done()
 
     @answers(codes.GET_KV_CONFIG)
     async def get(self, call: Call[KvKey]) -> Command:
         asked = call.asked()
-        value = (await self._service.key_values.of(asked.namespace)).get(asked.key)
+        value = (await self._service[KeyValueCalls].of(asked.namespace)).get(asked.key)
         if value is None:
             remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
@@ -261,13 +262,13 @@ class KeyValues:
     @answers(codes.DELETE_KV_CONFIG)
     async def delete(self, call: Call[KvKey]) -> Command:
         asked = call.asked()
-        await self._service.key_values.delete(asked.namespace, asked.key)
+        await self._service[KeyValueCalls].delete(asked.namespace, asked.key)
         return call.done()
 
     @answers(codes.GET_KVLIST_BY_NAMESPACE)
     async def list(self, call: Call[KvNamespace]) -> Command:
         namespace = call.asked().namespace
-        values = await self._service.key_values.of(namespace)
+        values = await self._service[KeyValueCalls].of(namespace)
         if not values:
             remark = f"No config item, Namespace: {namespace}"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)

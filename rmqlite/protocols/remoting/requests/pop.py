@@ -19,12 +19,12 @@ from rmqlite.features.leases.requests import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.features.leases.service import EVERY_QUEUE
+from rmqlite.features.leases.service import EVERY_QUEUE, LeaseCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests import groups
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.tables.membership import allocate
+from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import HandleInvalid, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.fields import Nothing
@@ -169,7 +169,7 @@ class Pops:
             # Not longer: many pops of one client wait side by side.
             pass
         with connection.parked(call.command) if request.wait_ms else nullcontext():
-            received = await self._service.leases.receive(request)
+            received = await self._service[LeaseCalls].receive(request)
         return _popped(call, received, is_ordered=is_ordered)
 
     @answers(codes.ACK_MESSAGE)
@@ -177,7 +177,7 @@ class Pops:
         asked = call.asked()
         topic, handle = _named(asked)
         request = AckRequest(asked.consumer_group, topic, (handle,))
-        (is_valid,) = await self._service.leases.ack(request)
+        (is_valid,) = await self._service[LeaseCalls].ack(request)
         if not is_valid:
             raise HandleInvalid(asked.extra_info)
         return call.done()
@@ -187,7 +187,7 @@ class Pops:
         """As in RocketMQ the answer does not say which were not valid."""
         asked = read_body(BatchAcks, call.command.body)
         for group, topic, handles in _acks(asked.acks):
-            await self._service.leases.ack(AckRequest(group, topic, handles))
+            await self._service[LeaseCalls].ack(AckRequest(group, topic, handles))
         return call.done()
 
     @answers(codes.CHANGE_MESSAGE_INVISIBLETIME)
@@ -197,7 +197,7 @@ class Pops:
             asked = call.asked()
             topic, handle = _named(asked)
             change = InvisibleChange(asked.consumer_group, topic, handle, asked.invisible_time)
-            changed = await self._service.leases.change(change)
+            changed = await self._service[LeaseCalls].change(change)
         except (RmqliteError, FieldError) as error:
             return refused(call.command, error, call.row.answer.write(ChangeAnswer()))
         answer = ChangeAnswer(changed.received_at_ms, asked.invisible_time, changed.nonce)
@@ -208,7 +208,7 @@ class Pops:
         """Messages that a pop would bring; they are not leased."""
         asked = call.asked()
         count = min(max(asked.max_msg_nums, 1), RECEIVE_MESSAGES_MAX)
-        found = await self._service.leases.peek(
+        found = await self._service[LeaseCalls].peek(
             _look(asked.consumer_group, asked.topic, asked.queue_id, max_messages=count)
         )
         ext = call.row.answer.write(PopAnswer(0, 0, 0))
@@ -226,7 +226,7 @@ class Pops:
         del asked
         try:
             with call.connection.parked(call.command) if wait_ms else nullcontext():
-                found = await self._service.leases.peek(request)
+                found = await self._service[LeaseCalls].peek(request)
         except Overloaded:
             return call.done(NotificationAnswer(has_msg=False, polling_full=True))
         return call.done(NotificationAnswer(bool(found)))
@@ -235,7 +235,7 @@ class Pops:
     async def waiting(self, call: Call[PollingInfo]) -> Command:
         asked = call.asked()
         request = _look(asked.consumer_group, asked.topic, asked.queue_id)
-        return call.done(PollingInfoAnswer(await self._service.leases.waiting(request)))
+        return call.done(PollingInfoAnswer(await self._service[LeaseCalls].waiting(request)))
 
 
 def _look(

@@ -9,6 +9,7 @@ import asyncio
 import re
 from typing import Any, Final
 
+from rmqlite.features.name_server.service import KeyValueCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.registering import parse_allowed
 from rmqlite.kernel.service.access import CALLER, Caller, host_of
@@ -87,7 +88,7 @@ class Registering:
         about = RegisteredAnswer()
         if master is not None:
             about = RegisteredAnswer(master.ha_address, master.address)
-        orders = await self._service.key_values.orders()
+        orders = await self._service[KeyValueCalls].orders()
         answer = b"" if orders is None else await large_body(KvTable({}), "table", orders.items())
         return call.done(about, answer)
 

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
+from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.groups import MemberInfo
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.service import Service
@@ -166,7 +168,7 @@ class Relays:
         """Give a member a message, whatever its offsets, and answer what its listener returned."""
         asked = call.asked()
         consumer = self._consumer(asked.consumer_group, asked.client_id)
-        record = await self._service.messages.hand_out(asked.msg_id)
+        record = await self._service[FindingCalls].hand_out(asked.msg_id)
         asked = asked._replace(broker_name=self._broker_name)
         return await _relayed(call, consumer, asked, record.encoded)
 
@@ -180,7 +182,7 @@ class Relays:
         known = tuple(self._clients.consumers(asked.group).values())
         receives = self._service.groups.receives(asked.group)
         members = [each for each in known if not each.pops]
-        offsets = await self._service.groups.reset(
+        offsets = await self._service[ProgressCalls].reset(
             asked.group,
             asked.topic,
             None if asked.timestamp == NOW else asked.timestamp,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
+from rmqlite.features.changes.service import ChangeCalls, why_not_recalled
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
@@ -21,7 +22,6 @@ from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.kernel.service.access import CALLER, Caller
 from rmqlite.kernel.service.gathering import Gathering
 from rmqlite.kernel.service.messages import DraftsSent
-from rmqlite.kernel.service.schedule import why_not_recalled
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.errors import AccessDenied, InvalidValue, MessageTooLarge, RmqliteError
@@ -198,7 +198,7 @@ class Recalls:
     async def recall(self, call: Call[Recall]) -> Command:
         command, asked = call.command, call.asked()
         try:
-            changed = await self._service.schedule.recall(asked.topic, asked.recall_handle)
+            changed = await self._service[ChangeCalls].recall(asked.topic, asked.recall_handle)
         except InvalidValue as error:
             why = str(error)
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from rmqlite.features.operating.service import DeletionCalls
 from rmqlite.kernel.requests.topics import Queue, TopicExtras, TopicInfo
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.names import is_system
@@ -66,7 +67,7 @@ class Topics:
     async def delete(self, call: Call[OfTopic]) -> Command:
         """Delete a topic; one that does not exist is no error."""
         asked = call.asked()
-        await self._service.topics.delete(asked.topic)
+        await self._service[DeletionCalls].delete(asked.topic)
         return call.done()
 
     @answers(codes.GET_ALL_TOPIC_CONFIG)
@@ -135,7 +136,7 @@ class Topics:
     @answers(codes.CLEAN_UNUSED_TOPIC)
     async def clean_unused(self, call: Call[Nothing]) -> Command:
         """Delete queues of topics that do not exist."""
-        await self._service.topics.delete_unused()
+        await self._service[DeletionCalls].delete_unused()
         return call.done()
 
     @answers(codes.CLEAN_EXPIRED_CONSUMEQUEUE, codes.DELETE_EXPIRED_COMMITLOG)

@@ -13,23 +13,21 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
-from rmqlite.kernel.finding.matching import (
+from rmqlite.features.finding.matching import (
     INT64_MAX,
     NUMBER_DIGITS_MAX,
     check_wanted,
-    claimed_of,
     has_all,
     has_last_failure,
     kind_in,
     number_of,
-    origin_of,
 )
+from rmqlite.kernel.retry import claimed_of, origin_of
+from rmqlite.kernel.reading import WHOLE_BYTES_MAX, read_heads, read_properties
 from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.records.record import Head, read_outline
+from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
-from rmqlite.kernel.store.log.raw_records import property_strings
-from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
@@ -59,8 +57,6 @@ SLICE_MAX: Final = 400
 """The most dead letters of a slice, 4 ms."""
 SLICE_BYTES_MAX: Final = 4 << 20
 """The most bytes that a slice reads; a single dead letter may be longer."""
-WHOLE_BYTES_MAX: Final = 16 << 10
-"""The body of a larger record is not read if only its head is wanted."""
 INT32_MAX: Final = 2**31 - 1
 _LAST_FAILURE: Final = property_marker(LAST_FAILURE_TIMESTAMP)
 
@@ -150,39 +146,6 @@ def in_order(
     if len(found) == 1:
         return found[0]
     return merge(*found, key=lambda head: head.physical_offset, reverse=newest_first)
-
-
-def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
-    """The records of entries; small neighbours are read together.
-
-    None for an unreadable record and for a repaired place.
-    """
-    small: list[Entry] = []
-    for entry in entries:
-        if entry.size <= WHOLE_BYTES_MAX:
-            small.append(entry)
-            continue
-        yield from _small(store, small)
-        small = []
-        head = read_outline(store.read, entry.physical_offset, entry.size)
-        yield None if head is None or is_repaired(head) else head
-    yield from _small(store, small)
-
-
-def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
-    """The property strings of entries' records, for half of what read_heads() costs.
-
-    None for an unreadable record and for a repaired place.
-    """
-    if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
-        for head in read_heads(store, entries):
-            yield head.properties if head else None
-        return
-    for entry, properties in zip(entries, property_strings(entries, store.read_each), strict=True):
-        if properties is None:
-            (head,) = read_heads(store, [entry])
-            properties = head.properties if head else None
-        yield properties
 
 
 def check_filter(wanted: DeadLetterFilter) -> None:
@@ -315,11 +278,6 @@ def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:
         for _, head in part:
             if head is not None:
                 yield head
-
-
-def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
-    for walked in store.read_records(entries, check_bodies=False):
-        yield walked.head if walked else None
 
 
 def _number(properties: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:

@@ -13,20 +13,20 @@ needed, and a crash forgets none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby
 from typing import Final
 
-from rmqlite.kernel.finding.matching import check_key, wanted_ids
+from rmqlite.features.finding.matching import check_key, wanted_ids
+from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import is_entered, outline_at, outlines
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.kernel.records.key_hash import Suffix
-from rmqlite.kernel.records.record import Head, read_outline
-from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.record import read_outline
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.kernel.steps import Steps
-from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.waits import wait_of
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
@@ -65,15 +65,14 @@ Name = tuple[str, str]
 """Topic and message id."""
 
 
-def find_messages(
-    store: MessageStore, query: MessageQuery, *, readable_end: int, bytes_max: int
-) -> Steps[FoundMessages]:
-    """The newest messages that a query matches, in steps: other calls may run at every yield.
+def find_messages(parts: BrokerParts, query: MessageQuery) -> Steps[FoundMessages]:
+    """The newest durable messages that a query matches, in steps.
 
-    bytes_max: of all records together; one record may be longer.  readable_end: records that
-    end behind this physical offset are not returned yet.  Raises InvalidValue, StoreDamaged,
-    StoreUnavailable.
+    Raises TopicUnknown, InvalidValue, StoreDamaged, StoreUnavailable.
     """
+    parts.topics.existing(query.topic)
+    store, readable_end = parts.store, parts.readable_end()
+    bytes_max = parts.config.pull_bytes_max
     count = _checked_count(query)
     found: list[FoundMessage] = []
     size = read_bytes = 0
@@ -102,7 +101,7 @@ def find_messages(
     return FoundMessages(tuple(reversed(found)), is_cut)
 
 
-def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int) -> FoundMessage:
+def message_at(parts: BrokerParts, offset_message_id: str) -> FoundMessage:
     """The message whose record an offset message id names; the id's address is ignored.
 
     Raises InvalidValue for another text, MessageNotFound, StoreDamaged.
@@ -111,10 +110,10 @@ def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int
     if physical_offset is None:
         rule = "32 hexadecimal digits, or 56: store address, port and physical offset"
         raise InvalidValue("offset_message_id", offset_message_id, rule)
-    message = _read(store, physical_offset, readable_end)
+    message = _read(parts.store, physical_offset, parts.readable_end())
     if message is None:
         raise MessageNotFound(physical_offset)
-    return _found(store, message)
+    return _found(parts.store, message)
 
 
 def offset_in(message_id: str) -> int | None:
@@ -235,26 +234,6 @@ def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> 
     return Completion.DELIVERED
 
 
-def outlines(
-    store: MessageStore,
-    topic: str,
-    *keys: str,
-    named: Iterable[int] = (),
-    below: int | None = None,
-) -> Iterator[Head]:
-    """The records of a topic that may have one of these keys or message ids, the newest first.
-
-    Their bodies are not read.  named: physical offsets of more records.  below: only records
-    before this physical offset.
-    """
-    found = [store.index.find(topic, key) for key in keys]
-    for physical_offset, _ in groupby(merge(*found, sorted(named, reverse=True), reverse=True)):
-        if below is None or physical_offset < below:
-            head = outline_at(store, physical_offset)
-            if head is not None and head.topic == topic:
-                yield head
-
-
 def named_offsets(store: MessageStore, ids: tuple[str, ...]) -> set[int]:
     """The physical offsets of the records that offset message ids and places among ids name."""
     wanted = wanted_ids(ids)
@@ -269,35 +248,6 @@ def named_offsets(store: MessageStore, ids: tuple[str, ...]) -> set[int]:
         if entry is not None:
             found.add(entry.physical_offset)
     return found
-
-
-def outline_at(store: MessageStore, physical_offset: int) -> Head | None:
-    """The record that begins there, its body not read; None if there is none.
-
-    A body may contain bytes that look like a record: an offset from a user is for record_at().
-    """
-    size = int.from_bytes(store.read(physical_offset, 4), "big")
-    head = read_outline(store.read, physical_offset, size)
-    return None if head is None or is_repaired(head) else head
-
-
-def record_at(store: MessageStore, physical_offset: int) -> Record:
-    """The record at an offset that a user has named.
-
-    Raises MessageNotFound, also for bytes of a body that look like a record: whoever sent that
-    body has chosen the topic, the group and the properties in it.  Raises StoreDamaged.
-    """
-    record = store.read_record(physical_offset)
-    if not is_entered(store, record.head):
-        raise MessageNotFound(physical_offset)
-    return record
-
-
-def is_entered(store: MessageStore, head: Head) -> bool:
-    """Has the record's queue an entry for it, at the record's queue offset?"""
-    queue = store.queue(head.topic, head.queue_id)
-    entry = queue.entry(head.queue_offset) if queue else None
-    return entry is not None and entry.physical_offset == head.physical_offset
 
 
 class SentBefore:

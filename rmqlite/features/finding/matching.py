@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.dead_letters.requests import DEAD_LETTER_IDS_MAX, Place
+from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX, Place
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head
-from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.limits import (
     JOB_ID_CHARS_MAX,
@@ -22,24 +22,20 @@ from rmqlite.kernel.words.limits import (
     check_length,
 )
 from rmqlite.kernel.words.message import (
-    CLAIMED_ORIGIN_TOPIC,
     DELIVERY_ATTEMPTS,
-    DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     FAILURE_REASON_ATTEMPT,
     KEY_SEPARATOR,
     KEYS,
-    REAL_TOPIC,
     REDRIVE_ID_PREFIX,
     REDRIVEN_BY,
     REDRIVEN_FROM,
-    RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
     find_property,
     property_marker,
 )
-from rmqlite.kernel.words.names import TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
 from rmqlite.kernel.words.reasons import NO_REASON, REASON_CHARS_MAX, failure_kind
 
 _KEYS: Final = property_marker(KEYS)
@@ -48,10 +44,6 @@ _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _FAILURE_REASON: Final = property_marker(FAILURE_REASON)
 _REASON_ATTEMPT: Final = property_marker(FAILURE_REASON_ATTEMPT)
 _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
-_DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
-_RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
-_CLAIMED_TOPIC: Final = property_marker(CLAIMED_ORIGIN_TOPIC)
-_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
 _REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
 _REDRIVE_ID_PREFIX: Final = REDRIVE_ID_PREFIX.encode()
@@ -245,40 +237,6 @@ def kind_in(properties: bytes) -> str:
 @lru_cache(maxsize=_KINDS_MAX)
 def _kind(reason: bytes) -> str:
     return failure_kind(reason.decode("utf-8", "replace"))
-
-
-def origin_of(head: Head) -> str:
-    """The topic that a message was sent to first; empty if its record does not name it.
-
-    RocketMQ 4 names it in RETRY_TOPIC, for a dead letter, too.  A message that the schedule
-    could not deliver never failed in a consumer, and names only its destination.  A retry that
-    came from nobody knows where names its own topic in DLQ_ORIGIN_TOPIC (sends/failed_drafts.py).
-    """
-    topic, properties = head.topic, head.properties
-    dead = find_property(properties, _DLQ_ORIGIN_TOPIC) if is_dlq(topic) else None
-    if dead:
-        return dead.decode("utf-8", "replace")
-    if topic in (*WAIT_TOPICS, UNDELIVERABLE_TOPIC):
-        topic = (find_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
-    if not is_retry(topic) and not is_dlq(topic):
-        return topic
-    if find_property(properties, _DLQ_ORIGIN_TOPIC) == topic.encode():
-        return topic
-    return (find_property(properties, _RETRY_TOPIC) or b"").decode("utf-8", "replace")
-
-
-def claimed_of(head: Head) -> str:
-    """The topic that a client says a failed message was sent to first; empty without such a claim.
-
-    Nothing in this broker's log proves it: the message may be another broker's of a cluster, or
-    made up.  So it is shown, and its group gets it again, but it is never written to that topic.
-    """
-    claimed = find_property(head.properties, _CLAIMED_TOPIC)
-    if not claimed:
-        return ""
-    origin = origin_of(head)
-    # Elsewhere anybody can send the property.
-    return claimed.decode("utf-8", "replace") if is_retry(origin) or is_dlq(origin) else ""
 
 
 def number_of(properties: bytes, marker: bytes) -> int | None:

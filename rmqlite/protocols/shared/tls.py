@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.config.files import read_text
+from rmqlite.kernel.process.protocol_server import BACKLOG
 from rmqlite.kernel.service.watched import WatchedFiles
 
 PEM_BYTES_MAX: Final = 1 << 20
@@ -28,7 +29,6 @@ OPENING_S_MAX: Final = 10.0
 ACCEPTS_MAX: Final = 50
 """How many connections are accepted in one turn of the loop."""
 NO_DESCRIPTOR_PAUSE_S: Final = 1.0
-BACKLOG: Final = 1_024
 _HANDSHAKE: Final = b"\x16"
 log = logging.getLogger(__name__)
 

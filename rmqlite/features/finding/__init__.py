@@ -1,0 +1,1 @@
+"""Messages found by their key or id, and how they ended."""

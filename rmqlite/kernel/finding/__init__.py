@@ -1,1 +1,0 @@
-"""Finds records by key, id or filter, and how their waits ended."""
