@@ -22,6 +22,7 @@ from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
+from rmqlite.protocols.shared.library_log import in_short_lines
 from rmqlite.protocols.shared.tls import load_keys
 from rmqlite.web import web_server
 
@@ -33,7 +34,8 @@ def serve(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code, as the kernel's serve() does."""
     logging.getLogger("rmqlite").setLevel(logging.INFO)
-    return serve_assembly(assembled(config), on_ready, reload)
+    with in_short_lines():
+        return serve_assembly(assembled(config), on_ready, reload)
 
 
 def assembled(config: BrokerConfig) -> Assembly:

@@ -25,6 +25,13 @@ from rmqlite.client.producing.bulk import (
 from rmqlite.client.producing.producer import Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.features.bulk.requests import BulkJob, BulkMatch
+from rmqlite.features.changes.requests import (
+    ChangedId,
+    ChangeOutcome,
+    PendingFilter,
+    PendingMessage,
+    PendingQuery,
+)
 from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterFilter,
@@ -45,14 +52,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.kernel.requests.messages import PullResult, PullStatus, SendResult
-from rmqlite.kernel.requests.schedule import (
-    ChangedId,
-    ChangeOutcome,
-    PendingFilter,
-    PendingMessage,
-    PendingQuery,
-    ScheduleAction,
-)
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import Message, StoredMessage
 

@@ -19,9 +19,10 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "leases": (),
     "raw_log": (),
     "name_server": (),
+    "figures": (),
     "changes": ("finding",),
     "bulk": ("finding",),
-    "operating": ("changes", "leases"),
+    "operating": ("figures", "changes", "leases"),
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "bulk", "dead_letters"),
 }

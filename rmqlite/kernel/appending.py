@@ -10,9 +10,8 @@ from typing import Protocol
 
 from rmqlite.kernel.counts import Counts, Durations
 from rmqlite.kernel.records.packed import Packed, packed_records
-from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.record import NewRecord, Place, Written
 from rmqlite.kernel.records.wait_queues import QueueKey, wait_queue_of
-from rmqlite.kernel.records.written import Place, Written
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.waits.wait_queues import WaitQueues
 from rmqlite.kernel.words.clock import elapsed_s

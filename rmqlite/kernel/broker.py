@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from rmqlite.kernel.appending import Listener
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.failing import Failing
-from rmqlite.kernel.figures import Traffic, status_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.kernel.reading import record_at
@@ -39,13 +38,13 @@ from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.schedule.level_changes import LevelChanges
 from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.sends.sends import Sends
+from rmqlite.kernel.status import status_of
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot, Tree
 from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.kernel.tables.queue_locks import QueueLocks
-from rmqlite.kernel.tables.request_modes import RequestModes
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import MessageNotFound
@@ -76,9 +75,7 @@ class Broker:
         self.wait_queues = parts.wait_queues
         self.timers = parts.timers
         self.counts = parts.counts
-        self.traffic = Traffic(parts)
         self.locks = QueueLocks(config, clock)
-        self.request_modes = RequestModes(store, parts.topics, parts.membership)
         self.levels = LevelChanges(store, self.wait_queues)
         self.schedule = Schedule(
             config, store, clock, self.topics, self.wait_queues, parts.appending

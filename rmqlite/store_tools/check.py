@@ -17,7 +17,7 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import DeletedTopicsTable, LevelsTable, validated
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_name, wait_queue_of
 from rmqlite.kernel.store.commit_log import CommitLog
-from rmqlite.kernel.store.deleted_topics import DeletedTopics
+from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, DeletedTopics, deleted_topics
 from rmqlite.kernel.store.disk.files import ReadOnlyFiles
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
 from rmqlite.kernel.store.log.checksums import Point
@@ -25,7 +25,6 @@ from rmqlite.kernel.store.opening.file_sizes import Sizes, has_lengths, sizes_of
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.deleted_table import DELETED_TABLE, deleted_topics
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
 from rmqlite.store_tools.checking.file_layer import FileLayer

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rmqlite.features.changes.requests import PendingCount
 from rmqlite.features.dead_letters.requests import DeadLetterGroup
-from rmqlite.kernel.requests.groups import (
-    GroupInfo,
+from rmqlite.features.operating.requests import (
     GroupStatus,
-    MemberInfo,
     QueueProgress,
     QueueReset,
+    TopicLoss,
+    TopicReader,
 )
-from rmqlite.kernel.requests.schedule import PendingCount
-from rmqlite.kernel.requests.topics import TopicLoss, TopicReader
+from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.kernel.words.retry_policy import Attempt

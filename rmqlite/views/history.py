@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
-from rmqlite.kernel.requests.groups import GroupStatus
+from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.views.counts import counted
 from rmqlite.views.groups import readers_text
 from rmqlite.views.levels import TIMER

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import PendingFilter
 from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from rmqlite.features.dead_letters.requests import HistoryQuery
 from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.features.finding.service import FindingCalls
 from rmqlite.features.operating.service import ProgressCalls
-from rmqlite.kernel.requests.messages import MessageQuery
 from rmqlite.kernel.words.compression import readable
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.message import (

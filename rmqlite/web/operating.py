@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.responses import Response
 
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.service import DeletionCalls, ProgressCalls
-from rmqlite.kernel.requests.groups import OffsetReset
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.views.groups import (
     loss_lines,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.features.changes.requests import LevelTimeline
 from rmqlite.kernel.requests.figures import LevelStatus
-from rmqlite.kernel.requests.schedule import LevelTimeline
 from rmqlite.kernel.words.clock import local_ms, local_text, month_start_ms
 from rmqlite.kernel.words.levels import parse_delay
 

@@ -13,17 +13,17 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.features.changes.service import ChangeCalls
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
     LevelTimeline,
     PendingMessage,
     PendingQuery,
-    ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, local_text, zone_text
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, wait_ms

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery
-from rmqlite.kernel.requests.paging import pages
+from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery, pages
 
 
 def test_every_page_is_asked_for_by_the_cursor_of_the_page_before() -> None:

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from rmqlite.kernel.requests.schedule import RecallHandle, read_handle
+from rmqlite.features.changes.requests import RecallHandle, read_handle
 from rmqlite.kernel.words.errors import InvalidValue
 
 CAPTURED = (

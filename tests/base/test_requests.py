@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.kernel.requests.groups import QueueProgress, Subscription
+from rmqlite.features.operating.requests import QueueProgress
+from rmqlite.kernel.requests.groups import Subscription
 from rmqlite.kernel.requests.messages import SendBackResult
 from rmqlite.kernel.requests.topics import Queue
 

@@ -9,18 +9,18 @@ from random import Random
 import pytest
 
 from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangeOutcome,
+    PendingFilter,
+)
 from rmqlite.kernel.records.completion import Completion, completion_of
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import (
-    ChangeByFilter,
-    ChangeByIds,
-    ChangeOutcome,
-    PendingFilter,
-    ScheduleAction,
-)
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.schedule.carrying import STEP_MAX
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import RESCHEDULED_FROM, TIMER_EXACT

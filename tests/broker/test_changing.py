@@ -10,16 +10,16 @@ import pytest
 
 from rmqlite.features.changes import changes as changing
 from rmqlite.features.changes.changes import Changes
-from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
 )
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, StoreUnavailable
 from rmqlite.kernel.words.message import (
     DELAY,

@@ -9,15 +9,15 @@ import pytest
 
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import ID_RECORDS_STEP, Pending
-from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (

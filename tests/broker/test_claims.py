@@ -15,10 +15,11 @@ from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter, DeadLettersQuery
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import RedriveOutcome, RedriveRequest, RedriveSpec
+from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.drafts import Draft, derived
-from rmqlite.kernel.requests.messages import SendBackRequest, TransactionEnd
+from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.retry import FAILURE_PROPERTIES
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound

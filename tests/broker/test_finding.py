@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.requests import ChangeByIds
 from rmqlite.features.finding import finding
 from rmqlite.features.finding.finding import find_messages, message_at
-from rmqlite.kernel.requests.messages import (
+from rmqlite.features.finding.requests import (
     FoundMessage,
     FoundMessages,
     MessageQuery,
     MessageState,
 )
-from rmqlite.kernel.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, Message

@@ -6,21 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.features.leases.deliveries import Received
 from rmqlite.features.leases.leased_queue import RETURNS_MAX
 from rmqlite.features.leases.leases import ATTEMPT_ID_BYTES_MAX, Leases
-from rmqlite.features.leases.requests import Handle, ReceiveRequest
-from rmqlite.features.leases.taking import BYTES_MAX
+from rmqlite.features.leases.request_modes import RequestModes
+from rmqlite.features.leases.requests import Handle, ReceiveRequest, RequestMode, RequestModeChange
+from rmqlite.features.leases.taking import BYTES_MAX, Received
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     MemberKind,
-    OffsetReset,
     OffsetsCommit,
-    RequestMode,
-    RequestModeChange,
     Subscription,
 )
 from rmqlite.kernel.requests.messages import SendBackRequest
@@ -509,7 +507,7 @@ def test_a_group_pulls_or_receives_single_messages(five: BrokerUnderTest) -> Non
             broker.heartbeat(beat, kind=kind)
         broker.membership.leave(GROUP, "other")
     # RocketMQ's members that pop are of the same kind.
-    broker.request_modes.change(RequestModeChange(GROUP, TOPIC, RequestMode.POP))
+    broker[RequestModes].change(RequestModeChange(GROUP, TOPIC, RequestMode.POP))
     broker.heartbeat(beat, kind=MemberKind.SHARES)
     broker.heartbeat(other, kind=MemberKind.LEASES)
     assert consumer.bodies() == ["0", "1", "2", "3", "4"]

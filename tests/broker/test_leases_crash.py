@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rmqlite.features.leases.deliveries import Delivery
 from rmqlite.features.leases.journal import TABLE
 from rmqlite.features.leases.lease_table import RENEWED_MS
 from rmqlite.features.leases.leased_queue import RECEIVED_MS
 from rmqlite.features.leases.leases import Leases
+from rmqlite.features.leases.taking import Delivery
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.records.drafts import Draft, fresh
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
-    OffsetReset,
     OffsetsCommit,
     Subscription,
 )

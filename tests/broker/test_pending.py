@@ -13,8 +13,7 @@ import pytest
 
 from rmqlite.features.changes import pending
 from rmqlite.features.changes.pending import Pending
-from rmqlite.kernel.records.key_hashes import topic_prefix
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     BOUNDS_MAX,
     PAGE_MAX,
     PendingFilter,
@@ -22,6 +21,7 @@ from rmqlite.kernel.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.kernel.records.key_hashes import topic_prefix
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.waits.wait_queue import LevelQueue

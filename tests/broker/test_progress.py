@@ -6,14 +6,8 @@ from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import AckRequest, Handle, ReceiveRequest
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.features.operating.progress import Progress
-from rmqlite.kernel.requests.groups import (
-    GroupStatus,
-    HeartbeatRequest,
-    MemberKind,
-    OffsetsCommit,
-    QueueProgress,
-    Subscription,
-)
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
+from rmqlite.kernel.requests.groups import HeartbeatRequest, MemberKind, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.names import retry_topic

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.requests.groups import (
+from rmqlite.features.leases import request_modes
+from rmqlite.features.leases.request_modes import TABLE, RequestModes
+from rmqlite.features.leases.requests import (
     Assigned,
     AssignmentQuery,
-    HeartbeatRequest,
     RequestMode,
     RequestModeChange,
-    Subscription,
 )
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.topics import TopicInfo
-from rmqlite.kernel.tables import request_modes
-from rmqlite.kernel.tables.request_modes import TABLE
 from rmqlite.kernel.words.errors import (
     InvalidName,
     InvalidValue,
@@ -57,14 +56,14 @@ Share = tuple[RequestMode, tuple[int, ...]]
 
 
 def assigned(broker: BrokerUnderTest, member: str, topic: str = TOPIC) -> Share | None:
-    found = broker.broker.request_modes.assigned(AssignmentQuery(GROUP, topic, member))
+    found = broker.broker[RequestModes].assigned(AssignmentQuery(GROUP, topic, member))
     return None if found is None else found[:2]
 
 
 def change(
     broker: BrokerUnderTest, mode: RequestMode, shared_by: int = 0, topic: str = TOPIC
 ) -> None:
-    broker.broker.request_modes.change(RequestModeChange(GROUP, topic, mode, shared_by))
+    broker.broker[RequestModes].change(RequestModeChange(GROUP, topic, mode, shared_by))
     broker.sync()
 
 
@@ -112,7 +111,7 @@ def test_a_member_pops_the_queues_of_its_neighbours_if_few_share_them(
 def test_nobody_pops_what_is_the_brokers_own(broker: BrokerUnderTest) -> None:
     """A half message that failed would come by way of a retry topic, uncommitted.  A mode that an
     older broker has taken can be taken back."""
-    modes = broker.broker.request_modes
+    modes = broker.broker[RequestModes]
     for topic in (HALF_TOPIC, HALF_ENDS_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, LEASES_TOPIC):
         with pytest.raises(PermissionMissing, match="the broker's own"):
             modes.change(RequestModeChange(GROUP, topic, POP, 0))
@@ -127,7 +126,7 @@ def test_whoever_is_no_member_has_no_queues_yet(broker: BrokerUnderTest) -> None
     assert assigned(broker, "b") is None
     assert assigned(broker, "a", "absent") is None
     every = AssignmentQuery(GROUP, TOPIC, "b", is_broadcasting=True)
-    assert broker.broker.request_modes.assigned(every) == Assigned(PULL, (0, 1, 2, 3), 4)
+    assert broker.broker[RequestModes].assigned(every) == Assigned(PULL, (0, 1, 2, 3), 4)
 
 
 def test_modes_survive_a_restart_in_rocketmqs_file(broker: BrokerUnderTest) -> None:
@@ -150,7 +149,7 @@ def test_modes_survive_a_restart_in_rocketmqs_file(broker: BrokerUnderTest) -> N
     broker.open()
     join(broker, "a")
     assert assigned(broker, "a") == (POP, (-1,))
-    broker.broker.request_modes.forget_group(GROUP)
+    broker.broker[RequestModes].forget_group(GROUP)
     broker.sync()
     broker.crash()
     broker.open()
@@ -179,7 +178,7 @@ def test_what_nobody_could_read_is_refused(
     broker: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names as everywhere; a retry topic is read as its group is; so many rows."""
-    modes = broker.broker.request_modes
+    modes = broker.broker[RequestModes]
     for group, topic, shared_by, error in (
         ("g/", TOPIC, 0, InvalidName),
         (GROUP, "", 0, InvalidName),

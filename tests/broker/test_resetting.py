@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.requests import OffsetReset, QueueReset, TopicReader
 from rmqlite.features.operating.resetting import Resetting
-from rmqlite.kernel.requests.groups import (
-    HeartbeatRequest,
-    OffsetReset,
-    OffsetsCommit,
-    QueueReset,
-    Subscription,
-)
-from rmqlite.kernel.requests.topics import Queue, TopicReader
+from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import (
     GroupInUse,
     GroupUnknown,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes import pending
+from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.features.dead_letters import retries as module
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
@@ -18,7 +19,6 @@ from rmqlite.features.finding.finding import message_at
 from rmqlite.features.operating.progress import Progress
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.messages import SendBackRequest
-from rmqlite.kernel.requests.schedule import PendingFilter
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic

@@ -10,11 +10,12 @@ import pytest
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
 from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.requests import ChangeByFilter, PendingFilter
 from rmqlite.features.finding.finding import message_at
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import OVERHEAD_BYTES
-from rmqlite.kernel.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX

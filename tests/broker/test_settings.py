@@ -6,11 +6,11 @@ import pytest
 
 from rmqlite.features.name_server import key_values
 from rmqlite.features.name_server.key_values import KeyValues
+from rmqlite.features.operating.settings import Settings
 from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras
 from rmqlite.kernel.requests.schedule import LevelsChange
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
-from rmqlite.kernel.settings import Settings
 from rmqlite.kernel.words.errors import (
     ConfigInvalid,
     InvalidName,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel import figures
+from rmqlite.features.figures import traffic as figures
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.waits import unindexed
 from rmqlite.kernel.words.message import Message

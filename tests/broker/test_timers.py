@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.messages import TransactionEnd
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.names import TIMER_TOPIC
 from tests.support.brokers import BrokerUnderTest

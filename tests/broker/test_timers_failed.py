@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.changes.requests import ChangeOutcome
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import ImportedDeadLetter, ImportRequest
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import ChangeOutcome
 from rmqlite.kernel.words.message import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.features.finding.finding import find_messages
+from rmqlite.features.finding.requests import FoundMessages, MessageQuery, MessageState
 from rmqlite.kernel.records.drafts import derived
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of
-from rmqlite.kernel.records.written import Written
-from rmqlite.kernel.requests.messages import FoundMessages, MessageQuery, MessageState
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.message import (
     DELAY,

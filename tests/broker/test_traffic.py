@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.figures.requests import Rate
+from rmqlite.features.figures.traffic import SAMPLE_S, Traffic
 from rmqlite.features.operating.progress import Progress
+from rmqlite.features.operating.requests import QueueTimes, TakenQueue
 from rmqlite.kernel import counts
-from rmqlite.kernel.figures import SAMPLE_S
-from rmqlite.kernel.requests.figures import QueueTimes, Rate, TakenQueue
 from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.topics import Queue
 from tests.support.brokers import BrokerUnderTest
@@ -18,7 +19,7 @@ from tests.support.steps import done
 def pass_samples(broker: BrokerUnderTest, count: int = 1) -> None:
     for _ in range(count):
         broker.clock.forward(SAMPLE_S * 1000)
-        done(broker.broker.traffic.sample())
+        done(broker.broker[Traffic].sample())
 
 
 def progress_of(under_test: BrokerUnderTest) -> Progress:
@@ -27,7 +28,7 @@ def progress_of(under_test: BrokerUnderTest) -> Progress:
 
 def test_rates_are_differences_between_samples(under_test: BrokerUnderTest) -> None:
     """A minute is the last six intervals; before the second sample there is no rate."""
-    traffic = under_test.broker.traffic
+    traffic = under_test.broker[Traffic]
     assert traffic.of_topic(TOPIC).minute == Rate()
     under_test.send(*[plain(f"{number}") for number in range(30)])
     assert traffic.of_topic(TOPIC).minute == Rate()
@@ -43,14 +44,14 @@ def test_an_hour_and_a_day_have_their_own_samples(under_test: BrokerUnderTest) -
     """Every ten minutes, and every hour."""
     under_test.send(plain("a"), plain("b"))
     pass_samples(under_test, 60)
-    rates = under_test.broker.traffic.of_topic(TOPIC)
+    rates = under_test.broker[Traffic].of_topic(TOPIC)
     assert (rates.minute.messages, rates.hour.messages, rates.day.messages) == (0, 2, 0)
     assert rates.hour.per_second == pytest.approx(2 / 600)
     pass_samples(under_test, 300)
-    rates = under_test.broker.traffic.of_topic(TOPIC)
+    rates = under_test.broker[Traffic].of_topic(TOPIC)
     assert (rates.hour.messages, rates.day.messages) == (2, 2)
     pass_samples(under_test, 60)
-    assert under_test.broker.traffic.of_topic(TOPIC).hour == Rate()
+    assert under_test.broker[Traffic].of_topic(TOPIC).hour == Rate()
 
 
 def test_a_group_has_rates_of_its_own_in_each_topic(under_test: BrokerUnderTest) -> None:
@@ -60,7 +61,7 @@ def test_a_group_has_rates_of_its_own_in_each_topic(under_test: BrokerUnderTest)
     under_test.pull(TOPIC, group=GROUP)
     under_test.pull(TOPIC, queue_offset=10, group=GROUP)
     pass_samples(under_test)
-    traffic = under_test.broker.traffic
+    traffic = under_test.broker[Traffic]
     assert traffic.of_group(TOPIC, GROUP).minute == Rate(20, 2.0, 10.0)
     assert traffic.of_group(TOPIC, "others").minute == Rate()
     now = traffic.now()
@@ -75,7 +76,7 @@ def test_deliveries_and_retries_count_as_stored(under_test: BrokerUnderTest) -> 
     under_test.clock.forward(1_000)
     under_test.deliver()
     pass_samples(under_test)
-    traffic = under_test.broker.traffic
+    traffic = under_test.broker[Traffic]
     assert traffic.of_topic("SCHEDULE_TOPIC_XXXX").minute.messages == 1
     assert traffic.of_topic(TOPIC).minute.messages == 1
     assert traffic.now().now.stored == 2
@@ -83,7 +84,7 @@ def test_deliveries_and_retries_count_as_stored(under_test: BrokerUnderTest) -> 
 
 def test_totals_are_noted_at_midnight(under_test: BrokerUnderTest) -> None:
     """For yesterday and today; a broker that was just started has none."""
-    traffic = under_test.broker.traffic
+    traffic = under_test.broker[Traffic]
     under_test.send(plain("a"))
     assert [each.stored for each in traffic.now().at_midnight] == [0, 0]
     under_test.clock.forward(86_400_000)

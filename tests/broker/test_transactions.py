@@ -6,8 +6,7 @@ import pytest
 
 from rmqlite.features.transactions import transactions as room
 from rmqlite.features.transactions.transactions import Transactions
-from rmqlite.kernel.records.record import read_head
-from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.records.record import Written, read_head
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.errors import (

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from rmqlite.kernel.records.written import Written
-from rmqlite.kernel.requests.messages import TransactionQuestion
+from rmqlite.features.transactions.requests import TransactionQuestion
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
 from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerOnDisk, BrokerUnderTest, small_config

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.features.changes.requests import ChangeOutcome
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.kernel.requests.schedule import ChangeOutcome
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import (
     DELAY,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.requests.messages import FoundMessage, MessageState
+from rmqlite.features.finding.requests import FoundMessage, MessageState
 from rmqlite.kernel.words.message import Message
 from tests.cli.conftest import Run
 from tests.support.compressed import COMPRESS, LZ4, PACKAGES, ZSTD, without_the_extra

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.requests.groups import GroupChange, GroupInfo, GroupStatus
+from rmqlite.features.operating.requests import GroupStatus
+from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
 from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, FakeBroker

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.features.finding.requests import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    MessageState,
+)
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import MessageNotFound, TopicUnknown
 from rmqlite.kernel.words.message import DELAY, REAL_TOPIC, Message, StoredMessage

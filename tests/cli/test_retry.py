@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
 )
+from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run

@@ -13,16 +13,16 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     BOUNDS_MAX,
     PAGE_MAX,
-    LevelsInForce,
     LevelTimeline,
     PendingCount,
     PendingFilter,
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.kernel.requests.schedule import LevelsInForce
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
 from rmqlite.views.times import delay_text

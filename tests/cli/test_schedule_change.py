@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
 )
+from rmqlite.features.finding.requests import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    MessageState,
+)
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import BrokerClosing, TopicUnknown
 from rmqlite.kernel.words.message import Message

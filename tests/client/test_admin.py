@@ -9,9 +9,15 @@ import pytest
 
 from rmqlite.client import AdminClient, Credentials
 from rmqlite.client.asyncio import AsyncAdmin
+from rmqlite.features.finding.requests import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    MessageState,
+)
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
 from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
-from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, QueueProgress
-from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import Message

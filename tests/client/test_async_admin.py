@@ -14,7 +14,7 @@ import pytest
 from rmqlite.client import AdminClient, ChangeOutcome, PendingFilter, ScheduleAction
 from rmqlite.client.asyncio import AsyncAdmin
 from rmqlite.client.channel import waited
-from rmqlite.kernel.requests.schedule import ChangeByIds
+from rmqlite.features.changes.requests import ChangeByIds
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, Refused, Unavailable
 from tests.support.event_loops import MAKE, Slow, Steps, too_long, until

@@ -13,7 +13,7 @@ import pytest
 
 from rmqlite.client import ChangedId, ChangeOutcome, Message, ScheduleAction
 from rmqlite.client.asyncio import AsyncProducer
-from rmqlite.kernel.requests.schedule import ChangeByIds
+from rmqlite.features.changes.requests import ChangeByIds
 from rmqlite.kernel.words.errors import (
     BrokerClosing,
     DelayUnknown,

@@ -12,8 +12,8 @@ import pytest
 
 from rmqlite.client import Message, Producer
 from rmqlite.client.producing.batcher import CALLS_IN_FLIGHT_MAX
+from rmqlite.features.changes.requests import read_handle
 from rmqlite.kernel.requests.messages import SendResult
-from rmqlite.kernel.requests.schedule import read_handle
 from rmqlite.kernel.words.errors import (
     BrokerClosing,
     BrokerUnreachable,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient, Producer
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
@@ -23,9 +23,9 @@ from rmqlite.kernel.requests.schedule import (
     PendingMessage,
     PendingPage,
     PendingQuery,
-    ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, InvalidValue
 from tests.support.fake_broker import FakeBroker, failing_at
 

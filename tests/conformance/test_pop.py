@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
+from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.config.config import load_config
-from rmqlite.kernel.requests.groups import RequestMode
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     SET_MESSAGE_REQUEST_MODE,

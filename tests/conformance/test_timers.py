@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
-from rmqlite.kernel.requests.schedule import PendingFilter
+from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.kernel.words.clock import wall_ms
 from tests.support.programs import Event, Program
 

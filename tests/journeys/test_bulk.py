@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
-from rmqlite.kernel.requests.messages import MessageQuery
+from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import send
 from rmqlite.store_tools.check import check

@@ -14,7 +14,7 @@ from rmqlite.client import (
     StoredMessage,
     reconsume_later,
 )
-from rmqlite.kernel.requests.messages import FoundMessages, MessageQuery, MessageState
+from rmqlite.features.finding.requests import FoundMessages, MessageQuery, MessageState
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.support.broker_processes import StartBroker

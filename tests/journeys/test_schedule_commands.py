@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.client import Message, Producer, PullConsumer
-from rmqlite.kernel.requests.schedule import ChangeOutcome
+from rmqlite.features.changes.requests import ChangeOutcome
 from rmqlite.protocols.remoting.bytes.requests.sends import RECALL_MESSAGE, Recall
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually

@@ -21,17 +21,13 @@ from shutil import rmtree
 from typing import Any
 
 from rmqlite.features.changes.changes import Changes
+from rmqlite.features.changes.requests import ChangeByFilter, ChangeByIds, PendingFilter
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
-from rmqlite.kernel.requests.schedule import (
-    ChangeByFilter,
-    ChangeByIds,
-    PendingFilter,
-    ScheduleAction,
-)
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.store.disk.files import SystemFiles

@@ -29,17 +29,17 @@ from hypothesis.stateful import (
 )
 
 from rmqlite.features.changes.changes import Changes
-from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
-from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
-from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
 )
+from rmqlite.kernel.records.queue_entry import Entry
+from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
+from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
+from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.schedule.carrying import Carrying
 from rmqlite.kernel.store.disk.files import SystemFiles

@@ -18,15 +18,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rmqlite.features.leases.deliveries import Delivery
 from rmqlite.features.leases.leases import Leases
+from rmqlite.features.leases.taking import Delivery
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     MemberKind,
-    OffsetReset,
     OffsetsCommit,
     Subscription,
 )

@@ -12,12 +12,23 @@ from typing import Any, Final
 
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.features.changes.requests import (
+    BOUNDS_MAX,
+    IDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
+    PendingFilter,
+    PendingQuery,
+    TimelineRequest,
+)
 from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
     DeadLettersQuery,
     HistoryQuery,
     PurgeRequest,
 )
+from rmqlite.features.finding.requests import MessageQuery
+from rmqlite.features.operating.requests import GroupDeletion, OffsetReset
 from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
@@ -33,27 +44,15 @@ from rmqlite.features.redrive.requests import (
 )
 from rmqlite.kernel.requests.groups import (
     GroupChange,
-    GroupDeletion,
     GroupInfo,
     HeartbeatRequest,
     LeaveRequest,
-    OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.kernel.requests.messages import MessageQuery, PullRequest, SendBackRequest, SendRequest
-from rmqlite.kernel.requests.schedule import (
-    BOUNDS_MAX,
-    IDS_MAX,
-    ChangeByFilter,
-    ChangeByIds,
-    LevelsChange,
-    PendingFilter,
-    PendingQuery,
-    ScheduleAction,
-    TimelineRequest,
-)
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.kernel.requests.schedule import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.kernel.tables.membership import PAUSE_MS
 from rmqlite.kernel.words import limits

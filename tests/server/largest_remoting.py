@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rmqlite.kernel.requests.schedule import RecallHandle
+from rmqlite.features.changes.requests import RecallHandle
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.message import offset_message_id
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch

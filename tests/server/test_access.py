@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.accounts.accounts import Role, parse_perm
-from rmqlite.features.operating.service import DeletionCalls
+from rmqlite.features.operating.service import DeletionCalls, SettingCalls
 from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.service.access import BROKER, CALLER, Caller
@@ -40,7 +40,7 @@ OF_CONSUMERS = frozenset(
     | {
         "groups.members",
         "groups.info",
-        "groups.assigned",
+        "ModeCalls.assigned",
         "topics.elsewhere",
         "LeaseCalls.peek",
         "LeaseCalls.waiting",
@@ -146,7 +146,7 @@ def test_a_consumer_may_consume_and_look_at_what_it_consumes(
         "groups.heartbeat",
         *LEASES,
     }
-    assert not allowed & {"status", "topics.all", "groups.all", "LogCalls.read", "settings.all"}
+    assert not allowed & {"status", "topics.all", "groups.all", "LogCalls.read", "SettingCalls.all"}
 
 
 def test_a_method_without_a_rule_is_an_error() -> None:
@@ -175,7 +175,7 @@ def test_who_changes_something_and_who_is_refused_is_logged(
         await server.service[DeletionCalls].delete("orders")
         await server.service.topics.all()
         with pytest.raises(PermissionMissing):
-            await server.service.settings.change({"listenPort": "1"})
+            await server.service[SettingCalls].change({"listenPort": "1"})
         CALLER.set(Caller(None, "10.0.0.3:7", "web"))
         await server.service.topics.clean()
         CALLER.set(Caller(NOTHING, "10.0.0.2:7", "remoting"))

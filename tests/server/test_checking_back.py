@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.transactions.checking_back import CheckingBack
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.features.transactions.service import TransactionCalls
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.words.errors import FlushFailed
 from rmqlite.store_tools.check import check
 from tests.support.brokers import BrokerUnderTest

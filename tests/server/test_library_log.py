@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.process.library_log import LOGGERS, in_short_lines
+from rmqlite.kernel.service.audit import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.kernel.words.message import Message
-from rmqlite.kernel.words.repeats import KEYS_MAX, LINES_MAX, WINDOW_S, Repeats
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.shared.library_log import LOGGERS, in_short_lines
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import SetTime
 from tests.support.grpc_ports import with_port

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.process.notify import READY, notify, reloading
+from rmqlite.kernel.process.loops import READY, notify, reloading
 
 VARIABLE = "NOTIFY_SOCKET"
 

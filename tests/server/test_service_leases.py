@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.features.leases.deliveries import Received
-from rmqlite.features.leases.expiring import Expiring
+from rmqlite.features.leases.feature import Expiring
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import AckRequest, InvisibleChange, ReceiveRequest
 from rmqlite.features.leases.service import LeaseCalls
+from rmqlite.features.leases.taking import Received
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.message import MESSAGE_GROUP
 from rmqlite.store_tools.check import check

@@ -12,8 +12,10 @@ import pytest
 
 from rmqlite.features.accounts.accounts import PERMS, Account
 from rmqlite.features.leases.leases import Leases
+from rmqlite.features.leases.request_modes import RequestModes
+from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.groups import HeartbeatRequest, RequestMode, Subscription
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.access import CALLER, Caller
 from rmqlite.kernel.tables.queue_locks import QueueLocks
@@ -87,7 +89,7 @@ def tables(under_test: BrokerUnderTest) -> dict[str, Any]:
         "members": broker.membership._shares.total,
         "subscriptions": broker.membership._bytes.total,
         "locks": broker.locks._shares.total,
-        "modes": broker.request_modes._count,
+        "modes": broker[RequestModes]._count,
         "leases": len(broker[Leases].table._leases),
     }
 

@@ -10,8 +10,9 @@ import pytest
 
 from rmqlite import client
 from rmqlite.client import AdminClient
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
 from rmqlite.features.redrive.redrive import Redrive
-from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, OffsetsCommit, QueueProgress
+from rmqlite.kernel.requests.groups import GroupInfo, OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage

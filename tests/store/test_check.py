@@ -11,9 +11,8 @@ import pytest
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
-from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.kernel.words.errors import ConfigInvalid
 from rmqlite.store_tools.check import StoreCheck, check

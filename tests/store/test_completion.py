@@ -19,8 +19,7 @@ from rmqlite.kernel.records.completion import (
     waited_for,
 )
 from rmqlite.kernel.records.encoding import encode
-from rmqlite.kernel.records.record import NewRecord, read_head
-from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.records.record import NewRecord, Written, read_head
 from rmqlite.kernel.words.message import (
     DELAY,
     FIRED,

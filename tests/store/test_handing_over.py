@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
 from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, TIMER_EXACT, TIMER_OUT_MS, UNIQ_KEY

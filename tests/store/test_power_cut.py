@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.store.log.checksums import MARK_BYTES, decode_mark, mark_position
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
 from tests.support.files import ForgetfulFiles

@@ -15,8 +15,7 @@ import pytest
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.queue_entry import ENTRY, Entry
-from rmqlite.kernel.records.record import NewRecord
-from rmqlite.kernel.records.written import Written
+from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.store.disk.segments import Segments
 from rmqlite.kernel.store.log.log_walk import LogWalk, Window
 from rmqlite.kernel.store.log.repaired_place import encode_anonymous, encode_named

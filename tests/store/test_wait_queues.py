@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from rmqlite.features.finding.waits import wait_of
 from rmqlite.kernel.records.record import tags_code
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
-from rmqlite.kernel.store.waits import wait_of
 from rmqlite.kernel.words.levels import LevelHistory, parse_levels
 from rmqlite.kernel.words.message import encode_properties
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC

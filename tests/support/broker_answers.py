@@ -6,16 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from rmqlite.cli.status import Asked, Picture, Round
+from rmqlite.features.changes.requests import PendingCount
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, ReasonCount
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
 from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
-from rmqlite.kernel.requests.groups import (
-    GroupInfo,
-    GroupStatus,
-    MemberInfo,
-    QueueProgress,
-    Subscription,
-)
-from rmqlite.kernel.requests.schedule import PendingCount
+from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo, Subscription
 from rmqlite.kernel.requests.topics import Queue
 
 NOW_MS = 1_700_000_100_000

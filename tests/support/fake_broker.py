@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import NewRecord, body_crc
@@ -25,13 +26,11 @@ from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.kernel.requests.groups import (
     Assignment,
     GroupInfo,
-    GroupStatus,
     HeartbeatRequest,
     LeaveRequest,
     MemberInfo,
     OffsetsCommit,
     OffsetsQuery,
-    QueueProgress,
     Subscription,
 )
 from rmqlite.kernel.requests.messages import (

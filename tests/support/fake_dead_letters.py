@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterPage, DeadLettersQuery
+from rmqlite.features.finding.requests import FoundMessage, MessageState
 from rmqlite.features.raw_log.requests import QueueRead, QueueReadRequest
 from rmqlite.kernel.records.drafts import Draft, fresh
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import read_head, to_message
-from rmqlite.kernel.requests.messages import FoundMessage, MessageState
 from rmqlite.kernel.words.errors import MessageNotFound
 from rmqlite.kernel.words.message import (
     FAILURE_REASON,

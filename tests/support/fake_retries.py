@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from rmqlite.features.changes.requests import PendingCount
 from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterPage,
@@ -13,8 +14,8 @@ from rmqlite.features.dead_letters.requests import (
     History,
     HistoryEvent,
 )
-from rmqlite.kernel.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress
-from rmqlite.kernel.requests.schedule import PendingCount
+from rmqlite.features.operating.requests import GroupStatus, QueueProgress
+from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.requests.topics import Queue
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_schedule import NOW_MS, has_schedule, waiting

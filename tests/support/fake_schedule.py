@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
     ChangedPage,
     ChangeOutcome,
-    LevelsInForce,
     PendingFilter,
     PendingMessage,
     PendingPage,
     PendingQuery,
 )
+from rmqlite.kernel.requests.schedule import LevelsInForce
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

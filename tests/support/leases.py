@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.features.leases.deliveries import Delivery, Received
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
@@ -13,6 +12,7 @@ from rmqlite.features.leases.requests import (
     InvisibleChange,
     ReceiveRequest,
 )
+from rmqlite.features.leases.taking import Delivery, Received
 from rmqlite.kernel.words.errors import HandleInvalid
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC

@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
-from rmqlite.kernel.records.completion import topic_ahead
-from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -20,8 +18,10 @@ from rmqlite.kernel.requests.schedule import (
     PendingMessage,
     PendingPage,
     PendingQuery,
-    ScheduleAction,
 )
+from rmqlite.kernel.records.completion import topic_ahead
+from rmqlite.kernel.records.wait_queues import wait_queue_of
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.message import Message, StoredMessage, encode_properties
 from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.brokers import BrokerUnderTest

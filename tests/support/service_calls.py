@@ -7,18 +7,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rmqlite.features.changes.requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    PendingFilter,
+    PendingQuery,
+    RecallHandle,
+    TimelineRequest,
+)
 from rmqlite.features.dead_letters.requests import DeadLettersQuery, HistoryQuery, PurgeRequest
 from rmqlite.features.every import features
+from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.features.leases.leased_queue import Lease
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.leases.requests import (
     AckRequest,
+    AssignmentQuery,
     DeadRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
+    RequestMode,
+    RequestModeChange,
 )
 from rmqlite.features.name_server.key_values import KeyValues
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.features.redrive.requests import (
     ImportedDeadLetter,
@@ -31,35 +44,18 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import (
-    AssignmentQuery,
     GroupChange,
     HeartbeatRequest,
     LeaveRequest,
-    OffsetReset,
     OffsetsCommit,
     OffsetsQuery,
-    RequestMode,
-    RequestModeChange,
     Subscription,
 )
-from rmqlite.kernel.requests.messages import (
-    MessageQuery,
-    PullRequest,
-    SendBackRequest,
-    TransactionEnd,
-)
-from rmqlite.kernel.requests.schedule import (
-    ChangeByFilter,
-    ChangeByIds,
-    LevelsChange,
-    PendingFilter,
-    PendingQuery,
-    RecallHandle,
-    ScheduleAction,
-    TimelineRequest,
-)
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
+from rmqlite.kernel.requests.schedule import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.service.part import Part
@@ -105,7 +101,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
     ("groups.copy_offsets", (NEW, GROUP)),
     ("groups.delete", (GROUP,)),
-    ("settings.change", ({"messageDelayLevel": DEFAULT_LEVELS + " 3h"},)),
+    ("SettingCalls.change", ({"messageDelayLevel": DEFAULT_LEVELS + " 3h"},)),
     ("KeyValueCalls.put", ("space", "key", "value")),
     ("KeyValueCalls.delete", ("space", "known")),
     ("KeyValueCalls.set_order", (True,)),
@@ -124,7 +120,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
         (ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2),),
     ),
     ("LeaseCalls.receive", (ReceiveRequest(NEW, "orders", "client", invisible_ms=1_000),)),
-    ("groups.change_mode", (RequestModeChange(NEW, "orders", RequestMode.POP),)),
+    ("ModeCalls.change_mode", (RequestModeChange(NEW, "orders", RequestMode.POP),)),
     ("LeaseCalls.ack", (AckRequest(HOLDERS, "orders", (HELD,)),)),
     ("LeaseCalls.change", (InvisibleChange(HOLDERS, "orders", HELD, 2_000),)),
     ("LeaseCalls.forward", (DeadRequest(HOLDERS, "orders", HELD),)),
@@ -153,16 +149,16 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.entries", (Queue("orders", 0), 0, 1)),
     ("topics.written_ranges", ("orders",)),
     ("topics.clean", ()),
-    ("figures.traffic", ()),
-    ("figures.of_topic", ("orders",)),
-    ("figures.of_timers", ()),
-    ("figures.of_group", ("orders", GROUP)),
-    ("figures.appends", ()),
-    ("figures.refused_sends", ()),
-    ("figures.unsynced_bytes", ()),
-    ("figures.disk", ()),
-    ("figures.first_stored_ms", ()),
-    ("settings.all", ()),
+    ("FigureCalls.traffic", ()),
+    ("FigureCalls.of_topic", ("orders",)),
+    ("FigureCalls.of_timers", ()),
+    ("FigureCalls.of_group", ("orders", GROUP)),
+    ("FigureCalls.appends", ()),
+    ("FigureCalls.refused_sends", ()),
+    ("FigureCalls.unsynced_bytes", ()),
+    ("FigureCalls.disk", ()),
+    ("FigureCalls.first_stored_ms", ()),
+    ("SettingCalls.all", ()),
     ("KeyValueCalls.of", ("space",)),
     ("KeyValueCalls.has_order", ()),
     ("KeyValueCalls.order_of", ("orders",)),
@@ -190,7 +186,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.info", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
-    ("groups.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
+    ("ModeCalls.assigned", (AssignmentQuery(GROUP, "orders", "client"),)),
     ("topics.elsewhere", ("orders",)),
     ("LeaseCalls.peek", (ReceiveRequest(GROUP, "orders", "client"),)),
     ("LeaseCalls.waiting", (ReceiveRequest(GROUP, "orders", "client"),)),

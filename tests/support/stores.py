@@ -9,9 +9,8 @@ from typing import Any
 
 from rmqlite.kernel.records.drafts import Draft, fresh
 from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.written import Written
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.message import encode_properties
 from rmqlite.kernel.words.names import HALF_TOPIC

@@ -41,8 +41,8 @@ from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     DeadLetterPage,
     DeadLettersQuery,
+    pages,
 )
-from rmqlite.kernel.requests.paging import pages
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import TopicUnknown
 from rmqlite.kernel.words.extras import check_extra

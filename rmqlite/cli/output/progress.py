@@ -25,8 +25,9 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetter,
     DeadLetterPage,
     DeadLettersQuery,
+    HasCursor,
+    pages,
 )
-from rmqlite.kernel.requests.paging import HasCursor, pages
 from rmqlite.views.counts import COUNTED_MAX, matches_text
 
 Q = TypeVar("Q", bound=HasCursor)

@@ -18,8 +18,7 @@ from rmqlite.cli.options import ChangeOptions
 from rmqlite.cli.output.documents import Document, Either, many
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
-from rmqlite.kernel.requests.messages import MessageQuery, MessageState
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     IDS_MAX,
     PAGE_MAX,
     ChangeByFilter,
@@ -27,8 +26,9 @@ from rmqlite.kernel.requests.schedule import (
     ChangedId,
     ChangeOutcome,
     PendingFilter,
-    ScheduleAction,
 )
+from rmqlite.features.finding.requests import MessageQuery, MessageState
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import is_retry
 from rmqlite.views.counts import counted

@@ -30,7 +30,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     PAGE_MAX,
     PendingCount,
     PendingMessage,

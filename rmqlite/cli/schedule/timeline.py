@@ -22,7 +22,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refu
 from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.terminal import print_json
-from rmqlite.kernel.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
+from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline, PendingFilter
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels, wait_ms
 from rmqlite.views.levels import levels_text

@@ -11,18 +11,18 @@ from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
 from rmqlite.features.bulk.requests import BulkJob
-from rmqlite.kernel.requests.figures import BrokerStatus
-from rmqlite.kernel.requests.groups import (
-    GroupChange,
+from rmqlite.features.finding.requests import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.features.operating.requests import (
     GroupDeletion,
-    GroupInfo,
     GroupStatus,
     OffsetReset,
     QueueReset,
+    TopicLoss,
 )
-from rmqlite.kernel.requests.messages import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo, TopicLoss
+from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.protocols.native.bytes import rpcs
 
 

@@ -22,8 +22,8 @@ from rmqlite.features.dead_letters.requests import (
     HistoryQuery,
     Purged,
     PurgeRequest,
+    pages,
 )
-from rmqlite.kernel.requests.paging import pages
 from rmqlite.protocols.native.bytes import rpcs
 
 BEFORE_ALL_MS: Final = 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.admin import Asking
+from rmqlite.features.dead_letters.requests import pages
 from rmqlite.features.redrive.requests import (
     NOTHING_SEEN,
     DeadLetterOutcome,
@@ -27,7 +28,6 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.paging import pages
 from rmqlite.protocols.native.bytes import rpcs
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.admin import Asking
-from rmqlite.kernel.requests.paging import pages
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
@@ -25,9 +24,10 @@ from rmqlite.kernel.requests.schedule import (
     PendingMessage,
     PendingPage,
     PendingQuery,
-    ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.features.dead_letters.requests import pages
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
 from rmqlite.protocols.native.bytes import rpcs

@@ -20,8 +20,9 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
+from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
 from rmqlite.kernel.requests.messages import SendAnswer, SendResult
-from rmqlite.kernel.requests.schedule import ChangeByIds, ChangedId, RecallHandle, ScheduleAction
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.errors import MessageTooLarge, RmqliteError, must_be_type
 from rmqlite.kernel.words.levels import Instant, Wait

@@ -11,16 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.features.changes.pending import Found, Pending
-from rmqlite.features.finding.finding import how_it_ended
-from rmqlite.features.finding.matching import offset_id_of, unique_key_of
-from rmqlite.kernel.parts import BrokerParts
-from rmqlite.kernel.records.completion import Completion, topic_ahead
-from rmqlite.kernel.records.drafts import derived
-from rmqlite.kernel.records.fitting import SPARED, left_after_sparing
-from rmqlite.kernel.records.record import Head, NewRecord
-from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
     IDS_MAX,
@@ -30,8 +21,17 @@ from rmqlite.kernel.requests.schedule import (
     ChangedPage,
     ChangeOutcome,
     RecallHandle,
-    ScheduleAction,
 )
+from rmqlite.features.finding.finding import how_it_ended
+from rmqlite.features.finding.matching import offset_id_of, unique_key_of
+from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.records.completion import Completion, topic_ahead
+from rmqlite.kernel.records.drafts import derived
+from rmqlite.kernel.records.fitting import SPARED, left_after_sparing
+from rmqlite.kernel.records.record import Head, NewRecord
+from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.routing import hidden
 from rmqlite.kernel.schedule.schedule import Ready, Schedule
 from rmqlite.kernel.steps import Steps

@@ -13,13 +13,7 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from rmqlite.features.finding.finding import named_offsets
-from rmqlite.features.finding.matching import check_wanted, has_all
-from rmqlite.kernel.reading import outlines, read_heads
-from rmqlite.kernel.records.completion import Completion, completed_queue, completion_of
-from rmqlite.kernel.records.record import Head, destination
-from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     BOUNDS_MAX,
     PAGE_DEFAULT,
     PAGE_MAX,
@@ -31,9 +25,15 @@ from rmqlite.kernel.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.features.finding.finding import named_offsets
+from rmqlite.features.finding.matching import check_wanted, has_all
+from rmqlite.features.finding.waits import wait_of
+from rmqlite.kernel.reading import outlines, read_heads
+from rmqlite.kernel.records.completion import Completion, completed_queue, completion_of
+from rmqlite.kernel.records.record import Head, destination
+from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.waits import wait_of
 from rmqlite.kernel.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.kernel.waits.wait_queues import WaitQueues
 from rmqlite.kernel.words.errors import InvalidValue

@@ -10,7 +10,7 @@ from typing import Final
 
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,

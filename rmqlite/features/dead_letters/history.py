@@ -32,6 +32,7 @@ from rmqlite.features.finding.matching import (
     unique_key_of,
 )
 from rmqlite.features.finding.requests import Place
+from rmqlite.features.finding.waits import wait_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import is_entered, outline_at
 from rmqlite.kernel.records.completion import (
@@ -47,7 +48,6 @@ from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, queue_of
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.waits import wait_of
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,

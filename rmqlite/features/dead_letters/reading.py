@@ -22,11 +22,11 @@ from rmqlite.features.finding.matching import (
     kind_in,
     number_of,
 )
-from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.reading import WHOLE_BYTES_MAX, read_heads, read_properties
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue

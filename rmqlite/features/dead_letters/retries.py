@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.features.changes.pending import PAGE_SLICES_MAX, Cursor, Pending
+from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.features.dead_letters.listing import (
     PAGE_BYTES_MAX,
     STEP_DEAD_LETTERS,
@@ -25,7 +26,6 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before
-from rmqlite.kernel.requests.schedule import PendingFilter
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import InvalidValue

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX, Place
-from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.limits import (
     JOB_ID_CHARS_MAX,

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from rmqlite.features.leases.deliveries import Delivery, Received
 from rmqlite.features.leases.ending import Ending
 from rmqlite.features.leases.lease_table import LeaseTable
 from rmqlite.features.leases.leased_queue import (
@@ -29,7 +28,6 @@ from rmqlite.features.leases.leased_queue import (
     begun_ms,
     handle_of,
 )
-from rmqlite.features.leases.peeking import peek_at
 from rmqlite.features.leases.requests import (
     INVISIBLE_MS_MAX,
     RECEIVE_MESSAGES_MAX,
@@ -39,7 +37,15 @@ from rmqlite.features.leases.requests import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.features.leases.taking import BYTES_MAX, Asked, Taken, take_from
+from rmqlite.features.leases.taking import (
+    BYTES_MAX,
+    Asked,
+    Delivery,
+    Received,
+    Taken,
+    peek_at,
+    take_from,
+)
 from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts

@@ -12,18 +12,23 @@ from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple
 
-from rmqlite.features.leases.deliveries import Received
 from rmqlite.features.leases.leases import Leases
+from rmqlite.features.leases.request_modes import RequestModes
 from rmqlite.features.leases.requests import (
     AckRequest,
+    Assigned,
+    AssignmentQuery,
     DeadRequest,
     Handle,
     InvisibleChange,
     ReceiveRequest,
+    RequestModeChange,
 )
+from rmqlite.features.leases.taking import Received
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.access import (
     account_of_caller,
+    admin,
     group_right,
     needs,
     of_group,
@@ -195,3 +200,22 @@ class LeaseCalls(Part):
 
 def _key(request: ReceiveRequest) -> _Key:
     return _Key(request.group, request.topic, max(request.queue_id, EVERY_QUEUE))
+
+
+def _assignment_rights(query: AssignmentQuery) -> list[Need]:
+    return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
+
+
+class ModeCalls(Part):
+    """How the members of a group get a topic's messages."""
+
+    @admin
+    async def change_mode(self, change: RequestModeChange) -> None:
+        """How the members of a group get a topic's messages, from their next rebalancing on."""
+        self._broker[RequestModes].change(change)
+        await self._saved()
+
+    @needs(_assignment_rights)
+    async def assigned(self, query: AssignmentQuery) -> Assigned | None:
+        """What a member reads of a topic, and how; None: there is no such topic or member."""
+        return self._broker[RequestModes].assigned(query)

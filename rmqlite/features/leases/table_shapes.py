@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from rmqlite.kernel.config.table_shapes import (
     Completed,
+    Int32,
     Offset,
     QueueId,
     QueueOffset,
@@ -66,3 +67,16 @@ class LeasesTable(TableShape):
     queue_offset: Offset = 0
     end: Offset = 0
     queues: tuple[LeasedQueueRow, ...] = ()
+
+
+class RequestModeRow(TableShape):
+    mode: Literal["PULL", "POP"] = "PULL"
+    pop_share_queue_num: Int32 = 0
+
+
+class RequestModesTable(TableShape):
+    """messageRequestMode.json"""
+
+    message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = Field(
+        default_factory=dict
+    )

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite.features.leases.lease_table import LeaseTable
 from rmqlite.features.leases.leased_queue import Lease, LeasedQueue
-from rmqlite.features.leases.requests import ReceiveRequest
-from rmqlite.kernel.retry import origin_of
+from rmqlite.features.leases.requests import Handle, ReceiveRequest
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import pull
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
-from rmqlite.kernel.retry import times_failed
+from rmqlite.kernel.retry import origin_of, times_failed
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.message import MESSAGE_GROUP
 from rmqlite.kernel.words.names import is_retry
@@ -236,3 +237,56 @@ def is_of(record: Record, topic: str) -> bool:
 def message_group_of(record: Record) -> str:
     """Messages without a group are in order, too."""
     return record.properties.text(MESSAGE_GROUP) or "\x00"
+
+
+class Delivery(NamedTuple):
+    """A delivered message.
+
+    record: as it lies in the log, perhaps in a retry topic.  topic: the one it was sent to.
+    attempt: 1 for the first delivery to the group.
+    """
+
+    record: Record
+    topic: str
+    handle: Handle
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """messages: they are invisible for invisible_ms from received_at_ms on; there may be none.
+
+    has_more: perhaps there are more that the client did not ask for.
+    """
+
+    messages: tuple[Delivery, ...]
+    received_at_ms: int
+    invisible_ms: int
+    has_more: bool = False
+
+
+def peek_at(
+    parts: BrokerParts, table: LeaseTable, queue: LeasedQueue, asked: Asked
+) -> Steps[list[Record]]:
+    """Messages of a queue, in steps; of those that nobody has seen yet only the next few.
+
+    Raises what pull() raises.
+    """
+    topic, room = asked.request.topic, asked.room
+    seen = (
+        offset
+        for offset, (of_topic, message_group) in queue.visible.items()
+        if of_topic == topic and not queue.is_group_leased(message_group)
+    )
+    offsets = list(islice(seen, room))
+    found = [record for _, record in table.records(queue, offsets) if record is not None]
+    begin = queue.cursor(topic)
+    pulled = yield from pull(parts, pull_of(queue, asked.request, begin, asked))
+    for record in pulled.records:
+        if queue.has_seen(record.head.queue_offset) or (
+            queue.is_retry and not is_of(record, topic)
+        ):
+            continue
+        if not asked.in_order or not queue.is_group_leased(message_group_of(record)):
+            found.append(record)
+    return found[:room]

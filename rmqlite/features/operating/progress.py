@@ -11,12 +11,17 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
+from rmqlite.features.figures.traffic import Traffic
 from rmqlite.features.leases.lease_table import LeaseTable
-from rmqlite.kernel.figures import Traffic
+from rmqlite.features.operating.requests import (
+    GroupStatus,
+    QueueProgress,
+    QueueTimes,
+    Taken,
+    TakenQueue,
+)
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at, queue_range
-from rmqlite.kernel.requests.figures import QueueTimes, Taken, TakenQueue
-from rmqlite.kernel.requests.groups import GroupStatus, QueueProgress
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from rmqlite.features.operating.progress import Progress
+from rmqlite.features.operating.requests import OffsetReset, QueueReset
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import queue_range
-from rmqlite.kernel.requests.groups import OffsetReset, QueueReset
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.topics import check_queue

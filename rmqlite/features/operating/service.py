@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.features.operating.progress import Progress
+from rmqlite.features.operating.requests import (
+    GroupStatus,
+    OffsetReset,
+    QueueReset,
+    QueueTimes,
+    Taken,
+    TopicLoss,
+)
 from rmqlite.features.operating.resetting import Resetting
-from rmqlite.kernel.requests.figures import QueueTimes, Taken
-from rmqlite.kernel.requests.groups import GroupStatus, OffsetReset, OffsetsCommit, QueueReset
-from rmqlite.kernel.requests.topics import Queue, TopicLoss
+from rmqlite.features.operating.settings import Settings
+from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.access import admin, group_right, needs, of_group, topic_right, view
-from rmqlite.kernel.service.part import Part
+from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.rights import Need, Right
 
@@ -89,3 +99,21 @@ class ProgressCalls(Part):
     async def reset_offsets(self, request: OffsetReset) -> tuple[QueueReset, ...]:
         """Let a group go on from another place; what was committed there before."""
         return await self._stored(self._broker[Resetting].reset(request))
+
+
+class SettingCalls(Part):
+    """Calls about the broker's configuration."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        super().__init__(parts)
+        self._settings = Settings(parts.config, parts.broker.levels)
+
+    @view
+    async def all(self) -> dict[str, str]:
+        """The value in force of each key of broker.conf."""
+        return self._settings.all()
+
+    @admin
+    async def change(self, wanted: Mapping[str, str]) -> None:
+        """Change keys at once, all or none; only messageDelayLevel needs no restart."""
+        self._settings.change(wanted)

@@ -19,7 +19,6 @@ from rmqlite.features.finding.finding import SentBefore
 from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.kernel.records.drafts import Draft
@@ -27,6 +26,7 @@ from rmqlite.kernel.records.fitting import left_after_sparing
 from rmqlite.kernel.records.record import Head, NewRecord, one_more
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.routing import QUEUE_ID_MAX, record_of, route, routed
 from rmqlite.kernel.tables.topics import WRITE
 from rmqlite.kernel.words.compression import COMPRESSION_BITS

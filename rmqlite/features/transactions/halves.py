@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from rmqlite.features.transactions.requests import TransactionQuestion
 from rmqlite.kernel.admission import asked_ms, without_timer
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.drafts import Draft, derived, fresh
@@ -28,14 +29,13 @@ from rmqlite.kernel.records.record import (
     TRANSACTION_TYPE,
     Head,
     NewRecord,
+    Written,
     delay_level,
     destination,
     read_outline,
 )
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
-from rmqlite.kernel.records.written import Written
-from rmqlite.kernel.requests.messages import TransactionQuestion
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.routing import check_property_string, hidden, route_half, routed
 from rmqlite.kernel.store.consume_queue import ConsumeQueue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.service.access import topic_right, touches
 from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.words.rights import Need, Right

@@ -23,13 +23,13 @@ from rmqlite.features.transactions.halves import (
     times_asked,
     undecided_record,
 )
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import read_heads, record_at
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head, NewRecord, destination
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.sends.plain_records import HALF_SEND
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, PermissionMissing

@@ -141,17 +141,6 @@ class ConsumerOffsetsTable(TableShape):
     offset_table: dict[TopicAtGroup, dict[QueueId, Int64]] = {}
 
 
-class RequestModeRow(TableShape):
-    mode: Literal["PULL", "POP"] = "PULL"
-    pop_share_queue_num: Int32 = 0
-
-
-class RequestModesTable(TableShape):
-    """messageRequestMode.json"""
-
-    message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = {}
-
-
 class DeletedTopicsTable(TableShape):
     """deletedTopics.json: the log's end at the deletion, and the next offset by queue id."""
 

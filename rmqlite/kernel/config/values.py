@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
-from rmqlite.kernel.config.registering import parse_allowed
+from rmqlite.kernel.config.addresses import parse_allowed
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.limits import INT32_MAX

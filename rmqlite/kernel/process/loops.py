@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Final
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.process.notify import READY, notify, reloading
+from rmqlite.kernel.config.files import from_environment
 from rmqlite.kernel.schedule.level_changes import LevelChanges
 from rmqlite.kernel.service.turns import done_in_turns, set_or_late
 from rmqlite.kernel.service.waiting import Waiting
 from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX, Membership
-from rmqlite.kernel.words.clock import WAKE_MS_MAX, Clock
+from rmqlite.kernel.words.clock import WAKE_MS_MAX, Clock, elapsed_s
 from rmqlite.kernel.words.errors import ConfigInvalid, StoreUnavailable
+
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
 
 REST_MS: Final = 1_000
 """How long a loop rests after a step that failed."""
@@ -139,3 +143,23 @@ class Reload:
         ]
         if names:
             log.warning("these keys take effect at the next start keys=%s", ",".join(names))
+
+
+def reloading() -> str:
+    """The state while the file is read again; with the time, as Type=notify-reload wants it."""
+    return f"RELOADING=1\nMONOTONIC_USEC={int(elapsed_s() * 1_000_000)}"
+
+
+def notify(state: str) -> None:
+    """Send a state, if somebody listens."""
+    address = from_environment("NOTIFY_SOCKET")
+    if not address:
+        return
+    # Linux' abstract addresses begin with a zero byte, which no variable can have.
+    address = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.setblocking(False)
+            manager.sendto(state.encode("ascii"), address)
+    except OSError as error:
+        log.warning("the service manager cannot be notified state=%r error=%s", state, error)

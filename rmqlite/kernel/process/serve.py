@@ -23,10 +23,8 @@ from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.delivery import Delivery
 from rmqlite.kernel.process.indexing import Indexing
-from rmqlite.kernel.process.library_log import in_short_lines
-from rmqlite.kernel.process.loops import Rebalancing, Reload
+from rmqlite.kernel.process.loops import READY, STOPPING, Rebalancing, Reload, notify
 from rmqlite.kernel.process.neighbours import Neighbours
-from rmqlite.kernel.process.notify import READY, STOPPING, notify
 from rmqlite.kernel.process.protocol_server import Endpoints, ProtocolServer, Running
 from rmqlite.kernel.process.silent_ends import Loops, Watch
 from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
@@ -104,7 +102,7 @@ def serve(
         notify(READY)
 
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
-    with in_short_lines(), asyncio.Runner(loop_factory=loop) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(_Server(assembly, reload).run(ready))
 
 
@@ -180,7 +178,6 @@ class _Server:
                 "group commit": self._commit.run(),
                 "persist": upkeep.persist(),
                 "upkeep": upkeep.look(),
-                "traffic": upkeep.sample(),
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                 "rebalance": rebalancing.run(),
             }

@@ -18,7 +18,6 @@ from typing import Final
 
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.figures import SAMPLE_S
 from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.service.turns import done_in_turns
@@ -45,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Three loops, run by the server until they are cancelled."""
+    """Two loops, run by the server until they are cancelled."""
 
     def __init__(
         self,
@@ -108,12 +107,6 @@ class Upkeep:
                 self._persist_outage.succeeded()
             finally:
                 self._is_persisting = False
-
-    async def sample(self) -> None:
-        """Take samples of the traffic at their interval."""
-        while True:
-            await asyncio.sleep(SAMPLE_S)
-            await done_in_turns(self._broker.traffic.sample())
 
     async def look(self) -> None:
         """Check the clocks; expire silent members; measure the disk; remove expired files."""

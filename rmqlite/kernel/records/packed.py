@@ -16,9 +16,8 @@ from rmqlite.kernel.compiled import KEY, ROW
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.encoding import EACH_ITS_OWN, pack_records, place
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
-from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.record import NewRecord, Place, Written
 from rmqlite.kernel.records.wait_queues import TIMERS, QueueKey, queue_of, wait_queue_of
-from rmqlite.kernel.records.written import Place, Written
 
 Chunk = bytes | bytearray
 _TIMERS: Final = queue_of(TIMERS)

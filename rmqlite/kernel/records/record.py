@@ -48,6 +48,9 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
 from rmqlite.kernel.words.property_string import PropertyString, java_int, number_of
 
+Place = tuple[int, int]
+"""The queue offset that a record will have, and when it is due: 0 for one that does not wait."""
+
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124
 MAGIC_BYTES: Final = b"\xda\xa3\x20\xa7"
@@ -371,3 +374,13 @@ def tags_hash(text: str) -> int:
 
 
 _host_text = lru_cache(maxsize=4096)(unpack_host)
+
+
+class Written(NamedTuple):
+    """Where a record went, and when it is due: 0 for one that does not wait."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+    due_ms: int

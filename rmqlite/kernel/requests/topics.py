@@ -74,27 +74,3 @@ class TimeQuery:
 
     queue: Queue
     timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicReader:
-    """A group that reads a topic, or has read it; unread: the messages that it has not consumed."""
-
-    group: str
-    unread: int
-    members: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLoss:
-    """What is lost with a topic.
-
-    messages: all that its queues hold.  unread: those that no group has consumed.  waiting:
-    messages that wait for it in the schedule; they become dead letters when they are due.
-    """
-
-    topic: str
-    messages: int
-    unread: int
-    waiting: int
-    readers: tuple[TopicReader, ...] = ()

@@ -20,11 +20,9 @@ from rmqlite.kernel.counts import Durations
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.queue_entry import runs_of
-from rmqlite.kernel.records.record import Head, NewRecord, destination
+from rmqlite.kernel.records.record import Head, NewRecord, Written, destination
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.records.written import Written
-from rmqlite.kernel.schedule.late_log import LateLog
 from rmqlite.kernel.schedule.pace import Pace
 from rmqlite.kernel.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.kernel.schedule.undeliverable import dead_letter, why_undeliverable
@@ -38,6 +36,11 @@ from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.message import pack_host
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.kernel.words.reasons import UNREADABLE
+
+LATE_MS: Final = 1_000
+"""A delivery is late from here on."""
+_BETWEEN_LINES_MS: Final = 60_000
+"""What is late again within this time adds to the next line."""
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """The most bytes of scheduled records in one slice; a single record may be longer."""
@@ -279,3 +282,46 @@ def _next_ms(known: WaitQueue) -> int | None:
 def _named(wait_queue: int) -> str:
     """A wait queue as a line of the log names it."""
     return "wait_queue=timers" if wait_queue == TIMERS else f"level={wait_queue}"
+
+
+class LateLog:
+    """Late deliveries since the last line."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._latest_ms = 0
+        self._names: set[str] = set()
+        """The wait queues of these messages."""
+        self._behind: set[str] = set()
+        """Those whose next message is late, too."""
+        self._logged_at_ms = -_BETWEEN_LINES_MS
+
+    def note(
+        self, name: str, due_ms: Mapping[int, int], written_ms: int, next_due_ms: int | None
+    ) -> None:
+        """A slice was delivered.  name: the wait queue.  due_ms: how many messages by due time.
+
+        next_due_ms: when its next message is due; None if none waits.
+        """
+        if written_ms - min(due_ms, default=written_ms) >= LATE_MS:
+            self._names.add(name)
+            for each_ms, count in due_ms.items():
+                if written_ms - each_ms >= LATE_MS:
+                    self._messages += count
+                    self._latest_ms = max(self._latest_ms, written_ms - each_ms)
+        if not self._messages:
+            return
+        if next_due_ms is not None and next_due_ms <= written_ms - LATE_MS:
+            self._behind.add(name)
+        else:
+            self._behind.discard(name)
+        if not self._behind and written_ms - self._logged_at_ms >= _BETWEEN_LINES_MS:
+            log.warning(
+                "deliveries were late %s messages=%d latest_ms=%d",
+                name if self._names == {name} else f"wait_queues={len(self._names)}",
+                self._messages,
+                self._latest_ms,
+            )
+            self._messages = self._latest_ms = 0
+            self._names.clear()
+            self._logged_at_ms = written_ms

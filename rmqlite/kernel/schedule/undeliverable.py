@@ -10,7 +10,6 @@ from typing import Final
 
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.retry import origin_of
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.kernel.records.drafts import Draft, derived, fresh
 from rmqlite.kernel.records.fitting import left_after_sparing, without_longest
@@ -18,7 +17,7 @@ from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head, NewRecord, delay_level
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, timer_due_ms, wait_queue_of
-from rmqlite.kernel.retry import FAILURE_PROPERTIES
+from rmqlite.kernel.retry import FAILURE_PROPERTIES, origin_of
 from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.kernel.admission import level_of
-from rmqlite.kernel.retry import claimed_of, origin_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import outlines
 from rmqlite.kernel.records.drafts import Draft
@@ -23,7 +22,9 @@ from rmqlite.kernel.records.fitting import SPARED, left_after_sparing, without_l
 from rmqlite.kernel.records.record import TIMES_MAX, Head, body_crc
 from rmqlite.kernel.retry import (
     FAILURE_PROPERTIES,
+    claimed_of,
     is_in_chain,
+    origin_of,
     place_properties,
     reason_properties,
 )

@@ -9,9 +9,7 @@ from dataclasses import replace
 
 from rmqlite.kernel.requests.figures import TableVersion
 from rmqlite.kernel.requests.groups import (
-    Assigned,
     Assignment,
-    AssignmentQuery,
     GroupChange,
     GroupExtras,
     GroupInfo,
@@ -21,7 +19,6 @@ from rmqlite.kernel.requests.groups import (
     MemberKind,
     OffsetsCommit,
     OffsetsQuery,
-    RequestModeChange,
 )
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.access import (
@@ -54,10 +51,6 @@ def _member_rights(request: HeartbeatRequest, *_: MemberKind) -> list[Need]:
         group_right(Right.SUB, request.group),
         *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
     ]
-
-
-def _assignment_rights(query: AssignmentQuery) -> list[Need]:
-    return [group_right(Right.SUB, query.group), topic_right(Right.SUB, query.topic)]
 
 
 _of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
@@ -108,7 +101,6 @@ class GroupCalls(Part):
         """
         self._broker.membership.check_unused(group, force=force)
         self._broker.groups.delete(group)
-        self._broker.request_modes.forget_group(group)
         await self._saved()
         if with_offsets:
             self._broker.offsets.forget_group(group)
@@ -214,17 +206,6 @@ class GroupCalls(Part):
             if not self._parked[key]:
                 del self._parked[key]
         return self._broker.heartbeat(request, account, kind)
-
-    @admin
-    async def change_mode(self, change: RequestModeChange) -> None:
-        """How the members of a group get a topic's messages, from their next rebalancing on."""
-        self._broker.request_modes.change(change)
-        await self._saved()
-
-    @needs(_assignment_rights)
-    async def assigned(self, query: AssignmentQuery) -> Assigned | None:
-        """What a member reads of a topic, and how; None: there is no such topic or member."""
-        return self._broker.request_modes.assigned(query)
 
     @needs(_member_rights)
     async def check(self, request: HeartbeatRequest) -> None:

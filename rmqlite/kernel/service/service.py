@@ -8,19 +8,18 @@ for an assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
-from rmqlite.kernel.counts import Histogram
-from rmqlite.kernel.requests.figures import BrokerStatus, Rate, Rates, RegisteredBroker, Traffic
-from rmqlite.kernel.service.access import admin, view
+from rmqlite.kernel.records.wait_queues import queue_of
+from rmqlite.kernel.requests.figures import BrokerStatus, RegisteredBroker
+from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.service.access import admin, anyone, view
 from rmqlite.kernel.service.groups import GroupCalls
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.part import Part, ServiceParts
-from rmqlite.kernel.service.schedule import ScheduleCalls
 from rmqlite.kernel.service.topics import TopicCalls
-from rmqlite.kernel.settings import Settings
 
 C = TypeVar("C", bound=Part)
 DOUBLED_SHOWN: Final = 10
@@ -56,8 +55,6 @@ class Service(Part):
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
         self.schedule = ScheduleCalls(parts)
-        self.figures = FigureCalls(parts)
-        self.settings = SettingCalls(parts)
         self._of_features = {kind: kind(parts) for kind in of_features}
 
     def __getitem__(self, kind: type[C]) -> C:
@@ -103,72 +100,30 @@ class Service(Part):
         self._heartbeats.close()
 
 
-class FigureCalls(Part):
-    """Calls about what the broker does, and how full its disk is."""
+class ScheduleCalls(Part):
+    """Calls about the schedule."""
 
     @view
-    async def traffic(self) -> Traffic:
-        """What the whole broker does."""
-        return self._broker.traffic.now()
+    async def delivered(self) -> dict[int, int]:
+        """The queue offset up to which each level is delivered."""
+        return self._broker.store.progress.delay_offsets()
 
     @view
-    async def of_topic(self, topic: str) -> Rates:
-        """Records stored under a topic.  Raises TopicUnknown."""
-        self._broker.topics.existing(topic)
-        return self._broker.traffic.of_topic(topic)
-
-    @view
-    async def of_timers(self) -> tuple[Rate, Rate]:
-        """Timers that were stored, and timers that were completed, in the last minute."""
-        return self._broker.traffic.of_timers()
-
-    @view
-    async def of_group(self, topic: str, group: str) -> Rates:
-        """Messages of a topic that a group has taken.  Raises GroupUnknown, TopicUnknown."""
-        self._broker.topics.existing(topic)
-        self._broker.groups.existing(group)
-        return self._broker.traffic.of_group(topic, group)
-
-    @view
-    async def appends(self) -> Histogram:
-        """How long the appends of calls and jobs took."""
-        return self._broker.counts.appends.histogram()
-
-    @view
-    async def refused_sends(self) -> int:
-        """How many sends were refused since the start because the disk was full."""
-        return self._broker.retention.sends_refused
-
-    @view
-    async def unsynced_bytes(self) -> int:
-        """Bytes of the log that are not on disk yet."""
-        return self._broker.store.end - self._broker.store.durable_end
-
-    @view
-    async def disk(self) -> tuple[int, int]:
-        """Bytes of the store's disk, and how many of them are free."""
-        return self._broker.store.disk_bytes()
-
-    @view
-    async def first_stored_ms(self) -> int | None:
-        """When the first record that the log still has was stored; None if there is none."""
+    async def positions(self) -> dict[int, tuple[int, int]]:
+        """The same, and the end of each level's queue; without empty levels."""
         store = self._broker.store
-        return store.store_timestamp_ms(store.min_offset)
+        delivered = store.progress.delay_offsets()
+        return {
+            status.level: (delivered.get(status.level, 0), queue.max_offset)
+            for status in self._broker.wait_queues.status()
+            if (queue := store.queue(*queue_of(status.level))) is not None
+        }
 
-
-class SettingCalls(Part):
-    """Calls about the broker's configuration."""
-
-    def __init__(self, parts: ServiceParts) -> None:
-        super().__init__(parts)
-        self._settings = Settings(parts.config, parts.broker.levels)
-
-    @view
-    async def all(self) -> dict[str, str]:
-        """The value in force of each key of broker.conf."""
-        return self._settings.all()
+    @anyone
+    async def levels(self) -> LevelsInForce:
+        return self._broker.levels.in_force()
 
     @admin
-    async def change(self, wanted: Mapping[str, str]) -> None:
-        """Change keys at once, all or none; only messageDelayLevel needs no restart."""
-        self._settings.change(wanted)
+    async def change_levels(self, change: LevelsChange) -> LevelsChanged:
+        async with self._alone():
+            return self._broker.levels.change(change)

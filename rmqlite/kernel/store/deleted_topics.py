@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from rmqlite.kernel.config.table_shapes import DeletedTopicsTable
 from rmqlite.kernel.records.wait_queues import QueueKey
+from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.tables import tables
+
+DELETED_TABLE: Final = "deletedTopics.json"
 
 
 class Deleted(NamedTuple):
@@ -78,3 +84,14 @@ class DeletedTopics:
             for topic, deleted in sorted(self.topics.items())
         }
         return {"deletedTopics": rows}
+
+
+def load_deleted(files: Files, root: Path) -> DeletedTopics:
+    """Raises StoreDamaged for a table that cannot be read."""
+    path = root / "config" / DELETED_TABLE
+    return deleted_topics(tables.load_as(files, path, DeletedTopicsTable))
+
+
+def deleted_topics(table: DeletedTopicsTable | None) -> DeletedTopics:
+    rows = table.deleted_topics if table else {}
+    return DeletedTopics({topic: Deleted(*row) for topic, row in rows.items()})

@@ -18,6 +18,7 @@ from rmqlite.kernel.records.encoding import EACH_ITS_OWN
 from rmqlite.kernel.records.key_hashes import Keyed, topic_prefix
 from rmqlite.kernel.records.packed import PackedRun
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.records.record import Place
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import (
     TIMERS,
@@ -26,7 +27,6 @@ from rmqlite.kernel.records.wait_queues import (
     when_due_ms,
 )
 from rmqlite.kernel.records.wait_queues import QueueKey as QueueKey
-from rmqlite.kernel.records.written import Place
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import DeletedTopics
 from rmqlite.kernel.store.disk.files import Files

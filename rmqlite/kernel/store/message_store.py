@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.packed import Packed, PackedRun, packed_records
 from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
 from rmqlite.kernel.store.deletions import Deletions
 from rmqlite.kernel.store.disk.files import Files, Lock
 from rmqlite.kernel.store.disk_jobs import PersistJob, SyncJob
@@ -43,7 +43,6 @@ from rmqlite.kernel.store.opening.recovery import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import clock_table, open_clock
-from rmqlite.kernel.store.tables.deleted_table import DELETED_TABLE, load_deleted
 from rmqlite.kernel.store.tables.levels_table import change_levels, load_levels
 from rmqlite.kernel.store.tables.table_changes import TableChanges
 from rmqlite.kernel.store.timers.index import TimerIndex

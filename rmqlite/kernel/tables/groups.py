@@ -12,7 +12,7 @@ sync writes before the records of the call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -70,6 +70,8 @@ class GroupTable:
         self._config = config
         self._topics = topics
         self._known: dict[str, _Known] = {}
+        self.on_delete: list[Callable[[str], None]] = []
+        """Called with a group that is deleted or was never there.  Raises StoreUnavailable."""
         table = store.load_table(TABLE, GroupsTable) or GroupsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
@@ -162,10 +164,11 @@ class GroupTable:
 
         Its members make it again, with RocketMQ's defaults, if groups are made on demand.
         """
-        if group not in self._known:
-            return
-        self._change({group: None})
-        log.info("group deleted group=%s", group)
+        if group in self._known:
+            self._change({group: None})
+            log.info("group deleted group=%s", group)
+        for forget in self.on_delete:
+            forget(group)
 
     def extras(self, group: str) -> GroupExtras:
         row = self._row_of(group)

@@ -9,21 +9,15 @@ from typing import Any, Final
 from rmqlite.features.bulk.service import BulkCalls
 from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.requests import FoundMessages, MessageQuery
 from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.operating.requests import GroupDeletion
 from rmqlite.features.operating.service import DeletionCalls, ProgressCalls
 from rmqlite.features.raw_log.service import LogCalls
 from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.requests.groups import GroupDeletion
-from rmqlite.kernel.requests.messages import (
-    FoundMessages,
-    MessageQuery,
-    PulledRecords,
-    PullRequest,
-    SendAnswer,
-    SendRequest,
-)
+from rmqlite.kernel.requests.messages import PulledRecords, PullRequest, SendAnswer, SendRequest
 from rmqlite.kernel.requests.topics import TimeQuery
 from rmqlite.kernel.sends.calls import DraftCall, Stored
 from rmqlite.kernel.service.groups import GroupCalls

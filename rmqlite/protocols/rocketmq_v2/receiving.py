@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from rmqlite.features.leases.deliveries import Received
 from rmqlite.features.leases.requests import (
     AckRequest,
     DeadRequest,
@@ -18,6 +17,7 @@ from rmqlite.features.leases.requests import (
     ReceiveRequest,
 )
 from rmqlite.features.leases.service import LeaseCalls
+from rmqlite.features.leases.taking import Received
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.service.service import Service

@@ -10,13 +10,12 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from rmqlite.features.changes.requests import ChangeOutcome, RecallHandle
 from rmqlite.features.changes.service import ChangeCalls, why_not_recalled
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.sends.calls import DraftCall, Stored, check_messages
 from rmqlite.kernel.service.access import CALLER
-from rmqlite.kernel.service.gathering import Gathering
 from rmqlite.kernel.service.messages import DraftsSent
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import FlushFailed, RmqliteError
@@ -29,6 +28,7 @@ from rmqlite.protocols.rocketmq_v2.calls import refused
 from rmqlite.protocols.rocketmq_v2.clients import Clients
 from rmqlite.protocols.rocketmq_v2.guard import Asker
 from rmqlite.protocols.rocketmq_v2.sent_window import SentWindow, key_of
+from rmqlite.protocols.shared.gathering import Gathering
 
 _Sender = asyncio.Future[Stored]
 AT_ONCE_MAX: Final = 32

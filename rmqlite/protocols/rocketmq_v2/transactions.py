@@ -6,8 +6,8 @@ whoever sends to the topic, and has its Telemetry call open, can be asked.
 
 from __future__ import annotations
 
+from rmqlite.features.transactions.requests import TransactionQuestion
 from rmqlite.features.transactions.service import TransactionCalls
-from rmqlite.kernel.requests.messages import TransactionQuestion
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
 from rmqlite.protocols.rocketmq_v2.bytes import rules

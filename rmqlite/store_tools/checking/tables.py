@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rmqlite.features.bulk.table_shapes import BulkJobsTable
 from rmqlite.features.dead_letters.table_shapes import PurgeMarkersTable
-from rmqlite.features.leases.table_shapes import LeasesTable
+from rmqlite.features.leases.table_shapes import LeasesTable, RequestModesTable
 from rmqlite.features.name_server.table_shapes import KeyValuesTable
 from rmqlite.features.redrive.table_shapes import RedriveJobsTable
 from rmqlite.kernel.config.table_shapes import (
@@ -23,14 +23,13 @@ from rmqlite.kernel.config.table_shapes import (
     GroupsTable,
     LevelsTable,
     ProgressTable,
-    RequestModesTable,
     TopicsTable,
 )
+from rmqlite.kernel.store.deleted_topics import DELETED_TABLE
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.kernel.store.tables.deleted_table import DELETED_TABLE
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.store_tools.checking.finding import Finding
 

@@ -23,10 +23,9 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.queue_entry import ENTRY, Entry
-from rmqlite.kernel.records.record import TRANSACTION_TYPE, destination, tags_hash
+from rmqlite.kernel.records.record import TRANSACTION_TYPE, Written, destination, tags_hash
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS, queue_of
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore

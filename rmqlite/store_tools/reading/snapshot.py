@@ -20,6 +20,7 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.kernel.store.commit_log import CHECKSUMS
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import last_file
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
@@ -37,7 +38,6 @@ from rmqlite.kernel.store.opening.recovery import (
 )
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.deleted_table import load_deleted
 from rmqlite.kernel.store.tables.levels_table import load_levels
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable

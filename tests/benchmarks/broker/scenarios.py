@@ -13,13 +13,9 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC
 from rmqlite.cli.bench.scenarios import FAR_LEVEL, SECONDS_MAX
 from rmqlite.client import AdminClient, Producer, PullConsumer
+from rmqlite.features.changes.requests import PAGE_DEFAULT, PendingFilter, PendingQuery
 from rmqlite.kernel.requests.figures import LevelStatus
-from rmqlite.kernel.requests.schedule import (
-    PAGE_DEFAULT,
-    PendingFilter,
-    PendingQuery,
-    ScheduleAction,
-)
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS

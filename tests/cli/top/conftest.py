@@ -15,9 +15,9 @@ from rmqlite.features.dead_letters.requests import (
     HistoryEvent,
     HistoryQuery,
 )
+from rmqlite.features.finding.requests import FoundMessage, MessageState
+from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveRequest
-from rmqlite.kernel.requests.groups import GroupStatus
-from rmqlite.kernel.requests.messages import FoundMessage, MessageState
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.message import StoredMessage
 from tests.support.broker_answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting

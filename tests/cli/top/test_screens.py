@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from rmqlite.cli.top.group_screen import GroupScreen
+from rmqlite.features.changes.requests import ChangedId, ChangeOutcome
 from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery, HistoryQuery
 from rmqlite.features.redrive.requests import (
     JobState,
@@ -13,7 +14,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
     TopicCount,
 )
-from rmqlite.kernel.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import NotSupported
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive

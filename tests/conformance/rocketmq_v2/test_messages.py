@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.client import AdminClient
-from rmqlite.kernel.requests.schedule import PendingFilter
+from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.kernel.words.clock import wall_ms
 from tests.conformance.rocketmq_v2.conftest import THEIRS, Place
 from tests.support.grpc_clients import INVALID_HANDLE, INVISIBLE_S, GrpcClient, on_each, refusals

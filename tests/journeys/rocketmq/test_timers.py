@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.kernel.records.record import Written
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
-from rmqlite.kernel.records.written import Written
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import pause_s, wall_ms
 from rmqlite.kernel.words.message import REAL_QID, REAL_TOPIC, RESCHEDULED_FROM, UNIQ_KEY

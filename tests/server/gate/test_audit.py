@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.service import audit
-from rmqlite.kernel.service.audit import Event, JsonLines, Refusals
-from rmqlite.kernel.words.repeats import KEYS_MAX, LINES_MAX, WINDOW_S
+from rmqlite.kernel.service.audit import KEYS_MAX, LINES_MAX, WINDOW_S, Event, JsonLines, Refusals
 from tests.support.clock import SetTime
 
 HERE = "10.0.0.1:7"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.figures.traffic import Traffic
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from rmqlite.protocols.remoting import large_bodies
@@ -311,7 +312,7 @@ def test_rates_are_measured(under_test: BrokerUnderTest) -> None:
     under_test.send(*[plain(f"{number}") for number in range(20)])
     under_test.pull(TOPIC, group=GROUP)
     under_test.clock.forward(10_000)
-    for _ in under_test.broker.traffic.sample():
+    for _ in under_test.broker[Traffic].sample():
         pass
 
     async def scenario(protocol: ProtocolUnderTest) -> None:

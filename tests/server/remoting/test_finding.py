@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.features.changes.service import ChangeCalls
-from rmqlite.features.dead_letters.requests import HistoryQuery
-from rmqlite.features.dead_letters.service import DeadLetterCalls
-from rmqlite.features.finding.service import FindingCalls
-from rmqlite.kernel.requests.messages import MessageQuery
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.features.changes.requests import (
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     PendingQuery,
-    ScheduleAction,
 )
+from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.dead_letters.requests import HistoryQuery
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.finding.requests import MessageQuery
+from rmqlite.features.finding.service import FindingCalls
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.messages import (

@@ -8,8 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from rmqlite.features.accounts.accounts import PERMS, Account, Role
+from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.config.addresses import parse_addresses
-from rmqlite.kernel.requests.groups import RequestMode
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.command import (
     ACCESS_KEY,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rmqlite.features.leases.leases import Leases
-from rmqlite.kernel.requests.groups import GroupChange, RequestMode
+from rmqlite.features.leases.requests import RequestMode
+from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.remoting.bytes.command import Command

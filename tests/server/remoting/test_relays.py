@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.requests.groups import OffsetsCommit, RequestMode, RequestModeChange
+from rmqlite.features.leases.request_modes import RequestModes
+from rmqlite.features.leases.requests import RequestMode, RequestModeChange
+from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.tables.membership import DOUBLED_MS
 from rmqlite.protocols.remoting.bytes.frame import encode
@@ -181,7 +183,7 @@ def test_the_broker_resets_members_that_pop(
     create_topic(under_test, TOPIC, 1)
     under_test.send(plain("a"), plain("b"), plain("c"))
     mode = RequestModeChange(GROUP, TOPIC, RequestMode.POP)
-    under_test.broker.request_modes.change(mode)
+    under_test.broker[RequestModes].change(mode)
     pop = PopMessage(GROUP, TOPIC, -1, 1, 60_000, 0, exp_type="TAG", exp="*")
 
     async def scenario(protocol: ProtocolUnderTest) -> None:

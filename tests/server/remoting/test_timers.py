@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from rmqlite.features.changes.requests import RecallHandle, read_handle
+from rmqlite.features.figures.traffic import Traffic
 from rmqlite.kernel.requests.messages import PullRequest
-from rmqlite.kernel.requests.schedule import RecallHandle, read_handle
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import TIMER_TOPIC, retry_topic
@@ -421,7 +422,7 @@ def test_the_figures_of_timers(under_test: BrokerUnderTest) -> None:
         assert (found["timerCongestNum"], found["timerReadBehind"]) == ("3", "0")
         under_test.clock.forward(65_000)
         assert (await runtime(client))["timerReadBehind"] == "60"
-        done(under_test.broker.traffic.sample())
+        done(under_test.broker[Traffic].sample())
         assert float((await runtime(client))["timerEnqueueTps"]) == pytest.approx(3 / 65)
         body = (await client.ask(GET_TIMER_METRICS)).body
         counts = json.loads(body)["timingCount"]

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from rmqlite.features.changes.requests import ChangeByIds, ChangedId, ChangeOutcome
+from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
-    OffsetReset,
     OffsetsCommit,
     Subscription,
 )
@@ -24,7 +25,7 @@ from rmqlite.kernel.requests.messages import (
     SendBackRequest,
     SendBackResult,
 )
-from rmqlite.kernel.requests.schedule import ChangeByIds, ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.words.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.kernel.words.names import dlq_topic, retry_topic

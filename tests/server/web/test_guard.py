@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes.pending import Pending
-from rmqlite.kernel.requests.schedule import PendingQuery
+from rmqlite.features.changes.requests import PendingQuery
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.message import Message
 from rmqlite.web.app import FORM_BYTES_MAX

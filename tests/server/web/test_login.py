@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from rmqlite.features.accounts.accounts import PERMS, Role
 from rmqlite.features.changes.pending import Pending
+from rmqlite.features.changes.requests import PendingQuery
 from rmqlite.kernel.config.addresses import parse_addresses
-from rmqlite.kernel.requests.schedule import PendingQuery
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.message import Message
 from rmqlite.web.sessions import IDLE_MS_MAX

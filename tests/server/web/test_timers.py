@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from rmqlite.features.changes.pending import Pending
+from rmqlite.features.changes.requests import PendingQuery
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import PendingQuery
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.message import Message
 from tests.server.web.browser import Browser, browse

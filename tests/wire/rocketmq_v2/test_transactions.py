@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.records.encoding import encode
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.words.message import encode_properties
 from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service

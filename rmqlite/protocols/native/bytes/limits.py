@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from rmqlite.features.changes.requests import BOUNDS_MAX, IDS_MAX
 from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX
 from rmqlite.features.raw_log.requests import TOPICS_MAX
 from rmqlite.features.redrive.requests import IMPORTED_DEAD_LETTERS_MAX, RedriveOutcome
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.schedule import BOUNDS_MAX, IDS_MAX
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.errors import InvalidName, MessageTooLarge
 from rmqlite.kernel.words.levels import LEVELS_MAX

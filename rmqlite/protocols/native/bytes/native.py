@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.records.record import read_head, to_message
-from rmqlite.kernel.requests.groups import GroupStatus, MemberInfo
+from rmqlite.kernel.requests.groups import MemberInfo
 from rmqlite.kernel.requests.messages import (
     EncodedBatch,
     PulledRecords,

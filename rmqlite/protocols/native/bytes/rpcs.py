@@ -16,7 +16,10 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.features.bulk import requests as bulk
+from rmqlite.features.changes import requests as changes
 from rmqlite.features.dead_letters import requests as dead_letters
+from rmqlite.features.finding import requests as finding
+from rmqlite.features.operating import requests as operating
 from rmqlite.features.raw_log import requests as log
 from rmqlite.features.redrive import requests as redrive
 from rmqlite.kernel.requests import figures, groups, messages, schedule, topics
@@ -103,20 +106,20 @@ LEAVE = _rpc("Messaging", "Leave", groups.LeaveRequest, NoneType)
 
 LIST_TOPICS = _rpc("Admin", "ListTopics", NoneType, tuple[topics.TopicInfo, ...])
 CREATE_TOPIC = _rpc("Admin", "CreateTopic", topics.TopicInfo, topics.TopicInfo)
-PREVIEW_TOPIC_DELETION = _rpc("Admin", "PreviewTopicDeletion", str, topics.TopicLoss)
+PREVIEW_TOPIC_DELETION = _rpc("Admin", "PreviewTopicDeletion", str, operating.TopicLoss)
 DELETE_TOPIC = _rpc("Admin", "DeleteTopic", str, NoneType)
 LIST_GROUPS = _rpc("Admin", "ListGroups", NoneType, tuple[groups.GroupInfo, ...])
-DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, groups.GroupStatus)
+DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, operating.GroupStatus)
 GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, figures.BrokerStatus)
-QUERY_MESSAGES = _rpc("Admin", "QueryMessages", messages.MessageQuery, messages.FoundMessages)
-GET_MESSAGE = _rpc("Admin", "GetMessage", str, messages.FoundMessage)
-LIST_PENDING = _rpc("Admin", "ListPending", schedule.PendingQuery, schedule.PendingPage)
-COUNT_PENDING = _rpc("Admin", "CountPending", NoneType, tuple[schedule.PendingCount, ...])
+QUERY_MESSAGES = _rpc("Admin", "QueryMessages", finding.MessageQuery, finding.FoundMessages)
+GET_MESSAGE = _rpc("Admin", "GetMessage", str, finding.FoundMessage)
+LIST_PENDING = _rpc("Admin", "ListPending", changes.PendingQuery, changes.PendingPage)
+COUNT_PENDING = _rpc("Admin", "CountPending", NoneType, tuple[changes.PendingCount, ...])
 GET_TIMELINE = _rpc(
-    "Admin", "GetTimeline", schedule.TimelineRequest, tuple[schedule.LevelTimeline, ...]
+    "Admin", "GetTimeline", changes.TimelineRequest, tuple[changes.LevelTimeline, ...]
 )
-CHANGE_BY_IDS = _rpc("Admin", "ChangeByIds", schedule.ChangeByIds, tuple[schedule.ChangedId, ...])
-CHANGE_BY_FILTER = _rpc("Admin", "ChangeByFilter", schedule.ChangeByFilter, schedule.ChangedPage)
+CHANGE_BY_IDS = _rpc("Admin", "ChangeByIds", changes.ChangeByIds, tuple[changes.ChangedId, ...])
+CHANGE_BY_FILTER = _rpc("Admin", "ChangeByFilter", changes.ChangeByFilter, changes.ChangedPage)
 GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, schedule.LevelsInForce)
 CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", schedule.LevelsChange, schedule.LevelsChanged)
 
@@ -139,11 +142,13 @@ LIST_RETRIES = _rpc(
 )
 GET_HISTORY = _rpc("Admin", "GetLife", dead_letters.HistoryQuery, dead_letters.History)
 SET_GROUP = _rpc("Admin", "SetGroup", groups.GroupChange, groups.GroupInfo)
-DELETE_GROUP = _rpc("Admin", "DeleteGroup", groups.GroupDeletion, NoneType)
+DELETE_GROUP = _rpc("Admin", "DeleteGroup", operating.GroupDeletion, NoneType)
 PREVIEW_OFFSET_RESET = _rpc(
-    "Admin", "PreviewOffsetReset", groups.OffsetReset, tuple[groups.QueueReset, ...]
+    "Admin", "PreviewOffsetReset", operating.OffsetReset, tuple[operating.QueueReset, ...]
 )
-RESET_OFFSETS = _rpc("Admin", "ResetOffsets", groups.OffsetReset, tuple[groups.QueueReset, ...])
+RESET_OFFSETS = _rpc(
+    "Admin", "ResetOffsets", operating.OffsetReset, tuple[operating.QueueReset, ...]
+)
 PREVIEW_REDRIVE = _rpc(
     "Admin", "PreviewRedrive", redrive.RedrivePreviewRequest, redrive.RedrivePreview
 )

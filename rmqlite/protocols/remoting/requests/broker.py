@@ -8,10 +8,13 @@ from struct import Struct
 from typing import Final
 
 from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.figures.requests import Rate, Rates, TrafficFigures
+from rmqlite.features.figures.service import FigureCalls
+from rmqlite.features.operating.service import SettingCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus, Rate, Rates, Traffic
+from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.protocols.remoting.bytes.command import SERVER_VERSION, Command, ResponseCode
@@ -55,7 +58,7 @@ class Figures:
     async def rates(self, call: Call[StatsQuery]) -> Command:
         """How many messages came to a topic, or were taken from it by a group."""
         asked = call.asked()
-        figures = self._service.figures
+        figures = self._service[FigureCalls]
         if asked.stats_name == "TOPIC_PUT_NUMS":
             rates = await figures.of_topic(asked.stats_key)
         elif asked.stats_name == "GROUP_GET_NUMS":
@@ -69,11 +72,11 @@ class Figures:
     @answers(codes.GET_BROKER_RUNTIME_INFO)
     async def runtime(self, call: Call[Nothing]) -> Command:
         status = await self._service.status()
-        traffic = await self._service.figures.traffic()
+        traffic = await self._service[FigureCalls].traffic()
         table = {
             **_traffic(traffic),
-            **_appends(await self._service.figures.appends()),
-            "putMessageFailedTimes": str(await self._service.figures.refused_sends()),
+            **_appends(await self._service[FigureCalls].appends()),
+            "putMessageFailedTimes": str(await self._service[FigureCalls].refused_sends()),
             **await self._log(status),
             **await self._timers(status),
             **self._threads(),
@@ -116,7 +119,7 @@ class Figures:
 
     async def _timers(self, status: BrokerStatus) -> dict[str, str]:
         """No timer waits to be indexed, as in RocketMQ: it is so when it is stored."""
-        stored, completed = await self._service.figures.of_timers()
+        stored, completed = await self._service[FigureCalls].of_timers()
         return {
             "timerReadBehind": str((status.now_ms - _begun_ms(status)) // 1000),
             "timerOffsetBehind": "0",
@@ -126,8 +129,8 @@ class Figures:
         }
 
     async def _log(self, status: BrokerStatus) -> dict[str, str]:
-        size, free = await self._service.figures.disk()
-        first_ms = await self._service.figures.first_stored_ms()
+        size, free = await self._service[FigureCalls].disk()
+        first_ms = await self._service[FigureCalls].first_stored_ms()
         ratio = f"{status.disk_used_ratio:.2f}"
         return {
             "commitLogMinOffset": str(status.log_min_offset),
@@ -137,7 +140,7 @@ class Figures:
             "consumeQueueDiskRatio": ratio,
             "commitLogDirCapacity": f"Total : {size / _GIB:.1f} GiB, Free : {free / _GIB:.1f} GiB.",
             "earliestMessageTimeStamp": str(-1 if first_ms is None else first_ms),
-            "remainHowManyDataToFlush": f"{await self._service.figures.unsynced_bytes()} B",
+            "remainHowManyDataToFlush": f"{await self._service[FigureCalls].unsynced_bytes()} B",
         }
 
     def _threads(self) -> dict[str, str]:
@@ -173,7 +176,7 @@ def _begun_ms(status: BrokerStatus) -> int:
     return min([status.now_ms, *waiting])
 
 
-def _traffic(traffic: Traffic) -> dict[str, str]:
+def _traffic(traffic: TrafficFigures) -> dict[str, str]:
     yesterday, today = traffic.at_midnight
     now = traffic.now
     every = [
@@ -264,7 +267,7 @@ class Settings:
     @answers(codes.GET_BROKER_CONFIG)
     async def get(self, call: Call[Nothing]) -> Command:
         """All keys of broker.conf and their values in force."""
-        settings = await self._service.settings.all()
+        settings = await self._service[SettingCalls].all()
         version = {"counter": 0, "timestamp": (await self._service.status()).started_at_ms}
         answer = VersionAnswer(json.dumps(version, separators=(",", ":")))
         return call.done(answer, write_settings(_FIXED | settings))
@@ -277,7 +280,7 @@ class Settings:
             if _FIXED.get(key, value) != value:
                 remark = f"{key}={value}: it is always {_FIXED[key]} here"
                 raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        await self._service.settings.change(
+        await self._service[SettingCalls].change(
             {key: value for key, value in wanted.items() if key not in _FIXED}
         )
         return call.done()

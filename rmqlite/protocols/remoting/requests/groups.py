@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from rmqlite.features.operating.requests import QueueTimes, Taken
 from rmqlite.features.operating.service import ProgressCalls
-from rmqlite.kernel.requests.figures import QueueTimes, Taken
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import next_slice

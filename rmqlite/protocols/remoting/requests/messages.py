@@ -6,20 +6,15 @@ from contextlib import nullcontext
 from typing import Final
 
 from rmqlite.features.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
+from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.features.finding.service import FindingCalls
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.record import COMMITTED, ROLLBACK
 from rmqlite.kernel.requests.groups import OffsetsCommit, Subscription
-from rmqlite.kernel.requests.messages import (
-    MessageQuery,
-    PullRequest,
-    PullStatus,
-    SendBackRequest,
-    TransactionEnd,
-    TransactionQuestion,
-)
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus, SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import at_once

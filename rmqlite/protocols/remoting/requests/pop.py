@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Final
 
-from rmqlite.features.leases.deliveries import Delivery, Received
+from rmqlite.features.leases import requests as modes
 from rmqlite.features.leases.requests import (
     RECEIVE_MESSAGES_MAX,
     AckRequest,
@@ -19,10 +19,10 @@ from rmqlite.features.leases.requests import (
     InvisibleChange,
     ReceiveRequest,
 )
-from rmqlite.features.leases.service import EVERY_QUEUE, LeaseCalls
+from rmqlite.features.leases.service import EVERY_QUEUE, LeaseCalls, ModeCalls
+from rmqlite.features.leases.taking import Delivery, Received
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.requests import groups
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import HandleInvalid, Overloaded, RmqliteError
@@ -82,8 +82,8 @@ class Modes:
     @answers(codes.SET_MESSAGE_REQUEST_MODE)
     async def change(self, call: Call[Nothing]) -> Command:
         asked = read_change(RequestModeChange, call.command.body)
-        await self._service.groups.change_mode(
-            groups.RequestModeChange(
+        await self._service[ModeCalls].change_mode(
+            modes.RequestModeChange(
                 asked.consumer_group, asked.topic, asked.mode, asked.pop_share_queue_num
             )
         )
@@ -95,8 +95,8 @@ class Modes:
         asked = read_body(AssignmentQuery, call.command.body)
         is_broadcasting = asked.message_model is MessageModel.BROADCASTING
         group, topic, client_id = asked.consumer_group, asked.topic, asked.client_id
-        found = await self._service.groups.assigned(
-            groups.AssignmentQuery(group, topic, client_id, is_broadcasting)
+        found = await self._service[ModeCalls].assigned(
+            modes.AssignmentQuery(group, topic, client_id, is_broadcasting)
         )
         others = None if found is None else await self._others(topic)
         if found is None or others is None:
@@ -117,13 +117,13 @@ class Modes:
         return None if elsewhere is None else {**self._registry.queues_of(topic), **elsewhere}
 
     def _queues(
-        self, found: groups.Assigned, others: dict[str, int], client_id: str, is_broadcasting: bool
+        self, found: modes.Assigned, others: dict[str, int], client_id: str, is_broadcasting: bool
     ) -> list[tuple[str, int]]:
         """A client's queues, by broker and queue id."""
         own = [(self._broker_name, each) for each in found.queue_ids]
         if not others:
             return own
-        if found.mode is groups.RequestMode.POP:
+        if found.mode is modes.RequestMode.POP:
             return [*own, *[(each, EVERY_QUEUE) for each in others]] if own else []
         every = sorted(
             (broker, queue_id)

@@ -10,8 +10,8 @@ import re
 from typing import Any, Final
 
 from rmqlite.features.name_server.service import KeyValueCalls
+from rmqlite.kernel.config.addresses import parse_allowed
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.registering import parse_allowed
 from rmqlite.kernel.service.access import CALLER, Caller, host_of
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns

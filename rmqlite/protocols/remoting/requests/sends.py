@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
+from rmqlite.features.changes.requests import ChangeOutcome, RecallHandle
 from rmqlite.features.changes.service import ChangeCalls, why_not_recalled
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.requests.schedule import ChangeOutcome, RecallHandle
 from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.kernel.service.access import CALLER, Caller
-from rmqlite.kernel.service.gathering import Gathering
 from rmqlite.kernel.service.messages import DraftsSent
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import let_others
@@ -51,6 +50,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
 from rmqlite.protocols.remoting.calls import Call, answers, refused
 from rmqlite.protocols.remoting.connection import Answered, Connection, NotAnswered
 from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.shared.gathering import Gathering
 
 STEP_IDS: Final = 5_000
 """So many message ids are written into answers in 2 ms; then other calls may run."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.records.record import read_head
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.requests.messages import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.protocols.pb.rocketmq_v2 import service_pb2 as service

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from rmqlite.kernel.requests.groups import RequestMode
+from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.remoting.bytes.limits import (
     BATCH_ACK_BYTES_MAX,

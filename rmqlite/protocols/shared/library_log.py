@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rmqlite.kernel.words.repeats import Repeats
+from rmqlite.kernel.service.audit import Repeats
 from rmqlite.kernel.words.visible import printable, shortened
 
 LOGGERS: Final = ("grpc._cython.cygrpc", "asyncio")

@@ -10,8 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from rmqlite.kernel.config.table_shapes import RequestModesTable
-from rmqlite.kernel.requests.groups import Assigned, AssignmentQuery, RequestMode, RequestModeChange
+from rmqlite.features.leases.requests import (
+    Assigned,
+    AssignmentQuery,
+    RequestMode,
+    RequestModeChange,
+)
+from rmqlite.features.leases.table_shapes import RequestModesTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.tables.membership import Membership

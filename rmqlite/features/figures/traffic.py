@@ -1,4 +1,4 @@
-"""Figures for operators: the broker's state, its traffic, and how far groups are.
+"""Figures for operators: how many messages come and go.
 
 How many messages come and go is the difference between two samples of counts.  A sample is taken
 each ten seconds.  Seven of those make a minute, seven of each ten minutes an hour, and twenty-five
@@ -9,24 +9,12 @@ costs a send nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rmqlite import __version__
+from rmqlite.features.figures.requests import Rate, Rates, Totals, TrafficFigures
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
-from rmqlite.kernel.requests.figures import (
-    BrokerStatus,
-    Rate,
-    Rates,
-    Totals,
-)
-from rmqlite.kernel.requests.figures import Traffic as TrafficNow
-from rmqlite.kernel.requests.schedule import ScheduleAction
-from rmqlite.kernel.retention import Retention
-from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.steps import Steps
-from rmqlite.kernel.waits.unindexed import UNINDEXED_MAX, Unindexed
 from rmqlite.kernel.words.clock import local_text
 
 SAMPLE_S: Final = 10
@@ -40,10 +28,6 @@ _WINDOWS: Final = (1, 6, 60)
 _COMPLETED_TIMERS: Final = "completed timers"
 """Counted beside the topics, none of which may have this name."""
 _DAY_CHARS: Final = len("2026-11-22")
-_STEP_QUEUES: Final = 100
-"""The queues of one step: each one reads two records, 3 ms together."""
-_STEP_SEARCHES: Final = 20
-"""The queues that one step searches: each search reads about twenty records."""
 
 
 class _Sample(NamedTuple):
@@ -105,9 +89,9 @@ class Traffic:
         """Messages of a topic that pulls of a group returned."""
         return Rates(*[_taken(window, (topic, group)) for window in self._windows])
 
-    def now(self) -> TrafficNow:
+    def now(self) -> TrafficFigures:
         """What the whole broker does."""
-        return TrafficNow(
+        return TrafficFigures(
             self._now(),
             stored_per_second=self._per_second("stored"),
             found_per_second=self._per_second("found"),
@@ -154,53 +138,3 @@ def _rate(messages: int, calls: int, passed_ms: int) -> Rate:
     if messages <= 0 or passed_ms <= 0:
         return Rate()
     return Rate(messages, messages * 1000 / passed_ms, messages / max(1, calls))
-
-
-def status_of(
-    parts: BrokerParts,
-    schedule: Schedule,
-    retention: Retention,
-    *,
-    started_at_ms: int,
-    parked_polls: int,
-) -> BrokerStatus:
-    """Counts since the start, the waiting messages of every level, and the last disk use."""
-    store, counts, wait_queues = parts.store, parts.counts, parts.wait_queues
-    return BrokerStatus(
-        __version__,
-        parts.config.broker_name,
-        parts.clock.now_ms(),
-        started_at_ms,
-        store.min_offset,
-        store.end,
-        counts.sent,
-        schedule.delivered,
-        counts.retried.total(),
-        counts.dead.total(),
-        parked_polls,
-        tuple(wait_queues.status()),
-        retention.used_ratio,
-        retention.is_disk_full,
-        *retention.pin,
-        cancelled=counts.changed[ScheduleAction.CANCEL],
-        fired=counts.changed[ScheduleAction.FIRE],
-        rescheduled=counts.changed[ScheduleAction.RESCHEDULE],
-        undeliverable=schedule.undeliverable,
-        disk_bytes=retention.disk_bytes,
-        warnings=tuple(_of_index(wait_queues.timers.keys.unindexed)) if wait_queues.timers else (),
-    )
-
-
-def _of_index(timers: Unindexed) -> Iterator[str]:
-    """What keeps timers from being listed, or soon from being stored."""
-    if timers.rebuilding is not None:
-        done, total = timers.rebuilding
-        yield (
-            f"the index of the timers is made again, {done * 100 // total}% of {total:,}: until"
-            " then lists and timelines lack timers, and some may be late"
-        )
-    if timers.unwritten >= UNINDEXED_MAX // 2:
-        yield (
-            f"{timers.unwritten:,} timers are not written to their index; with more than"
-            f" {UNINDEXED_MAX:,} timers are refused"
-        )

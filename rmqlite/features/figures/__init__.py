@@ -1,0 +1,1 @@
+"""What the broker does: rates of topics, groups and timers, and the disk's use."""
