@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
     {"kernel", "features", "protocols", "store_tools", "views", "web", "client", "cli", "spark"}
+    | {"testing"}
 )
 
 MAY_IMPORT = {
@@ -26,6 +27,8 @@ MAY_IMPORT = {
     "client": {"client", "protocols", "features", "kernel"},
     "cli": {"cli", "client", "protocols", "store_tools", "spark", "views", "features", "kernel"},
     "spark": {"spark", "client", "store_tools", "features", "kernel"},
+    # The broker that the command starts, with another clock; nobody imports it.
+    "testing": {"testing", "cli", "kernel"},
 }
 KERNEL_LEAVES_MAX = 51
 """Imports from the kernel to what it can do without; it only falls, to 0."""
@@ -56,7 +59,10 @@ ALONE = {
     "fcntl": {"rmqlite.kernel.store.disk.files"},
     "sqlite3": {"rmqlite.kernel.store.timers.index"},
     "time": {"rmqlite.kernel.words.clock"},
-    "datetime": {"rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"},
+    "datetime": {
+        *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),
+        "rmqlite.testing.broker_process",
+    },
     "pydantic": {
         *(
             "rmqlite.kernel.config.config",
@@ -72,6 +78,7 @@ ALONE = {
     "asyncio": {
         *("rmqlite.kernel.service", "rmqlite.kernel.process", "rmqlite.features"),
         *("rmqlite.protocols", "rmqlite.web", "rmqlite.client.asyncio"),
+        "rmqlite.testing.movable_broker",
     },
     "opentelemetry": {"rmqlite.client.spans", "rmqlite.client.tracing"},
     "grpc_health": {"rmqlite.protocols.grpc.health"},
@@ -81,6 +88,7 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
+    "pytest": {"rmqlite.testing.pytest_plugin"},
     "uvloop": {"rmqlite.kernel.service.turns"},
     "lz4": {"rmqlite.kernel.words.compression"},
     "backports": {"rmqlite.kernel.words.compression"},

@@ -81,12 +81,14 @@ def serve(
     config: BrokerConfig,
     on_ready: Callable[[Endpoints], None] | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
+    clock: SystemClock | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
     on_ready is called with the addresses when calls are accepted.  reload is called at a SIGHUP
-    and reads the configuration again; None if there is no file.  Raises StoreLocked,
-    StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
+    and reads the configuration again; None if there is no file.  clock: only rmqlite.testing has
+    one of its own.  Raises StoreLocked, StoreDamaged, StoreUnavailable, ConfigInvalid and
+    InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     check_exposure(config)
@@ -110,8 +112,9 @@ def serve(
         notify(READY)
 
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
+    clock = clock or SystemClock()
     with in_short_lines(), asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, keys, watched, connections, connecting)
+        server = _Server(config, reload, access, keys, watched, connections, connecting, clock)
         return runner.run(server.run(ready))
 
 
@@ -127,6 +130,7 @@ class _Server:
         watched: Sequence[WatchedFiles[Any]],
         connections: int,
         connecting: Connecting,
+        clock: SystemClock,
     ) -> None:
         """connections: how many of them each protocol accepts.  connecting: to name servers."""
         self._config = config
@@ -134,7 +138,7 @@ class _Server:
         self._access = access
         self._watched = watched
         self._load = reload
-        self._clock = SystemClock()
+        self._clock = clock
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
@@ -219,6 +223,7 @@ class _Server:
             loops |= {files.name: files.run() for files in self._watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
+            self._clock.on_jump = self._delivery.wake_overdue
             for sentence in service.open_ports:
                 log.warning("%s", sentence)
             for protocol in self._protocols:
