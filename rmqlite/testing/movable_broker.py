@@ -1,19 +1,24 @@
 """The process of a broker under test: `rmqlite broker` with a clock that its parent moves.
 
-    python -m rmqlite.testing.movable_broker CONF AHEAD_MS
+    python -m rmqlite.testing.movable_broker [CONF AHEAD_MS]
 
 Standard input is a socket of the parent.  This process writes its endpoints there when it accepts
 calls.  Then each line that it reads is a number of milliseconds by which to move the clock, and
 it answers with the clock's time.  When the parent has ended, this process ends, too.
+
+Without arguments it is the template of such processes: it forks one at each request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from rmqlite.cli.broker import run_broker
 from rmqlite.cli.output.terminal import error_line
@@ -22,7 +27,8 @@ from rmqlite.kernel.process.serve import Endpoints
 from rmqlite.kernel.words.clock import SystemClock, SystemMachine
 from rmqlite.kernel.words.errors import RmqliteError
 
-MOVE_BYTES_MAX = 64
+MOVE_BYTES_MAX: Final = 64
+REQUEST_BYTES_MAX: Final = 16_384
 
 
 class MachineAhead(SystemMachine):
@@ -43,8 +49,39 @@ class MachineAhead(SystemMachine):
 
 
 def main() -> int:
-    """Run the broker; returns the exit code."""
-    conf, ahead_ms = sys.argv[1:]
+    """Returns the exit code."""
+    return run(*(sys.argv[1:] or forked_arguments()))
+
+
+def forked_arguments() -> list[str]:
+    """Fork at each request; returns its arguments in the new process, and here never."""
+    requests = socket.socket(fileno=sys.stdin.fileno())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 2)
+        if not request:
+            sys.exit()
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            requests.detach()
+            for file, number in zip([*files, files[1]], range(3), strict=True):
+                os.dup2(file, number)
+            for file in files:
+                os.close(file)
+            return request.decode().split("\0")
+        # Before it is looked for: until then a process that has ended keeps its number.
+        pid_file = os.pidfd_open(pid)
+        socket.send_fds(requests, [b"%d" % pid], [pid_file])
+        for file in (*files, pid_file):
+            os.close(file)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def run(conf: str, ahead_ms: str) -> int:
+    """Run a broker; returns the exit code."""
     machine = MachineAhead(int(ahead_ms))
     clock = SystemClock(machine)
     parent = socket.socket(fileno=sys.stdin.fileno())

@@ -54,6 +54,7 @@ ALONE = {
         *("rmqlite.kernel.config.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
         *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
+        *("rmqlite.testing.movable_broker", "rmqlite.testing.template"),
     },
     "mmap": {"rmqlite.kernel.store.disk.files"},
     "fcntl": {"rmqlite.kernel.store.disk.files"},

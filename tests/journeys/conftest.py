@@ -41,7 +41,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
         def start(**settings: object) -> BrokerProcess:
             wanted = {key: str(value) for key, value in settings.items()}
-            return stack.enter_context(BrokerProcess(tmp_path / "broker", OF_ANY_DISK | wanted))
+            keys = OF_ANY_DISK | wanted
+            return stack.enter_context(BrokerProcess(tmp_path / "broker", keys, is_forked=True))
 
         yield start
 
@@ -50,7 +51,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of a broker for tests that change nothing: no auto-creation, one topic."""
     keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false"}
-    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys, is_forked=True) as broker:
         with AdminClient(broker.endpoint) as admin:
             admin.create_topic("here", queues=4)
         yield broker.endpoint

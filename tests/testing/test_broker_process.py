@@ -105,10 +105,29 @@ def test_a_sigkill_and_a_restart_keep_messages_address_and_clock(tmp_path: Path)
         eventually(lambda: b"waits" in bodies(running, waiting), "the message of two days")
 
 
-def test_a_broker_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_forked", [False, True])
+def test_a_broker_that_does_not_start_shows_its_log(tmp_path: Path, is_forked: bool) -> None:
     """The reason, in the error: the test's folder may be gone when somebody looks."""
+    wrong = BrokerProcess(tmp_path / "broker", {"maxTopics": "many"}, is_forked=is_forked)
     with pytest.raises(BrokerUnreachable, match=r"broker.conf:5: maxTopics='many'"):
-        BrokerProcess(tmp_path / "broker", {"maxTopics": "many"}).start()
+        wrong.start()
+
+
+def test_a_broker_has_the_environment_of_its_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it is forked of a process that began before; and so in a process that forks."""
+    with broker(tmp_path / "one"):
+        pass
+    monkeypatch.setenv("RMQLITE_OF_THIS_TEST", "x")
+    with broker(tmp_path / "other") as running:
+        assert b"RMQLITE_OF_THIS_TEST=x" in Path(f"/proc/{running.pid}/environ").read_bytes()
+        child = os.fork()
+        if not child:
+            with broker(tmp_path / "child") as of_child:
+                os._exit(not of_child.endpoint)
+        assert os.waitpid(child, 0)[1] == 0
+        running.restart()
 
 
 def test_an_error_shows_the_brokers_log(tmp_path: Path) -> None:
@@ -163,15 +182,17 @@ import os, signal, sys
 from pathlib import Path
 from rmqlite.testing import BrokerProcess
 
-BrokerProcess(Path(sys.argv[1]), {}).start()
+for name in ("started", "forked"):
+    BrokerProcess(Path(sys.argv[1], name), {}, is_forked=name == "forked").start()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_a_broker_ends_when_the_test_s_process_dies(tmp_path: Path) -> None:
     """After a SIGKILL nobody else would stop it; it closes its store."""
-    ran = subprocess.run([sys.executable, "-c", DIES, tmp_path / "broker"])
+    ran = subprocess.run([sys.executable, "-c", DIES, tmp_path])
     assert ran.returncode == -9
-    log = tmp_path / "broker" / "broker.log"
-    eventually(lambda: "rmqlite stopped\n" in log.read_text(), "the broker ends")
-    assert not (tmp_path / "broker" / "store" / "abort").exists()
+    for folder in (tmp_path / "started", tmp_path / "forked"):
+        log = folder / "broker.log"
+        eventually(lambda: "rmqlite stopped\n" in log.read_text(), "it ends")  # noqa: B023
+        assert not (folder / "store" / "abort").exists()
