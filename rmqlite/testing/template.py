@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import IO, Final
 
@@ -66,8 +67,10 @@ class _Template:
 
     def fork(self, arguments: list[str], channel: socket.socket, log: IO[bytes]) -> ForkedProcess:
         files = [channel.fileno(), log.fileno()]
-        socket.send_fds(self._requests, ["\0".join(arguments).encode()], files)
-        pid, pid_fds, _, _ = socket.recv_fds(self._requests, ANSWER_BYTES_MAX, 1)
+        pid, pid_fds = b"", list[int]()
+        with suppress(OSError):
+            socket.send_fds(self._requests, ["\0".join(arguments).encode()], files)
+            pid, pid_fds, _, _ = socket.recv_fds(self._requests, ANSWER_BYTES_MAX, 1)
         if not pid_fds:
             raise BrokerUnreachable("the template of the brokers has ended")
         return ForkedProcess(int(pid), pid_fds[0])
