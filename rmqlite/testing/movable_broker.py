@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,28 +25,46 @@ from rmqlite.cli.broker import run_broker
 from rmqlite.cli.output.terminal import error_line
 from rmqlite.kernel.config.config import BrokerConfig, load_config
 from rmqlite.kernel.process.serve import Endpoints
-from rmqlite.kernel.words.clock import SystemClock, SystemMachine
+from rmqlite.kernel.words.clock import Basis, SystemClock, SystemMachine
 from rmqlite.kernel.words.errors import RmqliteError
 
 MOVE_BYTES_MAX: Final = 64
 REQUEST_BYTES_MAX: Final = 16_384
 
 
-class MachineAhead(SystemMachine):
-    """This machine after some more time; all its clocks agree on that."""
+class MovableMachine(SystemMachine):
+    """This machine, whose wall clock is moved together with the broker's clock."""
 
-    def __init__(self, ahead_ms: int) -> None:
-        super().__init__()
-        self.ahead_ns = ahead_ms * 1_000_000
+    ahead_ns = 0
 
     def wall_ns(self) -> int:
         return super().wall_ns() + self.ahead_ns
 
-    def boot_ns(self) -> int:
-        return super().boot_ns() + self.ahead_ns
 
-    def awake_ns(self) -> int:
-        return super().awake_ns() + self.ahead_ns
+class MovableClock(SystemClock):
+    """It costs no more than the clock of any other broker: a move changes its offset.
+
+    Its basis is without the moves; so the next process, which begins with all of them, continues
+    the clock even if it was killed before the last one was on disk.
+    """
+
+    def __init__(self, ahead_ms: int) -> None:
+        self._movable = MovableMachine()
+        super().__init__(self._movable)
+        self.move(ahead_ms)
+
+    def move(self, ms: int) -> None:
+        self._offset_ns += ms * 1_000_000
+        self._movable.ahead_ns += ms * 1_000_000
+        self.on_jump()
+
+    def basis(self) -> Basis | None:
+        basis = super().basis()
+        return basis and replace(basis, offset_ns=basis.offset_ns - self._movable.ahead_ns)
+
+    def go_on_from(self, basis: Basis, reached_ms: int) -> bool:
+        moved = replace(basis, offset_ns=basis.offset_ns + self._movable.ahead_ns)
+        return super().go_on_from(moved, reached_ms)
 
 
 def main() -> int:
@@ -82,8 +101,7 @@ def forked_arguments() -> list[str]:
 
 def run(conf: str, ahead_ms: str) -> int:
     """Run a broker; returns the exit code."""
-    machine = MachineAhead(int(ahead_ms))
-    clock = SystemClock(machine)
+    clock = MovableClock(int(ahead_ms))
     parent = socket.socket(fileno=sys.stdin.fileno())
 
     def move() -> None:
@@ -92,8 +110,7 @@ def run(conf: str, ahead_ms: str) -> int:
             asyncio.get_running_loop().remove_reader(parent)
             signal.raise_signal(signal.SIGTERM)
             return
-        machine.ahead_ns += int(line) * 1_000_000
-        clock.on_jump()
+        clock.move(int(line))
         parent.sendall(b"%d\n" % clock.now_ms())
 
     def on_ready(endpoints: Endpoints) -> None:
