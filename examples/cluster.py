@@ -25,8 +25,8 @@ import environment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rmqlite.cli.bench.broker_process import BrokerProcess
     from rmqlite.client import AdminClient
+    from rmqlite.testing import BrokerProcess
 
 NAMES = ("broker-a", "broker-b", "broker-c")
 KILLED = "broker-c"
@@ -46,7 +46,7 @@ def free_port() -> int:
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[tuple[dict[str, BrokerProcess], str]]:
     """The brokers by name, and the addresses of the name servers."""
-    from rmqlite.cli.bench.broker_process import BrokerProcess
+    from rmqlite.testing import BrokerProcess
 
     ports = [free_port() for _ in NAMES]
     # Each broker has a name server; the first two are the cluster's.

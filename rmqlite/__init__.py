@@ -14,6 +14,7 @@ The map, from the ground up; each package imports only those above it in this li
     spark/        the store and the broker as Spark sources and sinks, and the jobs over them; the
                   store as Arrow batches and Parquet files
     cli/          the command rmqlite: a module or a package for each noun
+    testing/      a real broker for users' tests and ours: a pytest fixture, a clock that moves
 
 README.md beside this file is the tour.
 Importing this package imports nothing else.

@@ -19,6 +19,7 @@ from rmqlite.kernel.process.serve import Assembly, Ready
 from rmqlite.kernel.process.serve import serve as serve_assembly
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.watched import WatchedFiles
+from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
@@ -31,14 +32,15 @@ def serve(
     config: BrokerConfig,
     on_ready: Ready | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
+    clock: SystemClock | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code, as the kernel's serve() does."""
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     with in_short_lines():
-        return serve_assembly(assembled(config), on_ready, reload)
+        return serve_assembly(assembled(config, clock or SystemClock()), on_ready, reload)
 
 
-def assembled(config: BrokerConfig) -> Assembly:
+def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     """Raises ConfigInvalid, InvalidValue, ExtraMissing."""
     check_exposure(config)
     config = with_own_address(config)
@@ -63,4 +65,5 @@ def assembled(config: BrokerConfig) -> Assembly:
         watched=watched,
         neighbours=Registering(Connecting(config, access)),
         open_ports=open_ports(config),
+        clock=clock,
     )

@@ -11,18 +11,24 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rmqlite import __version__
 from rmqlite.cli.options import with_options
-from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.output.writing import template_to_standard_output, written_bytes
 from rmqlite.kernel.words.errors import StoreUnavailable
+from rmqlite.kernel.words.visible import printable
+
+if TYPE_CHECKING:
+    from rmqlite.kernel.config.config import BrokerConfig
+    from rmqlite.kernel.process.protocol_server import Endpoints
+    from rmqlite.kernel.words.clock import SystemClock
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -95,34 +101,51 @@ def broker(
         return read.with_values(given) if given else read
 
     settings = load()
-    # Else gRPC logs each failed handshake, and anybody could fill the log.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.kernel.process.protocol_server import Endpoints
-    from rmqlite.kernel.service.audit import log_as_json
-    from rmqlite.serving import serve
-
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=LOG_FORMAT)
-    if settings.audit_log_format == "json":
-        log_as_json()
     if ready_file:
         remove_ready_file(ready_file)
 
     def on_ready(endpoints: Endpoints) -> None:
+        if ready_file:
+            write_ready_file(ready_file, endpoints.grpc, endpoints.name_server)
+
+    level = logging.DEBUG if verbose else logging.INFO
+    code = run_broker(settings, on_ready, load if config else None, level=level)
+    if ready_file:
+        remove_ready_file(ready_file)
+    raise typer.Exit(code)
+
+
+def run_broker(
+    settings: BrokerConfig,
+    on_ready: Callable[[Endpoints], None],
+    reload: Callable[[], BrokerConfig] | None,
+    *,
+    level: int = logging.INFO,
+    clock: SystemClock | None = None,
+) -> int:
+    """serve(), with a log, and two lines on standard output: ready and stopped."""
+    # Else gRPC logs each failed handshake, and anybody could fill the log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # Log from here on: a wrong configuration is reported without a server.
+    from rmqlite.kernel.service.audit import log_as_json
+    from rmqlite.serving import serve
+
+    logging.basicConfig(level=level, format=LOG_FORMAT)
+    if settings.audit_log_format == "json":
+        log_as_json()
+
+    def ready(endpoints: Endpoints) -> None:
         say(
             f"rmqlite {__version__} ready at {endpoints.grpc} (gRPC),"
             f" namesrvAddr={endpoints.name_server} (RocketMQ 4.x),"
             f" store {settings.store_path}, {settings.flush_disk_type}"
         )
-        if ready_file:
-            write_ready_file(ready_file, endpoints.grpc, endpoints.name_server)
+        on_ready(endpoints)
 
-    code = serve(settings, on_ready, load if config else None)
-    if ready_file:
-        remove_ready_file(ready_file)
+    code = serve(settings, ready, reload, clock)
     say("rmqlite stopped" if code == 0 else f"rmqlite stopped with exit code {code}")
     _forget_unwritten("stderr")
-    raise typer.Exit(code)
+    return code
 
 
 def say(line: str) -> None:

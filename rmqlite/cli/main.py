@@ -35,7 +35,6 @@ from rmqlite.cli import (
     tls,
     topic,
 )
-from rmqlite.cli.bench import bench
 from rmqlite.cli.dlq import app as dlq_app
 from rmqlite.cli.output.schema import schema
 from rmqlite.cli.output.terminal import error_line
@@ -197,7 +196,6 @@ app.add_typer(tls.app, name="tls")
 app.command("status")(status.status)
 app.command("schema")(schema)
 app.command("top")(top.top)
-app.command("bench")(bench)
 
 
 def main() -> None:

@@ -28,11 +28,7 @@ from rmqlite.kernel.requests.groups import (
     OffsetsCommit,
     OffsetsQuery,
 )
-from rmqlite.kernel.requests.messages import (
-    PullRequest,
-    SendBackRequest,
-    SendBackResult,
-)
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest, SendBackResult
 from rmqlite.kernel.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.schedule.level_changes import LevelChanges

@@ -19,14 +19,7 @@ from rmqlite.views.counts import counted, rate_text, share_text, size_text
 from rmqlite.views.failed_messages import origin_text
 from rmqlite.views.levels import delay_cell, level_text
 from rmqlite.views.tables import Subject
-from rmqlite.views.times import (
-    age_text,
-    delay_text,
-    second_text,
-    span_text,
-    time_text,
-    until_text,
-)
+from rmqlite.views.times import age_text, delay_text, second_text, span_text, time_text, until_text
 
 _SHORT_CHARS: Final = 160
 _OPEN: Final = {"view": "open"}

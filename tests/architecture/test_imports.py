@@ -18,7 +18,7 @@ PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
     {
         *("kernel", "features", "protocols", "serving", "store_tools"),
-        *("views", "web", "client", "cli", "spark"),
+        *("views", "web", "client", "cli", "spark", "testing"),
     }
 )
 
@@ -43,6 +43,8 @@ MAY_IMPORT = {
         "kernel",
     },
     "spark": {"spark", "client", "store_tools", "features", "kernel"},
+    # The broker that the command starts, with another clock; nobody imports it.
+    "testing": {"testing", "cli", "kernel"},
 }
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),
@@ -72,12 +74,16 @@ ALONE = {
         *("rmqlite.kernel.config.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
         *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
+        *("rmqlite.testing.movable_broker", "rmqlite.testing.template"),
     },
     "mmap": {"rmqlite.kernel.store.disk.files"},
     "fcntl": {"rmqlite.kernel.store.disk.files"},
     "sqlite3": {"rmqlite.kernel.store.timers.index"},
     "time": {"rmqlite.kernel.words.clock"},
-    "datetime": {"rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"},
+    "datetime": {
+        *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),
+        "rmqlite.testing.broker_process",
+    },
     "pydantic": {
         *(
             "rmqlite.kernel.config.config",
@@ -94,6 +100,7 @@ ALONE = {
     "asyncio": {
         *("rmqlite.kernel.service", "rmqlite.kernel.process", "rmqlite.features"),
         *("rmqlite.protocols", "rmqlite.web", "rmqlite.client.asyncio"),
+        "rmqlite.testing.movable_broker",
     },
     "opentelemetry": {"rmqlite.client.spans", "rmqlite.client.tracing"},
     "grpc_health": {"rmqlite.protocols.grpc.health"},
@@ -103,6 +110,7 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
+    "pytest": {"rmqlite.testing.pytest_plugin"},
     "uvloop": {"rmqlite.kernel.service.turns"},
     "lz4": {"rmqlite.kernel.words.compression"},
     "backports": {"rmqlite.kernel.words.compression"},

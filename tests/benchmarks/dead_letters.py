@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
@@ -29,6 +28,7 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.features.redrive.requests import RedriveJob, RedriveSpec
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import peak_mib
 from tests.support.dead_letters import (
     GROUP,

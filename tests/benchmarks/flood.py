@@ -26,13 +26,13 @@ from typing import Any, Final, NamedTuple, cast
 
 import grpc
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer
 from rmqlite.kernel.words.clock import pause_s, wall_ms
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
 from rmqlite.protocols.shared.signing import Signer
+from rmqlite.testing import BrokerProcess
 from tests.support.accounts import ADMIN, SECRET, with_admin
 from tests.support.broker_processes import cpu_s_of
 from tests.support.remoting import RawClient, Talk

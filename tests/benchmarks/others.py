@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.protocols.remoting.bytes.requests.clients import ConsumerData, Heartbeat, Subscription
 from rmqlite.protocols.remoting.bytes.requests.groups import SubscriptionGroup
@@ -29,6 +28,7 @@ from rmqlite.protocols.remoting.bytes.requests.queues import QueueOfTopic
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE, SendMessage
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicChange
+from rmqlite.testing import BrokerProcess
 from tests.support.remoting import RawClient
 
 TOPIC: Final = "orders"

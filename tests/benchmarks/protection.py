@@ -19,9 +19,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder
+from rmqlite.testing import BrokerProcess
 from tests.benchmarks.sends import ACCOUNT, BODY, QUEUES, TOPIC, Case, frames_of
 from tests.support.accounts import SECRET, with_admin
 from tests.support.broker_processes import cpu_s_of

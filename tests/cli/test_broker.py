@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner
 
 from rmqlite import __version__
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
@@ -23,6 +22,7 @@ from rmqlite.kernel.config.config import KEYS, BrokerConfig, parse_config
 from rmqlite.kernel.words.clock import pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store_tools.check import check
+from rmqlite.testing import BrokerProcess
 from tests.support.golden import unpack_golden
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "broker.conf"

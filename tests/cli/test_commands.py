@@ -19,7 +19,7 @@ from tests.cli.conftest import Run
 from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 
 COMMANDS = (
-    *("broker", "send", "consume", "status", "bench"),
+    *("broker", "send", "consume", "status"),
     *(
         "topic",
         "topic list",
@@ -267,8 +267,6 @@ def test_a_broker_that_is_not_there_ends_with_3(run: Run, tmp_path: Path) -> Non
         "send t body --file x",
         "send t --file /no/such/file",
         "send t body --property novalue",
-        "bench no-such-scenario",
-        "bench --flush MAYBE",
         "broker --listen-port 70000",
     ],
 )

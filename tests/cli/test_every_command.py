@@ -22,7 +22,6 @@ from tests.cli.conftest import Run
 WITHOUT_JSON = {
     "broker": "it runs until it is stopped",
     "top": "it is a screen",
-    "bench": "it is for a first look; the benchmarks of the tests write figures for programs",
     "dlq export": "it writes a file, of the kind that is asked for",
     "store cat": "its lines are for people; store export is for programs",
     "store export": "it writes JSON lines, or the kind that is asked for",
@@ -31,7 +30,7 @@ WITHOUT_JSON = {
     "schema": "it prints nothing but JSON",
 }
 LOCAL = (
-    {"broker", "bench", "schema"}
+    {"broker", "schema"}
     | {"store show", "store cat", "store check", "store repair", "store export", "store handover"}
     | {"store backup"}
     | {"acl check", "acl show", "acl template", "acl test", "tls selfsigned"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
+from rmqlite.testing import BrokerProcess
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, scheduled

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.kernel.requests.messages import PullStatus
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.testing import BrokerProcess
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.repairs import counted, filled, flip, known, overwrite

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import PullConsumer
 from rmqlite.kernel.words.errors import TopicUnknown
+from rmqlite.testing import BrokerProcess
 from tests.support import toolchains
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.programs import Program

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import CLIENTS, live_broker
 from tests.support.accounts import SECRET, signing
 from tests.support.programs import Program

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.programs import Program
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import CLIENTS, LEVELS, live_broker
 from tests.support import toolchains
 from tests.support.broker_processes import free_port

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import CONSUME_SUCCESS, AdminClient, ConsumeResult, PushConsumer, StoredMessage
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import live_broker
 from tests.support import toolchains
 from tests.support.eventually import eventually

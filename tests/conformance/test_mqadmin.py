@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.kernel.config.config import load_config
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import LEVELS
 from tests.support.programs import Program
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.config.config import load_config
@@ -15,6 +14,7 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     SET_MESSAGE_REQUEST_MODE,
     RequestModeChange,
 )
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import PROGRAMS, live_broker
 from tests.support.eventually import eventually
 from tests.support.programs import Program

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.testing import BrokerProcess
 from tests.support.programs import Event, Program
 
 FOUR_MIB: Final = 4 << 20

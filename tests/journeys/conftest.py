@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
-from rmqlite.kernel.words.errors import BrokerUnreachable
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
 PATIENCE_MS = 120_000
@@ -42,14 +41,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
         def start(**settings: object) -> BrokerProcess:
             wanted = {key: str(value) for key, value in settings.items()}
-            keys = OF_ANY_DISK | {"grpcPort": str(free_port())} | wanted
-            try:
-                return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
-            except BrokerUnreachable as error:
-                # Somebody took the port between the look at it and the broker's start.
-                if "grpcPort" in wanted or f"grpcPort='{keys['grpcPort']}'" not in str(error):
-                    raise
-                return start(**settings)
+            keys = OF_ANY_DISK | wanted
+            return stack.enter_context(BrokerProcess(tmp_path / "broker", keys, is_forked=True))
 
         yield start
 
@@ -57,8 +50,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 @pytest.fixture(scope="module")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of a broker for tests that change nothing: no auto-creation, one topic."""
-    keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false", "grpcPort": str(free_port())}
-    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys) as broker:
+    keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false"}
+    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys, is_forked=True) as broker:
         with AdminClient(broker.endpoint) as admin:
             admin.create_topic("here", queues=4)
         yield broker.endpoint

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
 from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import send
 from rmqlite.store_tools.check import check
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

@@ -16,7 +16,6 @@ from typing import Any
 import grpc
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.errors import (
     BrokerUnreachable,
@@ -28,6 +27,7 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker, peak_mib, resident_mib
 from tests.support.eventually import eventually
 from tests.support.sends import request_of
@@ -208,9 +208,7 @@ def test_a_sync_that_fails_in_a_cancel_ends_the_broker(
         flag.write_text("write")
         with pytest.raises(FlushFailed, match="cannot sync"):
             admin.schedule.cancel(kept)
-        process = broker._process
-        assert process is not None
-        assert process.wait(60) == 1
+        eventually(lambda: "stopped with exit code 1" in broker.log_end(), "the broker stops")
     flag.unlink()
     broker.start()
     with AdminClient(broker.endpoint) as admin:

@@ -13,7 +13,6 @@ from typing import Any
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.client.channel import Connection
@@ -24,6 +23,7 @@ from rmqlite.kernel.words.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessa
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.store_tools.check import check
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker
 from tests.support.dead_letters import (
     GROUP,

@@ -7,7 +7,6 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import (
     CONSUME_SUCCESS,
@@ -18,6 +17,7 @@ from rmqlite.client import (
     PushConsumer,
 )
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

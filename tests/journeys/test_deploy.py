@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.certificates import keys_of, made
 from tests.support.documents import ROOT

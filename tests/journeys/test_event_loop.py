@@ -9,8 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
+from rmqlite.testing import BrokerProcess
 from tests.support import toolchains
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.certificates import keys_of, made

@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.documents import ROOT
 from tests.support.eventually import WAIT_S, eventually

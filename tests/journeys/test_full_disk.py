@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.kernel.words.errors import DiskFull, StoreUnavailable, Unavailable
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 

@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import DelayUnknown
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 

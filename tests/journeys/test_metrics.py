@@ -16,7 +16,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
     CONSUME_SUCCESS,
     ConsumeResult,
@@ -29,6 +28,7 @@ from rmqlite.client import (
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE as ROCKETMQ_5
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 from tests.support.scrape import Scrape

@@ -16,7 +16,6 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer, StoredMessage
 from rmqlite.kernel.records.record import read_head
@@ -35,6 +34,7 @@ from rmqlite.protocols.remoting.bytes.requests.messages import (
     SendBack,
 )
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker, free_port
 from tests.support.compressed import COMPRESS, LZ4
 from tests.support.eventually import eventually

@@ -9,7 +9,6 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import (
     CONSUME_SUCCESS,
@@ -22,6 +21,7 @@ from rmqlite.client import (
 )
 from rmqlite.features.redrive.requests import RedriveSpec
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.fake_schedule import HOSTILE

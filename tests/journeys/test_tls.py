@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer, PullConsumer
 from rmqlite.kernel.words.errors import InvalidValue, Refused, Unavailable
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import YEAR_MS, keys_of, made, trusting
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
+from rmqlite.testing import BrokerProcess
 from rmqlite.web import PACKAGES, web_server
 from tests.support.broker_processes import StartBroker, free_port
 

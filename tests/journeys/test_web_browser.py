@@ -9,13 +9,13 @@ import pytest
 from selenium.common.exceptions import NoAlertPresentException
 from selenium.webdriver.common.keys import Keys
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.channel import Connection
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.testing import BrokerProcess
 from tests import chromium
 from tests.journeys.web_browser import WebBrowser, web_browser
 from tests.support.broker_processes import StartBroker

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.credentials import Credentials
+from rmqlite.testing import BrokerProcess
 from tests import chromium
 from tests.journeys.web_browser import WebBrowser, web_browser
 from tests.support.accounts import SECRET

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PushConsumer
 from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import keys_of, made, trusting
 

@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.words.errors import Overloaded
-from rmqlite.protocols.grpc.in_flight import (
-    ARRIVAL_S_MAX,
-    LINE_MAX,
-    WAIT_S_MAX,
-    InFlight,
-    Room,
-)
+from rmqlite.protocols.grpc.in_flight import ARRIVAL_S_MAX, LINE_MAX, WAIT_S_MAX, InFlight, Room
 from tests.support.calls import turns_until
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with

@@ -12,10 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.requests.groups import (
-    HeartbeatRequest,
-    Subscription,
-)
+from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.service.service import Service

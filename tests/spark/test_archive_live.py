@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.spark.archive import Archive, Live, LogWithArchive
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
 from tests.support.jobs import pipeline

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.tables import collected
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
 from tests.support.golden import unpack_golden

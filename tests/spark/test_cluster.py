@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pyspark
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.spark.session import java_home
+from rmqlite.testing import BrokerProcess
 from tests.spark.standalone import cluster
 from tests.support.stores import StoreUnderTest, new_record
 

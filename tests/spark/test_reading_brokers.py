@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.kernel.words.errors import Unavailable
@@ -19,6 +18,7 @@ from rmqlite.spark.arrow.planning import look_at_store
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import look, plan, read_partition
 from rmqlite.spark.reading import snapshot
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, send_back

@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, PullConsumer
+from rmqlite.testing import BrokerProcess
 from tests.spark.lost_executors import PARTITIONS, ROWS
 from tests.spark.standalone import cluster
 from tests.support.broker_processes import OF_ANY_DISK

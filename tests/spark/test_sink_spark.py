@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkJob
 from rmqlite.spark.bulk import bulk_schedule
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 
 if TYPE_CHECKING:

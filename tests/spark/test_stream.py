@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.errors import Refused
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.streaming import read_stream
+from rmqlite.testing import BrokerProcess
 from tests.spark.stream_driver import beginning, limit
 from tests.spark.stream_sinks import Rows, Sink, run
 from tests.support.eventually import eventually

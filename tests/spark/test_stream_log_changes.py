@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream
+from rmqlite.testing import BrokerProcess
 from tests.spark.stream_sinks import Sink, run
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually

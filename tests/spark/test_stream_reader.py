@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, OffsetGone
 from rmqlite.spark.arrow.columns import columns_named
@@ -21,6 +20,7 @@ from rmqlite.spark.options import parse_options
 from rmqlite.spark.source import RmqliteDataSource, spark_schema
 from rmqlite.spark.stream.queue_ranges import from_spark
 from rmqlite.spark.stream.stream import RmqliteStreamReader, check_reader
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port
 
 SEGMENT = 1 << 20

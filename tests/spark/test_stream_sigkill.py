@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import read_stream
+from rmqlite.testing import BrokerProcess
 from tests.spark.stream_driver import COLUMNS, beginning
 from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually

@@ -12,11 +12,7 @@ from hypothesis import strategies as some
 
 from rmqlite.features.redrive.table_shapes import RedriveJobsTable
 from rmqlite.kernel.config.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX, validated
-from rmqlite.kernel.store.progress import (
-    RANGES_MAX,
-    CompletedOffsets,
-    ScheduleProgress,
-)
+from rmqlite.kernel.store.progress import RANGES_MAX, CompletedOffsets, ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.json_tree import WrongValue
 

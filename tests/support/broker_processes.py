@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from random import SystemRandom
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.testing import OF_ANY_DISK as OF_ANY_DISK
+from rmqlite.testing import BrokerProcess
+from rmqlite.testing import free_port as free_port
 
 StartBroker = Callable[..., BrokerProcess]
-OF_ANY_DISK = {
-    "diskSpaceWarningLevelRatio": "100",
-    "cleanFileForciblyEnable": "false",
-    "syncFlushTimeout": "120000",
-}
-"""However full and slow the disk of whoever runs the tests."""
-_PORTS = iter(SystemRandom().sample(range(20_000, 32_000), 12_000))
-"""Begun anywhere: other runs of the tests look for ports at the same time."""
-
 _TICKS_PER_S = 100
 """The unit of CPU times in /proc, the same on every Linux."""
 
@@ -45,15 +35,3 @@ def cpu_s_of(pid: int) -> float:
     # The name of the program, in brackets, may have blanks.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-def free_port() -> int:
-    """A port that a broker can have again after a restart, another one each time.
-
-    Not of those that the system gives to outgoing connections: it would give it away.
-    """
-    for port in _PORTS:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("every port was given once")

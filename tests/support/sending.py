@@ -7,12 +7,12 @@ import random
 import threading
 from datetime import timedelta
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
     Message,
     Producer,
 )
 from rmqlite.kernel.words.errors import Unavailable
+from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261120"))

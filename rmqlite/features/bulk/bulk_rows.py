@@ -27,11 +27,7 @@ from rmqlite.kernel.routing import record_of
 from rmqlite.kernel.sends.calls import check_count, check_messages
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.kernel.words.levels import LevelTable, check_not_long_ago, parse_delay
-from rmqlite.kernel.words.limits import (
-    KEYS_MAX,
-    MESSAGE_ID_BYTES_MAX,
-    PROPERTIES_MAX,
-)
+from rmqlite.kernel.words.limits import KEYS_MAX, MESSAGE_ID_BYTES_MAX, PROPERTIES_MAX
 from rmqlite.kernel.words.message import (
     KEY_END,
     KEY_SEPARATOR,

@@ -41,9 +41,7 @@ from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import InvalidValue, JobExists, JobOver, Overloaded
-from rmqlite.kernel.words.names import (
-    REDRIVE_JOBS_TOPIC,
-)
+from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC
 
 STEP_DEAD_LETTERS_MAX: Final = 100
 """The most dead letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one dead letter.

@@ -20,14 +20,7 @@ from rmqlite.features.redrive.requests import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.kernel.service.access import (
-    NOTE,
-    admin,
-    group_right,
-    needs,
-    topic_right,
-    view,
-)
+from rmqlite.kernel.service.access import NOTE, admin, group_right, needs, topic_right, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.rights import Need, Right

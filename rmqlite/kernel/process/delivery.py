@@ -55,6 +55,14 @@ class Delivery:
         run = self._run(wait_queue, wake)
         self._running.append(self._tasks.create_task(run, name=f"delivery {wait_queue}"))
 
+    def wake_overdue(self) -> None:
+        """Wake the tasks that sleep too long, because the clock has jumped meanwhile."""
+        now_ms = self._clock.now_ms()
+        for wait_queue, wake in self._wakes.items():
+            due_ms = self._broker.wait_queues.next_due_ms(wait_queue)
+            if due_ms is not None and due_ms <= now_ms:
+                wake.set()
+
     def close(self) -> None:
         """End the tasks."""
         for task in self._running:
@@ -111,11 +119,7 @@ class Delivery:
         return self._clock.seconds_until(self._rests_until_ms)
 
     async def _watch(self) -> None:
-        """Wake the tasks that sleep too long, because the machine was suspended meanwhile."""
+        """Notice that the machine was suspended."""
         while True:
             await asyncio.sleep(WAKE_MS_MAX / 1000)
-            now_ms = self._clock.now_ms()
-            for wait_queue, wake in self._wakes.items():
-                due_ms = self._broker.wait_queues.next_due_ms(wait_queue)
-                if due_ms is not None and due_ms <= now_ms:
-                    wake.set()
+            self.wake_overdue()

@@ -66,7 +66,7 @@ class Assembly:
     """What a broker is made of, beside the kernel.
 
     ports: of each protocol, in the order in which they are opened.  open_ports: what others can do
-    there without an account, a sentence for each address.
+    there without an account, a sentence for each address.  clock: another one only in tests.
     """
 
     config: BrokerConfig
@@ -187,6 +187,7 @@ class _Server:
             loops |= {files.name: files.run() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
+            self._clock.on_jump = self._delivery.wake_overdue
             for sentence in service.open_ports:
                 log.warning("%s", sentence)
             opened = Running(service, tasks, broker, self._commit, watch, config)

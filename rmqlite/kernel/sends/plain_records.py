@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.kernel.admission import (
-    check_draft,
-    has_timer,
-    is_half,
-    level_of,
-    without_timer,
-)
+from rmqlite.kernel.admission import check_draft, has_timer, is_half, level_of, without_timer
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import TRANSACTION_TYPE, NewRecord

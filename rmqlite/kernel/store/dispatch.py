@@ -20,12 +20,7 @@ from rmqlite.kernel.records.packed import PackedRun
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
 from rmqlite.kernel.records.record import Place
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.wait_queues import (
-    TIMERS,
-    queue_of,
-    wait_queue_of,
-    when_due_ms,
-)
+from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.kernel.records.wait_queues import QueueKey as QueueKey
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import DeletedTopics

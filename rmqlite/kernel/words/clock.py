@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,6 +105,8 @@ class SystemClock:
         self.machine: Machine = machine or SystemMachine()
         self._boot_ns = self.machine.boot_ns
         self._offset_ns = self.machine.wall_ns() - self._boot_ns()
+        self.on_jump: Callable[[], None] = lambda: None
+        """To be called by whoever lets the machine's clocks jump: it wakes delivery."""
 
     def now_ms(self) -> int:
         return (self._offset_ns + self._boot_ns()) // 1_000_000

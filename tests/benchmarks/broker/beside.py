@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from rmqlite.cli.bench.load import GROUP, TOPIC, turns
 from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
 from rmqlite.kernel.words.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.kernel.words.message import Message, StoredMessage
 from tests.benchmarks.broker.figures import Figure, spread
+from tests.benchmarks.broker.loads import GROUP, TOPIC, turns
 
 BESIDE_TOPIC: Final = "beside"
 SENDERS: Final = 20

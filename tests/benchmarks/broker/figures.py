@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
-
-from rmqlite.cli.bench.scenarios import spread_of
 
 COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
 COMPARED_COLUMNS: Final = ("SCENARIO", "CASE", "FIGURE", "NOW", "EARLIER", "RATIO")
@@ -118,3 +117,16 @@ def compared_rows(now: Sequence[Figure], earlier: Sequence[Figure]) -> list[tupl
         text = "-" if ratio is None else f"{ratio:.2f}"
         rows.append((*key, str(here or "-"), str(there or "-"), text))
     return rows
+
+
+def spread_of(values_ms: Iterable[float]) -> list[float]:
+    """The median, the 99th percentile and the maximum."""
+    ordered = sorted(values_ms)
+    return [percentile(ordered, percent) for percent in (50, 99, 100)]
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest rank of values in ascending order; 0 for none."""
+    if not ordered:
+        return 0.0
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

@@ -13,15 +13,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.load import ENDLESS, GROUP
 from rmqlite.client import Producer, PullConsumer
 from rmqlite.kernel.records.record import encode_blank
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.message import Message
+from rmqlite.testing import BrokerProcess
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.figures import Figure, case_at, spread
-from tests.benchmarks.broker.loads import Load, parked_polls
+from tests.benchmarks.broker.loads import ENDLESS, GROUP, Load, parked_polls
 
 TOPICS: Final = (1, 100, 10_000)
 LOG_GB: Final = (1, 50)

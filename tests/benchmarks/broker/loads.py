@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from random import Random
 from threading import Barrier, BrokenBarrierError
 from typing import Final, Self
 
-from rmqlite.cli.bench import load as small
-from rmqlite.cli.bench.load import GROUP, LoadResult, share, together
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable, RmqliteError
 from rmqlite.kernel.words.message import Message
 
+TOPIC: Final = "bench"
+GROUP: Final = "rmqlite-bench"
+WARM_UP_CALLS: Final = 20
+ENDLESS: Final = 10**9
+"""Messages of a load that ends by time."""
 RARE_TOPIC: Final = "rare"
 SPREAD_MESSAGES: Final = 8_192
 READY_SECONDS_MAX: Final = 120.0
@@ -34,8 +38,28 @@ _TICK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Load(small.Load):
-    """rare_every: one of this many messages of a thread goes to RARE_TOPIC; 0: none.
+class LoadResult:
+    """began_s: of the first send.  ended_s: of the last answer.  calls_ms: each call's duration."""
+
+    began_s: float
+    ended_s: float
+    messages: int
+    calls_ms: tuple[float, ...]
+    last_deliver_at_ms: int
+
+    @property
+    def per_second(self) -> float:
+        return self.messages / max(1e-6, self.ended_s - self.began_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Threads that send until `messages` are sent or `seconds` have passed.
+
+    interval_s: from one call of a thread to its next; 0: each call follows the last at once.  With
+    an interval a call's duration counts from its planned start: if the call before took long, this
+    one has waited, too.  warm_up_s: how long the same calls go to another topic before that.
+    rare_every: one of this many messages of a thread goes to RARE_TOPIC; 0: none.
 
     topics: each call of a thread sends to the next of so many topics, see topic_names().
     in_flight: a thread waits for an answer only when so many are missing; 0: for each.
@@ -43,6 +67,16 @@ class Load(small.Load):
     is due at another moment of so many seconds behind that.
     """
 
+    endpoint: str
+    threads: int
+    messages: int
+    seconds: float
+    batch: int = 1
+    body_bytes: int = 1024
+    level: int = 0
+    interval_s: float = 0.0
+    topic: str = TOPIC
+    warm_up_s: float = 0.0
     rare_every: int = 0
     topics: int = 1
     in_flight: int = 0
@@ -55,7 +89,8 @@ class Load(small.Load):
         return replace(self, threads=threads, messages=messages)
 
     def warm_up(self) -> Self:
-        return replace(small.Load.warm_up(self), topics=1)
+        topic = f"{self.topic}-warm-up"
+        return replace(self, topic=topic, messages=ENDLESS, seconds=self.warm_up_s, topics=1)
 
     def topic_names(self) -> list[str]:
         return [self.topic, *[f"{self.topic}-{number}" for number in range(1, self.topics)]]
@@ -77,6 +112,7 @@ class Load(small.Load):
         return Producer(self.endpoint, GROUP, in_flight_max=self.in_flight or 1)
 
     def calls(self, thread: int) -> Iterator[Sequence[Message]]:
+        """What a thread sends in each call, without end."""
         examples, random = self.examples(), Random(thread)
         rare = replace(examples[0], topic=RARE_TOPIC)
         topic = self.topics * thread // self.threads
@@ -95,7 +131,30 @@ class Load(small.Load):
     def send(self, producer: Producer) -> LoadResult:
         if self.in_flight:
             return self._send_ahead(producer, self.examples()[0])
-        return small.Load.send(self, producer)
+        with ThreadPoolExecutor(self.threads) as pool:
+            from_thread = partial(self._send, producer, elapsed_s())
+            return together(list(pool.map(from_thread, range(self.threads))))
+
+    def _send(self, producer: Producer, began_s: float, thread: int) -> LoadResult:
+        left = share(self.messages, self.threads, thread)
+        calls_ms: list[float] = []
+        deliver_at_ms = sent = 0
+        now_s = began_s
+        calls, planned = self.calls(thread), turns(began_s, self.interval_s)
+        while sent < left and now_s - began_s < self.seconds:
+            if self.interval_s:
+                now_s = next(planned)
+            messages = next(calls)[: left - sent]
+            if self.batch == 1:
+                result = producer.send(messages[0])
+            else:
+                result = producer.send_batch(messages)[-1]
+            ended_s = elapsed_s()
+            calls_ms.append((ended_s - now_s) * 1000)
+            now_s = ended_s
+            sent += len(messages)
+            deliver_at_ms = max(deliver_at_ms, result.deliver_at_ms)
+        return LoadResult(began_s, now_s, sent, tuple(calls_ms), deliver_at_ms)
 
     def _send_ahead(self, producer: Producer, message: Message) -> LoadResult:
         """One thread sends; the answers come to futures."""
@@ -119,6 +178,17 @@ class Load(small.Load):
         return LoadResult(began_s, elapsed_s(), sent, tuple(calls_ms), result.deliver_at_ms)
 
 
+def run_here(load: Load, wait: Callable[[], object] = lambda: None) -> LoadResult:
+    """Run a load in this process; `wait` is called between its warm-up and its begin."""
+    with load.producer() as producer:
+        for _ in range(WARM_UP_CALLS):
+            producer.send(Message(f"{load.topic}-warm-up", b"x"))
+        if load.warm_up_s:
+            load.warm_up().send(producer)
+        wait()
+        return load.send(producer)
+
+
 def run(load: Load, on_tick: Callable[[float], None]) -> LoadResult:
     """Share a load among processes; on_tick gets the share of its time, 0 to 1, now and then."""
     processes = min(load.threads, max(1, multiprocessing.cpu_count() - 1))
@@ -139,11 +209,34 @@ def run(load: Load, on_tick: Callable[[float], None]) -> LoadResult:
 
 def _work(load: Load, barrier: Barrier) -> LoadResult:
     try:
-        return small.run(load, partial(barrier.wait, READY_SECONDS_MAX))
+        return run_here(load, partial(barrier.wait, READY_SECONDS_MAX))
     except (RmqliteError, BrokenBarrierError) as error:
         barrier.abort()
         # An exception with arguments of its own does not survive the way to another process.
         raise BrokerUnreachable(f"a process that made load failed: {error}") from None
+
+
+def together(parts: Sequence[LoadResult]) -> LoadResult:
+    """What several threads or processes have sent at the same time."""
+    return LoadResult(
+        min([each.began_s for each in parts]),
+        max([each.ended_s for each in parts]),
+        sum([each.messages for each in parts]),
+        tuple([ms for each in parts for ms in each.calls_ms]),
+        max([each.last_deliver_at_ms for each in parts]),
+    )
+
+
+def share(total: int, parts: int, index: int) -> int:
+    """What one of several gets, so that together they get all."""
+    return total * (index + 1) // parts - total * index // parts
+
+
+def turns(first_s: float, interval_s: float) -> Iterator[float]:
+    """Planned starts at even intervals; each is returned when its time has come."""
+    for turn_s in count(first_s, interval_s):
+        pause_s(max(0.0, turn_s - elapsed_s()))
+        yield turn_s
 
 
 @contextmanager

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC
-from rmqlite.cli.bench.scenarios import FAR_LEVEL, SECONDS_MAX
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.features.changes.requests import PAGE_DEFAULT, PendingFilter, PendingQuery
 from rmqlite.kernel.requests.figures import LevelStatus
@@ -21,7 +18,15 @@ from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
-from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill, log_bytes
+from rmqlite.testing import BrokerProcess
+from tests.benchmarks.broker.bench import (
+    FAR_LEVEL,
+    FAR_LEVEL_MS,
+    SECONDS_MAX,
+    Bench,
+    fill,
+    log_bytes,
+)
 from tests.benchmarks.broker.beside import (
     BODY_BYTES,
     LATENESS_PER_S,
@@ -32,7 +37,7 @@ from tests.benchmarks.broker.beside import (
 )
 from tests.benchmarks.broker.figures import Figure, medians, spread
 from tests.benchmarks.broker.growth import growth
-from tests.benchmarks.broker.loads import RARE_TOPIC, Load, parked_polls
+from tests.benchmarks.broker.loads import ENDLESS, GROUP, RARE_TOPIC, TOPIC, Load, parked_polls
 from tests.benchmarks.broker.throughput import SEND_SECONDS, consume, drain, sends
 from tests.benchmarks.broker.timers import timers
 from tests.support.broker_processes import cpu_s_of, peak_mib, resident_mib

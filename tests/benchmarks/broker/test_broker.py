@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rich.progress import Progress
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Producer
 from rmqlite.kernel.words.extras import EXTRAS
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
+from rmqlite.testing import BrokerProcess
 from tests.benchmarks.broker import growth, loads, plot, timers
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.document import differences, document, document_of
@@ -25,6 +25,7 @@ from tests.benchmarks.broker.figures import (
     case_at,
     compared_rows,
     medians,
+    percentile,
     spread,
     table_rows,
 )
@@ -233,3 +234,16 @@ def test_a_run_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
     assert len(compared_rows(figures, figures)) == len(figures)
     assert max(len(line.rstrip()) for line in first.stdout.splitlines()) <= 80
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    """The nearest rank: no figure between two measurements is made up."""
+    ordered = [float(n) for n in range(1, 101)]
+    assert (percentile(ordered, 50), percentile(ordered, 99), percentile([7.0], 99)) == (50, 99, 7)
+    assert percentile([], 50) == 0
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(1, 100))
+def test_a_percentile_lies_within_the_values(values: list[float], percent: float) -> None:
+    """Whatever is asked for."""
+    assert percentile(sorted(values), percent) in values

@@ -11,15 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, LoadResult
 from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.testing import BrokerProcess
 from tests.benchmarks.broker.bench import Bench, fill
 from tests.benchmarks.broker.figures import Figure, spread
-from tests.benchmarks.broker.loads import Load
+from tests.benchmarks.broker.loads import ENDLESS, GROUP, TOPIC, Load, LoadResult
 
 SEND_SECONDS: Final = 5.0
 WARM_UP_SECONDS: Final = 1.0

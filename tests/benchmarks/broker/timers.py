@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.load import ENDLESS, TOPIC
-from rmqlite.cli.bench.scenarios import FAR_LEVEL
 from rmqlite.kernel.words.message import Message
-from tests.benchmarks.broker.bench import FAR_LEVEL_MS, Bench, fill
+from rmqlite.testing import BrokerProcess
+from tests.benchmarks.broker.bench import FAR_LEVEL, FAR_LEVEL_MS, Bench, fill
 from tests.benchmarks.broker.beside import (
     BODY_BYTES,
     LATENESS_PER_S,
@@ -25,7 +23,7 @@ from tests.benchmarks.broker.beside import (
     lateness_figures,
 )
 from tests.benchmarks.broker.figures import Figure
-from tests.benchmarks.broker.loads import Load
+from tests.benchmarks.broker.loads import ENDLESS, TOPIC, Load
 from tests.benchmarks.broker.throughput import DRAIN_MESSAGES, drained_per_s, sent
 from tests.support.broker_processes import resident_mib
 

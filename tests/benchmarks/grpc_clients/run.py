@@ -28,8 +28,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
+from rmqlite.testing import BrokerProcess
 from tests.benchmarks.grpc_clients import waiting
 from tests.support import toolchains
 from tests.support.broker_processes import cpu_s_of

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import grpc
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.kernel.words.clock import pause_s
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
+from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import cpu_s_of, resident_mib
 
 CHANNELS: Final = 20

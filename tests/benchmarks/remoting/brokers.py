@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.kernel.words.clock import pause_s
+from rmqlite.testing import BrokerProcess
 from tests.support import toolchains
 from tests.support.broker_processes import cpu_s_of, free_port
 from tests.support.java_server import port_with_vip, running, server_command

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
+from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import live_broker
 from tests.support import toolchains
 from tests.support.grpc_clients import GrpcClient, running

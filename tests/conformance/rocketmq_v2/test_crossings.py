@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Lock
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
     CONSUME_SUCCESS,
     AdminClient,
@@ -16,6 +15,7 @@ from rmqlite.client import (
     StoredMessage,
 )
 from rmqlite.kernel.words.clock import wall_ms
+from rmqlite.testing import BrokerProcess
 from tests.support import toolchains
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import GrpcClient, on_each

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import COMMANDS, GrpcClient
 

@@ -7,9 +7,9 @@ from itertools import groupby
 
 from typer.testing import CliRunner
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient
+from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import GrpcClient, on_each
 

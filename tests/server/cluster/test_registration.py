@@ -14,11 +14,7 @@ from pydantic import SecretStr
 
 from rmqlite.features.accounts.accounts import Account, Accounts
 from rmqlite.features.cluster import registration
-from rmqlite.features.cluster.addresses import (
-    check_reachable,
-    other_name_servers,
-    with_own_address,
-)
+from rmqlite.features.cluster.addresses import check_reachable, other_name_servers, with_own_address
 from rmqlite.features.cluster.link import Connecting
 from rmqlite.features.cluster.registration import Registering
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo

@@ -9,11 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from rmqlite.kernel.words import limits
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
-from rmqlite.protocols.rocketmq_v2.bytes.limits import (
-    ACKS_MAX,
-    ADDRESSES_MAX,
-    TOPICS_MAX,
-)
+from rmqlite.protocols.rocketmq_v2.bytes.limits import ACKS_MAX, ADDRESSES_MAX, TOPICS_MAX
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
 from rmqlite.protocols.rocketmq_v2.bytes.rules import USER_PROPERTIES_MAX
 from rmqlite.protocols.rocketmq_v2.routes import ENDPOINTS_BYTES_MAX

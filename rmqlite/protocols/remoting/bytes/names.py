@@ -16,11 +16,7 @@ from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from rmqlite.kernel.words.json_tree import shown
-from rmqlite.kernel.words.limits import (
-    CLIENT_ID_BYTES_MAX,
-    EXPRESSION_BYTES_MAX,
-    SEARCH_BYTES_MAX,
-)
+from rmqlite.kernel.words.limits import CLIENT_ID_BYTES_MAX, EXPRESSION_BYTES_MAX, SEARCH_BYTES_MAX
 from rmqlite.kernel.words.names import STORED_NAME_BYTES_MAX
 from rmqlite.kernel.words.visible import printable, shortened
 from rmqlite.protocols.remoting.bytes.limits import HEADER_BYTES_MAX, VALUE_BYTES_MAX

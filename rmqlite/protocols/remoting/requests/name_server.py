@@ -42,12 +42,7 @@ from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
 from rmqlite.protocols.remoting.bytes.shapes import write_body
 from rmqlite.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.protocols.remoting.large_bodies import large_body
-from rmqlite.protocols.remoting.registry import (
-    BROKERS_MAX,
-    Addresses,
-    Registrant,
-    Registry,
-)
+from rmqlite.protocols.remoting.registry import BROKERS_MAX, Addresses, Registrant, Registry
 
 _AUTO_CREATE_PERM = 7
 """Read, write, and inherit: producers may take its queues for a topic that does not exist yet."""

@@ -38,12 +38,7 @@ from rmqlite.protocols.remoting.bytes.shapes import read_body
 from rmqlite.protocols.remoting.calls import Call, Refusal, answers
 from rmqlite.protocols.remoting.guard import PROTOCOL
 from rmqlite.protocols.remoting.large_bodies import large_body
-from rmqlite.protocols.remoting.registry import (
-    MASTER,
-    Registrant,
-    Registry,
-    are_equal,
-)
+from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry, are_equal
 
 VERSION_MIN: Final = 37
 """RocketMQ 3.0.11: older brokers send another body."""

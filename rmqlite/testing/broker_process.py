@@ -1,0 +1,232 @@
+"""A broker process with its own store: start, stop, kill, and a clock that moves when asked.
+
+The process holds one end of a socket, over which it names its endpoints and is told how far to
+move its clock.  It ends when the other end is closed: also after a SIGKILL of this process.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from random import SystemRandom
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.kernel.words.clock import elapsed_s, utc
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
+from rmqlite.testing.template import ForkedProcess, fork
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+READY_SECONDS_MAX: Final = 600.0
+STOP_SECONDS_MAX: Final = 120.0
+LOG_LINES_MAX: Final = 30
+PORTS: Final = ("listenPort", "grpcPort", "nameServerPort")
+OF_ANY_DISK: Final = {
+    "diskSpaceWarningLevelRatio": "100",
+    "cleanFileForciblyEnable": "false",
+    "syncFlushTimeout": "120000",
+}
+"""However full and slow the disk of whoever runs the tests."""
+
+
+class BrokerProcess:
+    """A broker in a process of its own; endpoints and pid are valid while it runs.
+
+    endpoint: for the clients of rmqlite and RocketMQ 5; name_server and remoting: for those of
+    RocketMQ 4.x.  settings are keys of broker.conf; a port that is not among them is chosen once
+    and kept.  is_forked: it starts in a twentieth of the time, of a process that has the modules.
+    Leaving the context stops the process; the folder, with store and log, stays.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, is_forked: bool = False
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.endpoint = self.remoting = self.name_server = ""
+        self.store = folder / "store"
+        self._conf = folder / "broker.conf"
+        self._log = folder / "broker.log"
+        self._settings = settings
+        self._is_forked = is_forked
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
+        self._channel: socket.SocketIO | None = None
+        self._ahead_ms = 0
+        self._chosen: list[str] = []
+        self._choose_ports()
+
+    def __enter__(self) -> BrokerProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> float:
+        """Start it; returns the seconds until it accepts calls.
+
+        Raises BrokerUnreachable, with the end of its log.
+        """
+        began_s = elapsed_s()
+        while True:
+            try:
+                self._start()
+            except BrokerUnreachable as error:
+                # Somebody took a port between the look at it and the broker's start.
+                if self.endpoint or not any(f"'{port}'" in str(error) for port in self._chosen):
+                    raise
+                self._choose_ports()
+            else:
+                return elapsed_s() - began_s
+
+    def stop(self) -> None:
+        """SIGTERM, then wait until it has closed its store.  Raises BrokerUnreachable."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise self._failed(f"the broker did not end in {STOP_SECONDS_MAX:.0f} s") from error
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed and nothing is closed."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same store, with the same ports and clock."""
+        self.stop()
+        self.start()
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> datetime:
+        """Move its clock forward, and deliver what is due then; returns now().
+
+        Raises BrokerUnreachable if it does not run.
+        """
+        ms = round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+        if ms < 0:
+            raise InvalidValue("time", ms, "0 or more milliseconds: no clock goes back")
+        return self._moved(ms)
+
+    def now(self) -> datetime:
+        """The time of its clock, in UTC.  Raises BrokerUnreachable if it does not run."""
+        return self._moved(0)
+
+    def log_end(self) -> str:
+        """The last lines of its log."""
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return "\n".join(lines[-LOG_LINES_MAX:]) or "it said nothing"
+
+    def _choose_ports(self) -> None:
+        lines = {key: str(free_port()) for key in PORTS if key not in self._settings}
+        self._chosen = [*lines.values()]
+        lines |= {"storePathRootDir": str(self.store), **self._settings}
+        self._conf.write_text("".join([f"{key}={value}\n" for key, value in lines.items()]))
+
+    def _start(self) -> None:
+        self._forget()
+        arguments = [str(self._conf), str(self._ahead_ms)]
+        command = [sys.executable, "-m", "rmqlite.testing.movable_broker", *arguments]
+        ours, theirs = socket.socketpair()
+        with ours, theirs, self._log.open("ab") as log:
+            self._process = (
+                fork(arguments, theirs, log)
+                if self._is_forked
+                else subprocess.Popen(command, stdin=theirs.fileno(), stdout=log, stderr=log)
+            )
+            ours.settimeout(READY_SECONDS_MAX)
+            self._channel = ours.makefile("rwb", buffering=0)
+        try:
+            endpoints = self._answer().split()
+        except BrokerUnreachable:
+            self.kill()
+            raise self._failed("the broker ended before it was ready") from None
+        self.endpoint, self.remoting, self.name_server = map(bytes.decode, endpoints)
+
+    def _moved(self, ms: int) -> datetime:
+        if self._channel is None:
+            raise BrokerUnreachable("the broker does not run")
+        with suppress(OSError):
+            self._channel.write(b"%d\n" % ms)
+        now_ms = int(self._answer())
+        self._ahead_ms += ms
+        return utc(now_ms)
+
+    def _answer(self) -> bytes:
+        assert self._channel is not None
+        line = b""
+        with suppress(OSError):
+            line = self._channel.readline()
+        if not line.endswith(b"\n"):
+            raise self._failed("the broker does not answer")
+        return line
+
+    def _forget(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._process = self._channel = None
+
+    def _failed(self, sentence: str) -> BrokerUnreachable:
+        return BrokerUnreachable(f"{sentence}: {self.log_end()}")
+
+
+@contextmanager
+def broker(folder: Path | None = None, **settings: object) -> Iterator[BrokerProcess]:
+    """A running broker; settings are keys of broker.conf, such as messageDelayLevel="1s 2s".
+
+    Its store and its log lie in the folder, which stays, or in a temporary one, which does not.
+    An error that leaves the context has the end of the broker's log as a note.
+    """
+    texts = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in settings.items()
+    }
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rmqlite-")))
+        process = BrokerProcess(folder, OF_ANY_DISK | texts, is_forked=True)
+        running = stack.enter_context(process)
+        try:
+            yield running
+        except Exception as error:
+            error.add_note(f"The broker's log:\n{running.log_end()}")
+            raise
+
+
+@cache
+def _ports() -> Iterator[int]:
+    """Begun anywhere: other runs of the tests look for ports at the same time."""
+    return iter(SystemRandom().sample(range(20_000, 32_000), 12_000))
+
+
+def free_port() -> int:
+    """A port that a broker can have again after a restart, another one each time.
+
+    Not of those that the system gives to outgoing connections: it would give it away.
+    """
+    for port in _ports():
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port was given once")
