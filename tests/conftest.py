@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ TOGETHER = (
 what they have read of all sources."""
 SHARED = {TESTS / "conformance": {"broker", "programs"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
+
+ID_LENGTH_MAX = 60
 
 # No example is wrong because the machine had much else to do.
 _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -95,17 +99,38 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(long if metafunc.config.getoption("--long") else gate))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A long text or long bytes only by the length and the beginning.
+
+    Each process that tests sends all names to the first one, and each test's name several times.
+    """
+    if isinstance(val, str | bytes) and len(val) > ID_LENGTH_MAX:
+        return f"{val[:ID_LENGTH_MAX]!r}… ({len(val)})"
+    return None
+
+
+@cache
+def _together(folder: Path) -> Path | None:
+    return next((each for each in TOGETHER if each in (folder, *folder.parents)), None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
     for item in items:
-        folder = next((each for each in TOGETHER if each in item.path.parents), None)
+        folder = _together(item.path.parent)
         is_apart = item.get_closest_marker("xdist_group") is not None
         used = SHARED.get(folder) if folder else None
         if used is not None:
             is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
         if folder is not None and not is_apart:
             item.add_marker(pytest.mark.xdist_group(folder.name))
+
+
+def pytest_collection_finish() -> None:
+    """All modules and tests stay until the end: no search for garbage needs to look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
