@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from rmqlite.cli.bench import broker_process
 from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
+from tests.support.forks_of_rmqlite import Forks
 from tests.support.golden import unpack_golden
 from tests.support.thinned import Thinned
 
@@ -131,6 +133,14 @@ def pytest_collection_finish() -> None:
     """All modules and tests stay until the end: no search for garbage needs to look at them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """A BrokerProcess of a test imports nothing when it starts."""
+    with Forks() as forks, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker_process, "subprocess", forks)
+        yield
 
 
 @pytest.fixture
