@@ -17,11 +17,11 @@ from rmqlite.kernel.waits.wait_queue import READ_ENTRIES
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.deliveries import most_in_a_second
 from tests.support.files import FOR_GOOD, FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named
 

@@ -1,4 +1,4 @@
-"""Brokers whose stores must be sound when a test is over."""
+"""Fixtures: brokers whose stores must be sound when a test is over."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from rmqlite.features.accounts import reading
 from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, LOADERS, YamlWrong, read_yaml
 from rmqlite.features.accounts.reading import load_accounts
 from rmqlite.kernel.words.errors import ConfigInvalid
-from tests.base.access.conftest import Load
+from tests.features.accounts.conftest import Load
 
 SECRET = "qZx7Jw0Kv9"
 REFERRING = "accounts:\n- accessKey: service\n  secretFile: {}\n"

@@ -10,7 +10,7 @@ from rmqlite.features.accounts import accounts as limits
 from rmqlite.features.accounts import plain_yaml, reading
 from rmqlite.features.accounts.accounts import DENY, PERMS, Role
 from rmqlite.kernel.words.errors import ConfigInvalid
-from tests.base.access.conftest import Load
+from tests.features.accounts.conftest import Load
 
 ROCKETMQ = """\
 globalWhiteRemoteAddresses:

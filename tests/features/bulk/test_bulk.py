@@ -25,10 +25,10 @@ from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import REAL_TOPIC, Message
 from rmqlite.kernel.words.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.store_tools.check import check
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies
 from tests.support.restarts import WAYS, Restart
 from tests.support.sends import BORN_HOST

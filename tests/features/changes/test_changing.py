@@ -33,9 +33,9 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -29,8 +29,8 @@ from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.kernel.words.reasons import NO_REASON
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
 from tests.support.pending import (
     CANCEL,

@@ -17,9 +17,9 @@ from rmqlite.kernel.finding import reading
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue
 from rmqlite.kernel.words.names import dlq_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
 from tests.support.pending import deliver_all, forget_topic, named
 from tests.support.restarts import WAYS, Restart

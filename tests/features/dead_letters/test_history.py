@@ -14,9 +14,9 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import FAILURE_REASON_ATTEMPT, KEYS, StoredMessage
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead, dead_letters, kinds, life
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
 from tests.support.pending import (
     CANCEL,

@@ -14,10 +14,10 @@ from rmqlite.features.dead_letters.requests import DeadLetterFilter
 from rmqlite.kernel.finding import reading
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.kernel.words.reasons import NO_REASON
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed
 from tests.support.letters import groups, purge, set_marker
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, save_group
 from tests.support.steps import done
 from tests.support.stores import new_record

@@ -22,10 +22,10 @@ from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.kernel.words.reasons import NO_REASON
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.checking.tables import UNREADABLE
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles
 from tests.support.letters import dead, dead_ids, groups, purge, reasons, set_marker
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, save_group
 from tests.support.redrives import redrive
 from tests.support.restarts import WAYS, Restart

@@ -33,9 +33,9 @@ from rmqlite.kernel.words.errors import (
 )
 from rmqlite.kernel.words.message import FAILURE_REASON, Message
 from rmqlite.kernel.words.names import HALF_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, plain
 from tests.support.steps import done
 

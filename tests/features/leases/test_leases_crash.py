@@ -24,9 +24,9 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import HandleInvalid, StoreDamaged
 from rmqlite.kernel.words.message import MESSAGE_GROUP
 from rmqlite.kernel.words.names import LEASES_TOPIC, dlq_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.leases import CLIENT, INVISIBLE_MS, Consumer, body, expire
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, bodies, plain
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done

@@ -12,9 +12,9 @@ from rmqlite.kernel.store import deletions
 from rmqlite.kernel.words.errors import InvalidName, Overloaded, StoreUnavailable, TopicUnknown
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.reader import StoreReader
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, delayed, plain
 from tests.support.restarts import WAYS, Restart, crash_and_lose_the_queues
 from tests.support.steps import done

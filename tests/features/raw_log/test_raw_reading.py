@@ -26,8 +26,8 @@ from rmqlite.kernel.words.errors import (
 )
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -40,9 +40,9 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.message import REDRIVEN_BY, RETRY_TOPIC, Message
 from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
 from rmqlite.store_tools.check import check
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, set_marker
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies
 from tests.support.redrives import (
     DLQ,

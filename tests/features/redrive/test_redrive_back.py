@@ -24,9 +24,9 @@ from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, retry_topic
 from rmqlite.protocols.native.bytes.native import codecs
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, kinds, retries
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies, save_group, send_back
 from tests.support.pending import deliver_all, forget_topic
 from tests.support.redrives import GROUP, bury, bury_many, outcomes, redrive, run

@@ -20,9 +20,9 @@ from rmqlite.kernel.words.errors import DiskFull, InvalidName, InvalidValue, Top
 from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage, encode_properties
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.store_tools.check import check
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, groups, kinds, life
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies, save_group, send_back
 from tests.support.redrives import DLQ, GROUP, bury, bury_many, redrive, redriven_messages
 from tests.support.restarts import WAYS, Restart

@@ -38,8 +38,8 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.kernel.words.reasons import UNREADABLE
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.redrives import (
     DLQ,
     GROUP,

@@ -12,9 +12,9 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import JobUnknown
 from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage
 from rmqlite.kernel.words.names import retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import purge
+from tests.support.made_brokers import Make
 from tests.support.messages import save_group, send_back
 from tests.support.pending import deliver_all
 from tests.support.redrives import GROUP, bury, bury_many, redrive, run

@@ -12,10 +12,10 @@ from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.words.errors import ExpressionInvalid, StoreDamaged
 from rmqlite.kernel.words.message import Message
-from tests.broker.conftest import Make
-from tests.broker.pulls import pull, texts
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, plain
+from tests.support.pulls import pull, texts
 from tests.support.sends import sending
 from tests.support.steps import done
 

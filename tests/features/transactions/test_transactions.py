@@ -20,9 +20,9 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 from tests.support.stores import new_record
