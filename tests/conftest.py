@@ -17,7 +17,7 @@ from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.forks_of_rmqlite import Forks
 from tests.support.golden import unpack_golden
-from tests.support.thinned import Thinned
+from tests.support.thinned import GATE_EXAMPLES, LONG_EXAMPLES, Thinned
 
 TESTS = Path(__file__).parent
 TOGETHER = (
@@ -36,8 +36,8 @@ ID_LENGTH_MAX = 60
 # No example is wrong because the machine had much else to do.
 _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GATE, LONG = "gate", "long"
-settings.register_profile(GATE, _ANY_MACHINE, max_examples=30)
-settings.register_profile(LONG, _ANY_MACHINE, max_examples=200)
+settings.register_profile(GATE, _ANY_MACHINE, max_examples=GATE_EXAMPLES)
+settings.register_profile(LONG, _ANY_MACHINE, max_examples=LONG_EXAMPLES)
 
 # A shell lets what it runs in the background ignore Ctrl-C, and nohup the end of the terminal; our
 # own processes would inherit that.
@@ -50,16 +50,20 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Only here: a package's own conftest is read too late for options.
 
-    What a run proves with --long, and without it only in part:
+    What a run proves with --long, and without it only in part, with fixed seeds and by the same
+    test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
-      runs with about 3,500;
-    - every property test and model that asks for no number of its own: 200 examples, not 30;
+      runs of half the steps with about 1,500;
+    - every property test and model that asks for no number of its own: 200 examples, not 30; those
+      that ask for more (part_of): all of them, not a quarter;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
       not one of a few;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
     - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
-      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400.
+      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
+    - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
+      finds for it, not in this one with those that it has.
     """
     parser.addoption(
         "--long",

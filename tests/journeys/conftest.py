@@ -8,10 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.kernel.words.errors import BrokerUnreachable
+from tests.chromium import INSTALL, found
+from tests.journeys.web_browser import started
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
 PATIENCE_MS = 120_000
@@ -52,6 +55,16 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
                 return start(**settings)
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def chromium_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """Chromium starts once; each test has a tab of its own."""
+    chromium = found()
+    if chromium is None:
+        pytest.skip(f"there is no Chromium here: {INSTALL}")
+    with started(chromium, tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,11 @@ MODULES: Final = (
 """What a broker imports, at once or when it starts."""
 
 
+def settings_of_python() -> dict[str, str]:
+    """What the interpreter itself reads of the environment, when it starts."""
+    return {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+
+
 class Fork:
     """As much of subprocess.Popen as BrokerProcess uses."""
 
@@ -85,6 +90,7 @@ class Forks:
     def __init__(self) -> None:
         self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process: subprocess.Popen[bytes] | None = None
+        self._settings = settings_of_python()
         self._beginning = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -97,7 +103,12 @@ class Forks:
             self._process.kill()
             self._process.wait()
 
-    def Popen(self, command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes]) -> Fork:
+    def Popen(
+        self, command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes]
+    ) -> Fork | subprocess.Popen[bytes]:
+        """A fork, or a process as usual where a test lets Python find or do something else."""
+        if settings_of_python() != self._settings:
+            return subprocess.Popen(command, stdout=stdout, stderr=stderr)
         assert list(command[:3]) == [sys.executable, "-m", "rmqlite"]
         with self._beginning:
             self._process = self._process or self._begun()

@@ -16,6 +16,7 @@ from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, LOADERS, YamlWr
 from rmqlite.features.accounts.reading import load_accounts
 from rmqlite.kernel.words.errors import ConfigInvalid
 from tests.features.accounts.conftest import Load
+from tests.support.thinned import part_of
 
 SECRET = "qZx7Jw0Kv9"
 REFERRING = "accounts:\n- accessKey: service\n  secretFile: {}\n"
@@ -219,7 +220,7 @@ def check(conf: Path, data: bytes) -> None:
 
 
 FUZZ = settings(
-    max_examples=400,
+    max_examples=part_of(400),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -267,7 +268,7 @@ def test_any_bytes_are_accounts_or_config_invalid(conf: Path, data: bytes) -> No
 
 @pytest.mark.parametrize("loader", LOADERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("text", [BLOCK, FLOW], ids=["block", "flow"])
-@settings(FUZZ, max_examples=400)
+@settings(FUZZ, max_examples=part_of(400))
 @given(data=st.data())
 def test_a_slip_of_the_hand_never_shows_a_secret(
     conf: Path, text: str, loader: object, data: st.DataObject

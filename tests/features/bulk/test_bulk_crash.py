@@ -166,7 +166,7 @@ def sums_of(jobs: dict[Name, str]) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.seeds(3, 8)
+@pytest.mark.seeds(2, 8)
 def test_every_id_is_stored_once_and_counted_once_wherever_it_crashes(
     seed: int, tmp_path: Path
 ) -> None:
