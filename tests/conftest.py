@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
       runs of half the steps with about 1,500;
-    - every property test and model that asks for no number of its own: 200 examples, not 30; those
+    - every property test and model that asks for no number of its own: 200 examples, not 20; those
       that ask for more (part_of): all of them, not a quarter;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,

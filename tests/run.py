@@ -60,6 +60,24 @@ def arguments_of_pytest(given: list[str]) -> list[str]:
     return [*map(str, paths), str(FEATURES / known.feature), *rest]
 
 
+def compile_tests(python: Path) -> None:
+    """In a fresh clone, so that not every worker does it for all tests, at the same time."""
+    if any(TESTS.rglob("*-pytest-*.pyc")):
+        return
+    command = [str(python), "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
+    modules = sorted(map(str, TESTS.rglob("test_*.py")))
+    cores = os.cpu_count() or 1
+    running = [
+        subprocess.Popen(
+            [*command, *part], cwd=ROOT, env=environment_of_tests(), stdout=subprocess.DEVNULL
+        )
+        for part in (modules[first::cores] for first in range(cores))
+    ]
+    for each in running:
+        # What is wrong with a module, the whole run says.
+        each.wait()
+
+
 def main() -> int:
     started = time.monotonic()
     arguments = arguments_of_pytest(sys.argv[1:])
@@ -67,6 +85,7 @@ def main() -> int:
     if arguments == sys.argv[1:]:
         java.ensure(python)
         chromium.ensure()
+    compile_tests(python)
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
     steps = {
         "ruff check": ["ruff", "check", "."],

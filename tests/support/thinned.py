@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from hypothesis import settings
 
-GATE_EXAMPLES: Final = 30
+GATE_EXAMPLES: Final = 20
 LONG_EXAMPLES: Final = 200
 GATE_SHARE: Final = 4
 
