@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
       not one of a few;
+    - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
+      has each value of each parameter still;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
     - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
       letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
@@ -96,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is read: its own settings begin with these."""
     settings.load_profile(LONG if config.getoption("--long") else GATE)
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
+    config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -120,9 +124,27 @@ def _together(folder: Path) -> Path | None:
     return next((each for each in TOGETHER if each in (folder, *folder.parents)), None)
 
 
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that are marked one_of(stride), all cases but each stride-th."""
+    seen: Counter[str] = Counter()
+    left_out = []
+    for item in items:
+        mark = item.get_closest_marker("one_of")
+        if mark is not None:
+            name = item.nodeid.split("[")[0]
+            if seen[name] % mark.args[0]:
+                left_out.append(item)
+            seen[name] += 1
+    config.hook.pytest_deselected(items=left_out)
+    without = set(left_out)
+    items[:] = [item for item in items if item not in without]
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
+    if not config.getoption("--long"):
+        _leave_out(config, items)
     for item in items:
         folder = _together(item.path.parent)
         is_apart = item.get_closest_marker("xdist_group") is not None

@@ -269,6 +269,7 @@ def test_a_log_that_cannot_be_read_is_no_dead_letter(make: Make) -> None:
     assert bodies(broker) == ["1", "3", "5", "0", "2", "4"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("slice_max", [1, 50, 128, 199, 200, 201, 300, 500])
 @pytest.mark.parametrize("file_entries", [READ_ENTRIES, 200])
 def test_an_error_behind_what_was_delivered_delivers_nothing_twice(

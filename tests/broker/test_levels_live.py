@@ -75,6 +75,7 @@ def go_through(broker: BrokerUnderTest, what: str) -> None:
 # ---- each edit of reference §6.8
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("afterwards", AFTERWARDS)
 @pytest.mark.parametrize(
     ("before", "after"),

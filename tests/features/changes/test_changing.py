@@ -154,6 +154,7 @@ def test_a_fired_message_is_there_at_once_and_once(
     assert outcome(under_test, CANCEL, "b") is ChangeOutcome.ALREADY_DELIVERED
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("say", WAYS_TO_SAY)
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
 @pytest.mark.parametrize(("level", "wait_ms"), [(1, 1_000), (4, 30_000), (18, 7_200_000)])

@@ -265,6 +265,7 @@ NEW_TIMES = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("how", [one_id, one_filter])
 @pytest.mark.parametrize("message_id", ["a", "b"])
 @pytest.mark.parametrize(("new_time", "level", "wait_ms"), NEW_TIMES)
@@ -366,6 +367,7 @@ MOVES: list[list[dict[str, int]]] = [
 ]
 
 
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("restart", [nothing, crash, *WAYS[3:]])
 @pytest.mark.parametrize("message_id", ["a", "b"])
 @pytest.mark.parametrize("moves", MOVES)
