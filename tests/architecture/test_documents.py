@@ -39,6 +39,7 @@ OPTIONS_OF_OTHERS = {
     "--concurrency",
     "--every-client",
     "--every-spark",
+    "--feature",
     "--growth",
     "--keep",
     "--long",
