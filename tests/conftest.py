@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from typer import testing
+from typer.main import get_command
 
 from rmqlite.cli.bench import broker_process
 from rmqlite.kernel import compiled
@@ -39,6 +41,9 @@ _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_sl
 GATE, LONG = "gate", "long"
 settings.register_profile(GATE, _ANY_MACHINE, max_examples=GATE_EXAMPLES)
 settings.register_profile(LONG, _ANY_MACHINE, max_examples=LONG_EXAMPLES)
+
+# Each run of a command would make all commands anew, which takes longer than most of them.
+vars(testing)["_get_command"] = cache(get_command)
 
 # A shell lets what it runs in the background ignore Ctrl-C, and nohup the end of the terminal; our
 # own processes would inherit that.
