@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from typer import testing
+from typer.main import get_command
 
 from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
-from tests.support.thinned import Thinned
+from tests.support.thinned import GATE_EXAMPLES, LONG_EXAMPLES, Thinned
 
 TESTS = Path(__file__).parent
 TOGETHER = (
@@ -27,11 +32,16 @@ what they have read of all sources."""
 SHARED = {TESTS / "conformance": {"broker", "programs"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
 
+ID_LENGTH_MAX = 60
+
 # No example is wrong because the machine had much else to do.
 _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GATE, LONG = "gate", "long"
-settings.register_profile(GATE, _ANY_MACHINE, max_examples=30)
-settings.register_profile(LONG, _ANY_MACHINE, max_examples=200)
+settings.register_profile(GATE, _ANY_MACHINE, max_examples=GATE_EXAMPLES)
+settings.register_profile(LONG, _ANY_MACHINE, max_examples=LONG_EXAMPLES)
+
+# Each run of a command would make all commands anew, which takes longer than most of them.
+vars(testing)["_get_command"] = cache(get_command)
 
 # A shell lets what it runs in the background ignore Ctrl-C, and nohup the end of the terminal; our
 # own processes would inherit that.
@@ -44,16 +54,22 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Only here: a package's own conftest is read too late for options.
 
-    What a run proves with --long, and without it only in part:
+    What a run proves with --long, and without it only in part, with fixed seeds and by the same
+    test unless another one is named:
     - tests/model/test_crash_points.py: 100,000 crash points, or as many as asked for, not three
-      runs with about 3,500;
-    - every property test and model that asks for no number of its own: 200 examples, not 30;
+      runs of half the steps with about 1,500;
+    - every property test and model that asks for no number of its own: 200 examples, not 20; those
+      that ask for more (part_of): all of them, not a quarter;
     - random runs that are marked seeds(GATE, LONG): so many, each with another seed;
     - positions from the fixture thinned (bytes to cut or to damage, calls to fail): all of them,
       not one of a few;
+    - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
+      has each value of each parameter still;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
     - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
-      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400.
+      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
+    - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
+      finds for it, not in this one with those that it has.
     """
     parser.addoption(
         "--long",
@@ -86,6 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is read: its own settings begin with these."""
     settings.load_profile(LONG if config.getoption("--long") else GATE)
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
+    config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -95,17 +112,56 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(long if metafunc.config.getoption("--long") else gate))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A long text or long bytes only by the length and the beginning.
+
+    Each process that tests sends all names to the first one, and each test's name several times.
+    """
+    if isinstance(val, str | bytes) and len(val) > ID_LENGTH_MAX:
+        return f"{val[:ID_LENGTH_MAX]!r}… ({len(val)})"
+    return None
+
+
+@cache
+def _together(folder: Path) -> Path | None:
+    return next((each for each in TOGETHER if each in (folder, *folder.parents)), None)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that are marked one_of(stride), all cases but each stride-th."""
+    seen: Counter[str] = Counter()
+    left_out = []
     for item in items:
-        folder = next((each for each in TOGETHER if each in item.path.parents), None)
+        mark = item.get_closest_marker("one_of")
+        if mark is not None:
+            name = item.nodeid.split("[")[0]
+            if seen[name] % mark.args[0]:
+                left_out.append(item)
+            seen[name] += 1
+    config.hook.pytest_deselected(items=left_out)
+    without = set(left_out)
+    items[:] = [item for item in items if item not in without]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
+    if not config.getoption("--long"):
+        _leave_out(config, items)
+    for item in items:
+        folder = _together(item.path.parent)
         is_apart = item.get_closest_marker("xdist_group") is not None
         used = SHARED.get(folder) if folder else None
         if used is not None:
             is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
         if folder is not None and not is_apart:
             item.add_marker(pytest.mark.xdist_group(folder.name))
+
+
+def pytest_collection_finish() -> None:
+    """All modules and tests stay until the end: no search for garbage needs to look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

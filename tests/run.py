@@ -5,10 +5,15 @@ Chromium for those of the web page where it can, then lints, checks types and te
 at the first of these that fails.  Every test's time is in .cache/test-times.tsv afterwards.
 
 --long does more, in hours instead of minutes; tests/conftest.py says what.
+
+--feature NAME tests less, in minutes: the kernel (KERNEL, below) and tests/features/NAME, the tests
+of one folder of rmqlite/features.  What a feature looks like from a client, a command, a page or
+another protocol is tested where those are, and only by a whole run.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -26,6 +31,9 @@ from tests import chromium, java  # noqa: E402 - the same
 WORKERS = 3
 """Processes that test: tests wait for brokers and clients a quarter of the time, so three keep
 two cores busy.  With many more, brokers and clients would time each other out."""
+TESTS = ROOT / "tests"
+FEATURES = TESTS / "features"
+KERNEL = ("base", "store", "broker", "model", "server/test_*.py")
 SPREAD = (f"--numprocesses={WORKERS}", "--dist=loadgroup")
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 6 << 30
@@ -40,23 +48,56 @@ def environment_of_tests() -> dict[str, str]:
     return shell | ({"PYTEST_DEBUG_TEMPROOT": str(MEMORY)} if has_room else {})
 
 
+def arguments_of_pytest(given: list[str]) -> list[str]:
+    """The command line with the folders of --feature NAME in its place."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    names = sorted({path.parent.name for path in FEATURES.glob("*/test_*.py")})
+    parser.add_argument("--feature", choices=names, metavar="NAME")
+    known, rest = parser.parse_known_args(given)
+    if known.feature is None:
+        return rest
+    paths = [path for each in KERNEL for path in sorted(TESTS.glob(each))]
+    return [*map(str, paths), str(FEATURES / known.feature), *rest]
+
+
+def compile_tests(python: Path) -> None:
+    """In a fresh clone, so that not every worker does it for all tests, at the same time."""
+    if any(TESTS.rglob("*-pytest-*.pyc")):
+        return
+    command = [str(python), "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
+    modules = sorted(map(str, TESTS.rglob("test_*.py")))
+    cores = os.cpu_count() or 1
+    running = [
+        subprocess.Popen(
+            [*command, *part], cwd=ROOT, env=environment_of_tests(), stdout=subprocess.DEVNULL
+        )
+        for part in (modules[first::cores] for first in range(cores))
+    ]
+    for each in running:
+        # What is wrong with a module, the whole run says.
+        each.wait()
+
+
 def main() -> int:
     started = time.monotonic()
+    arguments = arguments_of_pytest(sys.argv[1:])
     python = environment.ensure("dev")
-    java.ensure(python)
-    chromium.ensure()
+    if arguments == sys.argv[1:]:
+        java.ensure(python)
+        chromium.ensure()
+    compile_tests(python)
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
     steps = {
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "pytest": ["pytest", *SPREAD, "-p", "tests.times", *sys.argv[1:]],
+        "pytest": ["pytest", *SPREAD, "-p", "tests.times", *arguments],
     }
-    for name, arguments in steps.items():
+    for name, step in steps.items():
         print(f"\n{name}", flush=True)
         step_started = time.monotonic()
         code = subprocess.run(
-            [python, "-m", *arguments], cwd=ROOT, env=environment_of_tests()
+            [python, "-m", *step], cwd=ROOT, env=environment_of_tests()
         ).returncode
         took = f"{time.monotonic() - step_started:.1f} s"
         print(f"{name}: {'passed' if code == 0 else f'FAILED with exit code {code}'}, {took}")

@@ -1,8 +1,9 @@
 """A plugin of pytest that measures every test: wall-clock and CPU seconds (-p tests.times).
 
 Writes them to .cache/test-times.tsv, the slowest first, and prints the slowest tests and the sum
-of each folder.  CPU seconds are those of the process that tests and of the children that it has
-waited for: the first test after a Spark session has ended is charged for the whole JVM.
+of each folder.  CPU seconds are those of the process that tests, of the children that it has
+waited for and of brokers that have ended: the first test after a Spark session has ended is charged
+for the whole JVM.
 """
 
 from __future__ import annotations

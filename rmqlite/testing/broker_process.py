@@ -42,12 +42,12 @@ class BrokerProcess:
 
     endpoint: for the clients of rmqlite and RocketMQ 5; name_server and remoting: for those of
     RocketMQ 4.x.  settings are keys of broker.conf; a port that is not among them is chosen once
-    and kept.  is_forked: it starts in a twentieth of the time, of a process that has the modules.
-    Leaving the context stops the process; the folder, with store and log, stays.
+    and kept.  is_forked: it starts in a twentieth of the time, of a process that has
+    the modules; its exit code is not known.  Leaving the context stops the process; the folder, with store and log, stays.
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str], *, is_forked: bool = False
+        self, folder: Path, settings: Mapping[str, str], *, is_forked: bool = True
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -205,7 +205,7 @@ def broker(folder: Path | None = None, **settings: object) -> Iterator[BrokerPro
     with ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="rmqlite-")))
-        process = BrokerProcess(folder, OF_ANY_DISK | texts, is_forked=True)
+        process = BrokerProcess(folder, OF_ANY_DISK | texts)
         running = stack.enter_context(process)
         try:
             yield running

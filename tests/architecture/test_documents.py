@@ -39,7 +39,7 @@ OPTIONS_OF_OTHERS = {
     "--concurrency",
     "--every-client",
     "--every-spark",
-    "--flush",
+    "--feature",
     "--growth",
     "--keep",
     "--long",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -194,8 +195,16 @@ def is_type_checking(test: ast.expr) -> bool:
     return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
-IMPORTS = [each for name, path in MODULES.items() for each in imports_of(name, path)]
-OURS = [each for each in IMPORTS if each.imported.split(".")[0] == "rmqlite"]
+@cache
+def imports() -> list[Import]:
+    """Of all modules.  Not read when this module is imported: each process that tests does that."""
+    return [each for name, path in MODULES.items() for each in imports_of(name, path)]
+
+
+@cache
+def ours() -> list[Import]:
+    """Those of our own modules."""
+    return [each for each in imports() if each.imported.split(".")[0] == "rmqlite"]
 
 
 def is_within(module: str, place: str) -> bool:
@@ -213,7 +222,7 @@ def test_a_package_imports_only_what_stands_below_it(importing: str) -> None:
     """A rule that can be broken silently is no rule."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if package_of(each.importer) == importing
         and each.imported != "rmqlite"
         and package_of(each.imported) not in MAY_IMPORT[importing]
@@ -230,7 +239,7 @@ def test_inside_the_kernel_each_imports_what_stands_below_it() -> None:
     """Words, records, store, decisions, service, process: read in this order."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if package_of(each.importer) == package_of(each.imported) == "kernel"
         and floor_of(each.importer) < floor_of(each.imported)
     ]
@@ -241,7 +250,7 @@ def test_a_feature_imports_only_those_that_its_line_names() -> None:
     """Else a folder could not be deleted."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if package_of(each.importer) == package_of(each.imported) == "features"
         and (own := each.importer.split(".")[2]) in NEEDS
         and each.imported.split(".")[2] not in (own, *NEEDS[own])
@@ -254,7 +263,7 @@ def test_who_looks_at_a_feature_needs_none_of_its_decisions(importing: str) -> N
     """What is asked and answered is enough, or the shape of its tables."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if package_of(each.importer) == importing
         and package_of(each.imported) == "features"
         and not each.imported.endswith(f".{FACES[importing]}")
@@ -290,7 +299,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Inside a package, too, and also not in functions: a circle is one module in several files."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for each in OURS:
+    for each in ours():
         if each.imported in graph:
             graph[each.importer].add(each.imported)
     assert circles(graph) == []
@@ -307,7 +316,7 @@ def test_no_packages_inside_one_import_each_other_in_a_circle() -> None:
         return ".".join(parts[: 4 if "bytes" in parts else 3])
 
     graph: dict[str, set[str]] = {box(name): set() for name in MODULES}
-    for each in OURS:
+    for each in ours():
         if each.imported in MODULES and not each.is_for_types:
             graph[box(each.importer)].add(box(each.imported))
     assert circles(graph) == []
@@ -319,7 +328,7 @@ def test_a_reader_of_the_store_uses_only_its_reading_side(importing: str, import
     allowed = ONLY_THESE_OF[importing, imported]
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if (package_of(each.importer), package_of(each.imported)) == (importing, imported)
         and each.imported not in allowed
     ]
@@ -330,7 +339,7 @@ def test_the_command_line_loads_a_package_above_only_when_a_command_needs_it() -
     """rmqlite send must not load the server, nor anything Spark."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if (package_of(each.importer), package_of(each.imported)) in INSIDE_FUNCTIONS
         and not each.in_function
     ]
@@ -342,7 +351,7 @@ def test_an_outside_module_is_used_in_one_place(outside: str) -> None:
     """So a fake disk, a fake clock or another protocol replaces that one place."""
     wrong = [
         str(each)
-        for each in IMPORTS
+        for each in imports()
         if is_within(each.imported, outside)
         and not any(is_within(each.importer, place) for place in ALONE[outside])
     ]
@@ -353,7 +362,7 @@ def test_generated_code_is_imported_only_by_protocols() -> None:
     """Everybody else has plain values, so a protocol can be added without touching them."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if is_within(each.imported, "rmqlite.protocols.pb")
         and package_of(each.importer) != "protocols"
     ]
@@ -364,7 +373,7 @@ def test_the_front_knows_no_protocol() -> None:
     """Three protocols ask there: none of them may have to look like another."""
     wrong = [
         str(each)
-        for each in IMPORTS
+        for each in imports()
         if is_within(each.importer, "rmqlite.kernel.service")
         and any(is_within(each.imported, place) for place in ("grpc", "rmqlite.protocols"))
     ]
@@ -375,7 +384,7 @@ def test_the_web_page_makes_no_calls_of_the_wire() -> None:
     """It asks at the service, as every protocol does."""
     wrong = [
         str(each)
-        for each in OURS
+        for each in ours()
         if is_within(each.importer, "rmqlite.web")
         and is_within(each.imported, "rmqlite.protocols.native.bytes.rpcs")
     ]
@@ -384,7 +393,7 @@ def test_the_web_page_makes_no_calls_of_the_wire() -> None:
 
 def test_the_package_itself_imports_nothing() -> None:
     """A Spark executor that imports rmqlite must not get gRPC."""
-    assert [str(each) for each in IMPORTS if each.importer == "rmqlite"] == []
+    assert [str(each) for each in imports() if each.importer == "rmqlite"] == []
 
 
 def run_fresh(code: str) -> set[str]:

@@ -45,6 +45,25 @@ def test_a_folder_is_small_enough_to_be_seen_at_once() -> None:
     assert {name: size for name, size in sizes.items() if size > FOLDER_MODULES_MAX} == {}
 
 
+def test_the_tests_of_each_feature_lie_in_its_folder() -> None:
+    """`tests/run.py --feature NAME` would run the kernel's alone."""
+    features = {path.parent.name for path in (ROOT / "rmqlite/features").glob("*/__init__.py")}
+    tested = {path.parent.name for path in (ROOT / "tests/features").glob("*/test_*.py")}
+    assert tested == features
+
+
+def test_a_test_module_imports_no_other_one() -> None:
+    """What both need is in tests/support; else neither can be moved or run alone."""
+    wrong = [
+        f"{name_of(path)} imports {node.module}"
+        for path in written("tests")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom)
+        and any(part.startswith("test_") for part in (node.module or "").split("."))
+    ]
+    assert wrong == []
+
+
 def test_a_function_is_short_enough_to_be_held_in_mind() -> None:
     """One screen."""
     long = []

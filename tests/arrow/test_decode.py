@@ -32,6 +32,7 @@ from tests.support.golden import rows as entries_of
 from tests.support.golden import unpack_golden
 from tests.support.plain_decoder import Row, decoded_rows, plain_rows, read
 from tests.support.stores import StoreUnderTest, new_record
+from tests.support.thinned import part_of
 
 ALL = tuple(column.name for column in COLUMNS)
 
@@ -93,7 +94,7 @@ def comparable(row: Row) -> Row:
     return row | {"born_timestamp": row["born_timestamp"] if is_sane else None}
 
 
-@settings(max_examples=150)
+@settings(max_examples=part_of(150))
 @given(news=st.lists(st.one_of(new_records, timer_records), min_size=1, max_size=12))
 def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     """Whatever a body or a property string holds; half of them are not even properties."""

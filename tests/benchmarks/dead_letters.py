@@ -162,7 +162,7 @@ def main() -> None:
             ),
             count,
         )
-        with BrokerProcess(Path(folder), SETTINGS) as broker:
+        with BrokerProcess(Path(folder), SETTINGS, is_forked=False) as broker:
             with AdminClient(broker.endpoint, timeout_ms=ANSWER_MS_MAX) as admin:
                 look(admin, count)
                 redrive(admin, count)

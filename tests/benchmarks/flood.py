@@ -265,7 +265,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = with_admin(folder) | {"flushDiskType": "ASYNC_FLUSH"}
-        with BrokerProcess(folder / "broker", settings) as broker:
+        with BrokerProcess(folder / "broker", settings, is_forked=False) as broker:
             with AdminClient(broker.endpoint, credentials=Credentials(ADMIN, SECRET)) as admin:
                 admin.create_topic(TOPIC, 4)
             good_clients(broker, 1)

@@ -158,7 +158,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         settings = {"metricsPort": str(port), "maxParkedPolls": "20000"}
         with (
-            BrokerProcess(Path(name) / "broker", settings) as broker,
+            BrokerProcess(Path(name) / "broker", settings, is_forked=False) as broker,
             RawClient(broker.name_server) as client,
         ):
             run(broker, client, port)

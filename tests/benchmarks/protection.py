@@ -49,7 +49,7 @@ class Protected:
             settings |= keys_of(keys)
         self.has_accounts = has_accounts
         self._keys = keys if has_tls else None
-        self.broker = BrokerProcess(folder / "broker", settings)
+        self.broker = BrokerProcess(folder / "broker", settings, is_forked=False)
         trust = trusting(keys) if has_tls else Credentials()
         account = (ACCOUNT.access_key, SECRET) if has_accounts else ("", "")
         self.credentials = Credentials(*account, ca=trust.ca)

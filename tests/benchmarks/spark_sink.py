@@ -95,7 +95,7 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
     with (
         tempfile.TemporaryDirectory() as folder,
-        BrokerProcess(Path(folder), SETTINGS) as broker,
+        BrokerProcess(Path(folder), SETTINGS, is_forked=False) as broker,
     ):
         at = broker.endpoint
         if spark:

@@ -17,11 +17,11 @@ from rmqlite.kernel.waits.wait_queue import READ_ENTRIES
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.deliveries import most_in_a_second
 from tests.support.files import FOR_GOOD, FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named
 
@@ -269,6 +269,7 @@ def test_a_log_that_cannot_be_read_is_no_dead_letter(make: Make) -> None:
     assert bodies(broker) == ["1", "3", "5", "0", "2", "4"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("slice_max", [1, 50, 128, 199, 200, 201, 300, 500])
 @pytest.mark.parametrize("file_entries", [READ_ENTRIES, 200])
 def test_an_error_behind_what_was_delivered_delivers_nothing_twice(

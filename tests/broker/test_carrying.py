@@ -25,10 +25,10 @@ from rmqlite.kernel.schedule.carrying import STEP_MAX
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import RESCHEDULED_FROM, TIMER_EXACT
 from rmqlite.kernel.words.names import TIMER_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.log_files import HOUR_MS, NOW_MS, RETENTION, SEGMENT, age, fill, starts
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, bodies, create_topic, delayed
 from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done

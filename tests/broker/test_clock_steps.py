@@ -15,10 +15,10 @@ from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.kernel.store.tables.clock_table import Origin
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import Message
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS, FakeClock, FakeMachine
 from tests.support.files import FOR_GOOD, ForgetfulFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import bodies, delayed, plain
 
 SECOND_MS = 1_000

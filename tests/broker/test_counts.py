@@ -8,9 +8,9 @@ import pytest
 
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavailable
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, delayed, plain
 
 

@@ -23,9 +23,9 @@ from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnkn
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, plain, received, send_back
 from tests.support.sends import sending
 from tests.support.steps import done

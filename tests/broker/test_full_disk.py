@@ -14,9 +14,9 @@ from rmqlite.kernel.retention import MEASURE_BYTES, Pin
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.words.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -21,8 +21,8 @@ from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.tables.membership import BETWEEN_POLLS_MS_MAX
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, plain, save_group
 from tests.support.steps import done
 

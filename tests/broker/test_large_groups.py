@@ -9,8 +9,8 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.tables import membership
 from rmqlite.kernel.tables.membership import PAUSE_MS, SMALL_MEMBERS_MAX, SUBSCRIPTION_BYTES
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic
 
 LARGE = 100

@@ -11,8 +11,8 @@ import shutil
 import pytest
 
 from rmqlite.kernel.words.levels import parse_levels
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import arrival_times, bodies, delayed, level_status
 
 HOUR_MS = 3_600_000

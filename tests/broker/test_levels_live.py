@@ -20,10 +20,10 @@ from rmqlite.kernel.words.errors import DelayUnknown, FlushFailed, InvalidValue,
 from rmqlite.kernel.words.levels import LEVELS_MAX, parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.files import FOR_GOOD, ForgetfulFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -75,6 +75,7 @@ def go_through(broker: BrokerUnderTest, what: str) -> None:
 # ---- each edit of reference §6.8
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("afterwards", AFTERWARDS)
 @pytest.mark.parametrize(
     ("before", "after"),

@@ -36,8 +36,8 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import create_topic, send_back
 from tests.support.pending import forget_topic, outcome
 from tests.support.redrives import run

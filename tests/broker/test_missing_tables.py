@@ -7,8 +7,8 @@ import pytest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.tables.missing import missing_tables
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, delayed, plain, received, send_back
 
 

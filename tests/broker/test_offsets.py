@@ -18,8 +18,8 @@ from rmqlite.kernel.words.errors import (
     QueueUnknown,
     TopicUnknown,
 )
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, plain
 from tests.support.steps import done
 

@@ -31,6 +31,7 @@ from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic, received, send_back
 from tests.support.sends import BORN_HOST
 from tests.support.steps import done
+from tests.support.thinned import part_of
 
 pytestmark = needs_compiled
 
@@ -412,7 +413,7 @@ def test_both_forms_deliver_the_same_bytes(properties: list[bytes], slice_max: i
     same_in_both(scenario, deliver_batch_max=slice_max)
 
 
-@pytest.mark.seeds(10, 40)
+@pytest.mark.seeds(5, 40)
 def test_both_forms_deliver_a_damaged_log_alike(seed: int) -> None:
     """A byte of the log or of the queue is another one; no message blocks those behind it."""
 
@@ -436,7 +437,7 @@ def test_both_forms_deliver_a_damaged_log_alike(seed: int) -> None:
 # ---- hostile numbers
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(some.lists(some.tuples(*[some.integers(-3, 60)] * 5), max_size=4), some.data())
 def test_spans_outside_of_their_body_are_not_read(
     spans: list[tuple[int, ...]], data: some.DataObject
@@ -449,7 +450,7 @@ def test_spans_outside_of_their_body_are_not_read(
     compiled.loops.pack_drafts([batch], {TOPIC: (b"", b"")}, "s", 18, "t", 1, 99, *limits)
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(some.binary(max_size=200), some.integers(-(2**63), 2**63 - 1), some.binary(max_size=100))
 def test_a_slice_of_any_bytes_is_none(data: bytes, base: int, entries: bytes) -> None:
     """Entries of a damaged queue point anywhere."""

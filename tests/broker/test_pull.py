@@ -16,10 +16,10 @@ from rmqlite.kernel.words.errors import (
     TopicUnknown,
 )
 from rmqlite.kernel.words.message import Message
-from tests.broker.conftest import Make
-from tests.broker.pulls import pull, texts
 from tests.support.brokers import BrokerUnderTest, decoded
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, create_topic, plain, save_group
+from tests.support.pulls import pull, texts
 from tests.support.sends import sending
 from tests.support.steps import done
 from tests.support.stores import new_record

@@ -12,7 +12,6 @@ from rmqlite.kernel.requests.messages import PullStatus, SendBackRequest
 from rmqlite.kernel.requests.topics import Queue, TimeQuery
 from rmqlite.kernel.words.errors import MessageNotFound, StoreUnavailable
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.log_files import (
@@ -25,6 +24,7 @@ from tests.support.log_files import (
     log_files,
     starts,
 )
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.steps import done
 

@@ -20,10 +20,10 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.kernel.words.retry_policy import TABLE_KEY
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.letters import dead_letters
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -34,8 +34,8 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.kernel.words.reasons import LEFT_BEHIND
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back
 from tests.support.redrives import redrive, redriven_messages
 from tests.support.sends import BORN_HOST, sending

@@ -8,8 +8,8 @@ from rmqlite.kernel.records.record import tags_hash
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.words.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     TOPIC,
     bodies,

@@ -9,9 +9,9 @@ from rmqlite.kernel.records.record import tags_hash
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -21,9 +21,9 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import CLUSTER, UNIQ_KEY, Message, encode_properties
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     TOPIC,
     bodies,

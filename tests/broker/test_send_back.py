@@ -36,10 +36,10 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.letters import dead_letters, life
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

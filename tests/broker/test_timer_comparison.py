@@ -14,9 +14,9 @@ from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.store.timers import comparison
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.checking.timers import WRONG_TABLE
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import AtOnce, run_with
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, create_topic
 from tests.support.timer_queues import TimersUnderTest
 from tests.support.timers import send_drafts, timer_draft

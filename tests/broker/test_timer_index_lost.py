@@ -13,8 +13,8 @@ import pytest
 from rmqlite.kernel.schedule.carrying import Carrying
 from rmqlite.kernel.store.timers.index import IndexDamaged
 from rmqlite.kernel.words.errors import StoreUnavailable
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, create_topic
 from tests.support.steps import done
 from tests.support.timers import send_timer

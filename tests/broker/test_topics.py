@@ -23,10 +23,10 @@ from rmqlite.kernel.words.errors import (
     TopicUnknown,
 )
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import TOPIC, create_topic, plain, received, send_back
 from tests.support.sends import BORN_HOST, sending
 from tests.support.steps import done

@@ -28,9 +28,9 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
-from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
     TOPIC,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer import testing
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
@@ -17,8 +14,6 @@ from tests.support.documents_printed import check_document
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 
 Run = Callable[..., Result]
-# Each run of a command would make all commands anew, which takes longer than most of them.
-vars(testing)["_get_command"] = functools.cache(get_command)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ KeysIn = Callable[[str], Counter[str]]
 FOUR_MIB = 4 << 20
 COMPRESSION_BYTES = 4_096
 """Random bytes do not shrink: they grow a little."""
-TOPICS = 600
+TOPICS = 300
 """Each has two queues, so more pulls wait than a connection may have other requests (1,024)."""
 STREAMED = 1_000
 KILLS = 2
@@ -218,7 +218,7 @@ def test_a_consumer_of_hundreds_of_topics_gets_a_message_of_each(
     topics = [f"many-{number}" for number in range(TOPICS)]
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
         for topic in topics:
-            admin.create_topic(topic, 2)
+            admin.create_topic(topic, 4)
             java.send(topic, topic)
     java.push("many-readers", *topics)
     java.until(lambda: len(java.got("many-readers")) >= TOPICS, "all of them arrive")

@@ -8,9 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.testing import BrokerProcess
+from tests.chromium import INSTALL, found
+from tests.journeys.web_browser import started
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
 PATIENCE_MS = 120_000
@@ -42,16 +45,26 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         def start(**settings: object) -> BrokerProcess:
             wanted = {key: str(value) for key, value in settings.items()}
             keys = OF_ANY_DISK | wanted
-            return stack.enter_context(BrokerProcess(tmp_path / "broker", keys, is_forked=True))
+            return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def chromium_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """Chromium starts once; each test has a tab of its own."""
+    chromium = found()
+    if chromium is None:
+        pytest.skip(f"there is no Chromium here: {INSTALL}")
+    with started(chromium, tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of a broker for tests that change nothing: no auto-creation, one topic."""
     keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false"}
-    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys, is_forked=True) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys) as broker:
         with AdminClient(broker.endpoint) as admin:
             admin.create_topic("here", queues=4)
         yield broker.endpoint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from selenium import webdriver
 from selenium.common.exceptions import NoAlertPresentException
 from selenium.webdriver.common.keys import Keys
 
@@ -16,22 +16,18 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.testing import BrokerProcess
-from tests import chromium
-from tests.journeys.web_browser import WebBrowser, web_browser
+from tests.journeys.web_browser import WebBrowser, fresh_page
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.web_letters import HOSTILE, INVALID_UTF8
 
-FOUND = chromium.found()
 GROUP = "shop"
 HARM = "window.harm=1;document.title='harm';alert(1)"
 HARMFUL = f"""<script>{HARM}</script><img src=x onerror="{HARM}"><svg onload="{HARM}"></svg>
 <iframe srcdoc="<script>parent.{HARM}</script>"></iframe><a href="javascript:{HARM}">x</a>"""
 PAGES = ("/", "/schedule", "/lateness", "/retries", "/dead", "/jobs", "/groups", "/message")
 
-pytestmark = pytest.mark.skipif(
-    FOUND is None, reason=f"there is no Chromium here: {chromium.INSTALL}"
-)
+pytestmark = pytest.mark.xdist_group("chromium")
 
 
 @pytest.fixture
@@ -41,13 +37,14 @@ def broker(start_broker: StartBroker, web_port: int) -> BrokerProcess:
 
 
 @pytest.fixture
-def browser(broker: BrokerProcess, web_port: int, tmp_path: Path) -> Iterator[WebBrowser]:
+def browser(
+    broker: BrokerProcess, web_port: int, chromium_of_all: webdriver.Chrome
+) -> Iterator[WebBrowser]:
     """It must not have complained at the end: no script that failed, nothing that was refused."""
-    assert FOUND is not None
     assert broker.endpoint
-    with web_browser(FOUND, tmp_path / "profile", f"http://127.0.0.1:{web_port}") as started:
-        yield started
-        assert started.complaints() == []
+    with fresh_page(chromium_of_all, f"http://127.0.0.1:{web_port}") as page:
+        yield page
+        assert page.complaints() == []
 
 
 def die(broker: BrokerProcess, *messages: Message, reason: str = "KeyError: 'address'") -> None:

@@ -6,25 +6,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.credentials import Credentials
 from rmqlite.testing import BrokerProcess
-from tests import chromium
-from tests.journeys.web_browser import WebBrowser, web_browser
+from tests.journeys.web_browser import WebBrowser, fresh_page
 from tests.support.accounts import SECRET
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
-FOUND = chromium.found()
 OPERATOR = f"- accessKey: operator\n  secretKey: {SECRET}\n  admin: true\n"
 VIEWER = f"- accessKey: dashboard\n  secretKey: {SECRET}\n  role: viewer\n"
 CONSUMER = f"- accessKey: billing\n  secretKey: {SECRET}\n  groupPerms:\n  - billing=SUB\n"
 
-pytestmark = pytest.mark.skipif(
-    FOUND is None, reason=f"there is no Chromium here: {chromium.INSTALL}"
-)
+pytestmark = pytest.mark.xdist_group("chromium")
 
 
 @pytest.fixture
@@ -56,13 +53,14 @@ def broker(
 
 
 @pytest.fixture
-def browser(broker: BrokerProcess, web_port: int, tmp_path: Path) -> Iterator[WebBrowser]:
+def browser(
+    broker: BrokerProcess, web_port: int, chromium_of_all: webdriver.Chrome
+) -> Iterator[WebBrowser]:
     """Its console must have complained of nothing but of answers 403 and 429."""
-    assert FOUND is not None
     assert broker.endpoint
-    with web_browser(FOUND, tmp_path / "profile", f"http://127.0.0.1:{web_port}") as started:
-        yield started
-        strange = [each for each in started.complaints() if "status of 4" not in each]
+    with fresh_page(chromium_of_all, f"http://127.0.0.1:{web_port}") as page:
+        yield page
+        strange = [each for each in page.complaints() if "status of 4" not in each]
         assert strange == []
 
 

@@ -62,23 +62,30 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         return build_wheels(root / "dist", root / "source")
 
 
-def test_the_wheel_for_every_python_runs_in_another_one(
-    wheels: tuple[Path, Path], tmp_path: Path
-) -> None:
-    """A compiled one is only for the Python that built it; pip takes whichever fits."""
-    output_of(other_python(), "-m", "venv", "--without-pip", tmp_path / "env")
-    bin = tmp_path / "env" / "bin"
+def installed(bin: Path, *wanted: object) -> Path:
+    """The command, after pip has installed this for the Python in a folder."""
     # Only what runs is compiled: to compile all that is installed takes ten times as long.
     pip = (sys.executable, "-m", "pip", "--python", bin / "python", "install", "--no-compile")
-    output_of(
-        *pip,
-        "--quiet",
-        "--disable-pip-version-check",
-        "--find-links",
-        wheels[0].parent,
-        f"rmqlite=={__version__}",
-    )
-    rmqlite = bin / "rmqlite"
+    output_of(*pip, "--quiet", "--disable-pip-version-check", *wanted)
+    return bin / "rmqlite"
+
+
+def test_the_wheel_for_every_python_runs_in_another_one(
+    wheels: tuple[Path, Path], tmp_path: Path, is_long: bool
+) -> None:
+    """A compiled one is only for the Python that built it; pip takes whichever fits.
+
+    Without --long it is this Python, with the packages that it has: pip is given the plain wheel.
+    """
+    env = tmp_path / "env"
+    output_of(other_python() if is_long else sys.executable, "-m", "venv", "--without-pip", env)
+    if is_long:
+        found = ("--find-links", wheels[0].parent, f"rmqlite=={__version__}")
+        rmqlite = installed(env / "bin", *found)
+    else:
+        rmqlite = installed(env / "bin", "--no-deps", wheels[1])
+        (packages,) = env.glob("lib/python*/site-packages")
+        (packages / "others.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
     assert output_of(rmqlite, "--version") == f"rmqlite {__version__}\nplain\n"
     template = output_of(rmqlite, "broker", "--print-config")
     assert template == (ROOT / "conf" / "broker.conf").read_text("utf-8")

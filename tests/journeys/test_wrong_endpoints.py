@@ -117,13 +117,20 @@ def test_an_unknown_ca_and_an_unknown_host_are_named(places: dict[str, str]) -> 
             producer.send(Message("orders", b"x"))
 
 
-COMMANDS = ("status", "send orders x", "consume orders --peek", "dlq list")
+SAID = (UNCLEAR[0], MISTAKES[1], MISTAKES[3], MISTAKES[5])
+COMMANDS = {
+    "status": SAID,
+    "send orders x": SAID[:1],
+    "consume orders --peek": SAID[1:2],
+    "dlq list": SAID[2:3],
+}
+"""One command with each mistake; all of them find it in the same place."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_says_it_in_one_line(places: dict[str, str], command: str) -> None:
     """Whichever the command and the mistake; the exit code says whether waiting may help."""
-    for scheme, port, sentence in (MISTAKES[1], MISTAKES[3], MISTAKES[5], UNCLEAR[0]):
+    for scheme, port, sentence in COMMANDS[command]:
         endpoint = f"{scheme}127.0.0.1:{places[port]}"
         ran = subprocess.run(
             [sys.executable, "-m", "rmqlite", *command.split(), "--endpoint", endpoint],

@@ -100,7 +100,7 @@ class WebBrowser:
 
 
 @contextmanager
-def web_browser(chromium: Chromium, profile: Path, base: str) -> Iterator[WebBrowser]:
+def started(chromium: Chromium, profile: Path) -> Iterator[webdriver.Chrome]:
     """A browser; paths are given, so that nothing is looked for or loaded from elsewhere."""
     options = Options()
     options.binary_location = str(chromium.browser)
@@ -110,6 +110,21 @@ def web_browser(chromium: Chromium, profile: Path, base: str) -> Iterator[WebBro
     driver = webdriver.Chrome(options=options, service=Service(str(chromium.driver)))
     try:
         driver.set_page_load_timeout(60)
-        yield WebBrowser(driver, base)
+        yield driver
     finally:
         driver.quit()
+
+
+@contextmanager
+def fresh_page(driver: webdriver.Chrome, base: str) -> Iterator[WebBrowser]:
+    """An empty tab without a cookie, of a browser that looked at other brokers before."""
+    before = driver.current_window_handle
+    driver.switch_to.new_window("tab")
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    page = WebBrowser(driver, base)
+    page.complaints()
+    try:
+        yield page
+    finally:
+        driver.close()
+        driver.switch_to.window(before)

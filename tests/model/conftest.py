@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.model.crash_run import Tally
+from tests.model.crash_run import STEPS, Tally
 
-GATE_POINTS = 1_000
-"""Less than a run has: without --long there is one run in each part."""
+GATE_POINTS = 600
+"""Less than a run has: without --long there is one run in each part, of half the steps."""
 _TALLY = pytest.StashKey[Tally]()
 
 
@@ -22,6 +22,10 @@ class CrashOptions:
     seed: int
     is_long: bool
     say: Callable[[str], None]
+
+    @property
+    def steps(self) -> int:
+        return STEPS if self.is_long else STEPS // 2
 
 
 @pytest.fixture

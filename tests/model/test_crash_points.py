@@ -41,7 +41,7 @@ def test_nothing_acknowledged_is_lost_wherever_it_crashes(
     enough = crash_tally.points + crash_options.points / PARTS
     while crash_tally.points < enough:
         monkeypatch.setattr(compiled, "is_on", is_on and seed % 2 == 0)
-        CrashRun(seed, crash_tally, tmp_path).run()
+        CrashRun(seed, crash_tally, tmp_path).run(crash_options.steps)
         seed += 1
         if crash_options.is_long and elapsed_s() - said_s >= PROGRESS_S:
             said_s = elapsed_s()

@@ -18,6 +18,7 @@ from rmqlite.protocols.grpc.calls import Handlers, everybody
 from rmqlite.protocols.grpc.health import REFLECTIONS_MAX, REQUEST_BYTES_MAX, WATCHES_MAX, Health
 from rmqlite.protocols.grpc.in_flight import InFlight
 from tests.support.calls import FakeContext, ask, turns_until
+from tests.support.thinned import part_of
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")
 Status = health_pb2.HealthCheckResponse
@@ -177,7 +178,7 @@ def test_what_is_no_request_is_refused_and_nothing_is_logged(
     assert not caplog.records
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=part_of(200))
 @given(
     data=st.one_of(
         st.binary(max_size=60),

@@ -79,8 +79,8 @@ def test_every_flipped_byte_is_found(keyed: StoreUnderTest, thinned: Thinned) ->
         original = path.read_bytes()
         count = struct.unpack_from(">i", original, 36)[0]
         for position in (
-            *thinned(range(ENTRIES_AT), 3),
-            *thinned(range(entry_at(1), entry_at(count)), 3),
+            *thinned(range(ENTRIES_AT), 6),
+            *thinned(range(entry_at(1), entry_at(count)), 6),
         ):
             flip(path, position, 0x80 >> position % 8)
             (finding,) = keyed.findings()

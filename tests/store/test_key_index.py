@@ -607,7 +607,7 @@ def test_a_crash_at_any_call_of_a_job_costs_nothing(tmp_path: Path, first: int) 
 
 
 @pytest.mark.parametrize("first", [0, 5, 17, 30])
-@pytest.mark.seeds(2, 6)
+@pytest.mark.seeds(1, 6)
 def test_a_power_cut_at_any_call_of_a_job_costs_nothing(
     tmp_path: Path, first: int, seed: int
 ) -> None:

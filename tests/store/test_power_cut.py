@@ -82,7 +82,7 @@ def test_what_is_appended_during_a_sync_is_not_covered_by_it(
     assert under_test.bodies() == [b"one", b"two"]
 
 
-@pytest.mark.seeds(10, 40)
+@pytest.mark.seeds(6, 40)
 def test_nothing_acknowledged_is_lost_at_any_moment(tmp_path: Path, seed: int) -> None:
     """Random work, then the power goes: the log's synced part and more is there, in order.
 

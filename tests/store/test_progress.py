@@ -15,6 +15,7 @@ from rmqlite.kernel.config.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX
 from rmqlite.kernel.store.progress import RANGES_MAX, CompletedOffsets, ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.json_tree import WrongValue
+from tests.support.thinned import part_of
 
 RANGES = some.lists(
     some.tuples(some.integers(0, 40), some.integers(0, 6)).map(lambda each: (each[0], sum(each))),
@@ -106,7 +107,7 @@ def test_rocketmq_is_told_the_lowest_open_offset() -> None:
 
 
 @given(LARGE_RANGES)
-@settings(max_examples=200)
+@settings(max_examples=part_of(200))
 def test_the_borders_of_chunks_are_no_borders_of_the_set(added: list[tuple[int, int]]) -> None:
     """After every addition, where off by one would hide: next to multiples of 8,192."""
     completed = CompletedOffsets()
@@ -121,7 +122,7 @@ def test_the_borders_of_chunks_are_no_borders_of_the_set(added: list[tuple[int, 
 
 
 @given(LARGE_RANGES, NEAR_A_BORDER, NEAR_A_BORDER)
-@settings(max_examples=200)
+@settings(max_examples=part_of(200))
 def test_what_is_asked_of_a_span_is_what_a_set_says(
     added: list[tuple[int, int]], start: int, end: int
 ) -> None:
@@ -141,7 +142,7 @@ def test_what_is_asked_of_a_span_is_what_a_set_says(
 
 
 @given(LARGE_RANGES, LARGE_RANGES, some.booleans())
-@settings(max_examples=100)
+@settings(max_examples=part_of(100))
 def test_a_set_goes_on_after_the_way_to_disk_and_back(
     added: list[tuple[int, int]], later: list[tuple[int, int]], has_many: bool
 ) -> None:

@@ -183,7 +183,7 @@ def test_queues_that_do_not_fit_the_log_are_not_believed(store: StoreUnderTest) 
     assert_seen_as_opened(store.config)
 
 
-@pytest.mark.seeds(10, 30)
+@pytest.mark.seeds(5, 30)
 def test_at_any_moment_a_store_is_seen_as_opened(tmp_path: Path, seed: int) -> None:
     """Random sends, deliveries, changed levels, persists, retention; then a crash or a stop."""
     chance = random.Random(seed)
@@ -225,7 +225,7 @@ def test_a_log_cut_at_any_byte_ends_where_recovery_would_cut_it(
     each.crash()
     path = each.log_files()[0]
     whole = path.read_bytes()
-    for cut in thinned(range(begin, end + 1), 3):
+    for cut in thinned(range(begin, end + 1), 6):
         path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
         with StoreReader(each.root) as reader:
             info = reader.overview().info()
@@ -248,7 +248,7 @@ def test_after_a_power_cut_the_reader_ends_where_the_store_does(
     tmp_path: Path, thinned: Thinned
 ) -> None:
     """What was not synced may be there in part, in the log and in the queues."""
-    for seed in thinned(range(20), 3):
+    for seed in thinned(range(20), 6):
         chance = random.Random(seed)
         files = ForgetfulFiles()
         each = StoreUnderTest(tmp_path / str(seed), files=files)
@@ -414,7 +414,7 @@ def test_every_way_to_a_message_gives_the_same(
     messages = sample(store)
     times = [message.store_timestamp_ms for message in messages]
     chance = random.Random(7)
-    for _ in thinned(range(300), 4):
+    for _ in thinned(range(300), 8):
         topic = chance.choice(("", "orders", "aud*", "*", "?rders", "%DLQ%g", "none"))
         group = chance.choice(("", "", "g")) if not topic else ""
         queue_id = chance.choice((None, None, 0, 1))

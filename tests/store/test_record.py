@@ -18,6 +18,7 @@ from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.forms import needs_compiled
 from tests.support.stores import new_record
+from tests.support.thinned import part_of
 
 GOLDEN = bytes.fromhex(
     "0000007a daa320a7 060bb6a6 00000000 00000007 0000000000000000 0000000000000000 00000000"
@@ -224,7 +225,7 @@ def test_the_fast_look_gives_all_records_or_none() -> None:
 
 
 @needs_compiled
-@settings(max_examples=500)
+@settings(max_examples=part_of(500))
 @given(
     some.lists(some.tuples(some.integers(0, 40), some.integers(1, 30)), max_size=9),
     some.integers(0, 200),

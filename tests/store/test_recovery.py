@@ -120,7 +120,7 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(
     end = original.store.end
     whole = last.read_bytes()
     # Together, the four cases cut at every byte.
-    for cut in thinned(range(begin, end + 1), 4, 2 * is_padded + is_synced):
+    for cut in thinned(range(begin, end + 1), 8, 2 * is_padded + is_synced):
         root = copy_of(original.root, "copy")
         copied = root / "commitlog" / last.name
         data = whole[: cut - start]

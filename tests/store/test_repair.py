@@ -856,7 +856,7 @@ def test_a_repair_may_be_interrupted_anywhere(
     broken = raw(closed, begin, size)
     untouched = contents(closed.root)
     gone = sorted(k for k, v in before.items() if v[0] in (begin, tail))
-    for calls in thinned(range(1_000), 3):
+    for calls in thinned(range(1_000), 6):
         folder = closed.root.with_name(f"copy{calls}")
         shutil.copytree(closed.root, folder)
         copy = copy_of(closed, folder)

@@ -28,7 +28,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Original]:
     ]
 
 
-@pytest.mark.seeds(20, 60)
+@pytest.mark.seeds(8, 60)
 def test_what_was_not_hit_is_there(tmp_path: Path, originals: list[Original], seed: int) -> None:
     """One to five damages at once."""
     chance = random.Random(seed)

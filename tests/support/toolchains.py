@@ -35,6 +35,9 @@ WHEEL: Final = "rocketmq-client-python==0.5.0rc2"
 UVLOOP: Final = "uvloop>=0.21,<1"
 FETCH_S_MAX: Final = 600.0
 
+SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of Java: a program of some seconds gets nothing back of what better compilers cost."""
+
 
 def java(version: str = JAVA_4, client: str = "") -> list[str]:
     """The command of the Java client, without its arguments.
@@ -62,7 +65,7 @@ def _java_program(source: Path, pom: Path, paths: str, version: str) -> list[str
 
     folder = _built(f"java-{version}-{source.stem}", [source, pom], build)
     quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
-    return ["java", *quiet, "-cp", f"{folder}:{paths}", source.stem]
+    return ["java", *SHORT_LIVED, *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
 
 def classpath(pom: Path, version: str = "", client: str = "") -> str:

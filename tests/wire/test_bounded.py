@@ -14,6 +14,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX, Bounds, Limit
+from tests.support.thinned import part_of
 
 WHOLE = Limit(size=1 << 30)
 SEND = rpcs.SEND.request
@@ -87,7 +88,7 @@ def test_bytes_that_are_no_message_are_left_to_the_parser(
         Bounds(rpc.request, {}, size=WHOLE).check(data)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=part_of(200))
 @given(
     some.lists(
         some.sampled_from(

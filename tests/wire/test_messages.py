@@ -21,6 +21,7 @@ from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.remoting.bytes.batch import read_batch, write_messages
 from tests.support.forms import damaged, needs_compiled
 from tests.support.sends import BORN_HOST
+from tests.support.thinned import part_of
 
 SLOTS = tuple([vars(StoredMessage)[name] for name in StoredMessage.__slots__])
 TEXTS = some.sampled_from(("a", "order-1", "Größe", "x" * 40))
@@ -47,7 +48,7 @@ MESSAGES = some.builds(
 
 
 @needs_compiled
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(some.lists(MESSAGES, max_size=4).map(tuple))
 def test_messages_are_written_alike(messages: tuple[Message, ...]) -> None:
     """Each is an item of a batch."""
@@ -92,7 +93,7 @@ def read_as(records: bytes, *, is_on: bool) -> object:
 
 
 @needs_compiled
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(some.lists(RECORDS, max_size=4).map(b"".join))
 def test_records_are_read_alike(records: bytes) -> None:
     """Each field, and each property; also what is left to the plain function."""

@@ -126,7 +126,9 @@ def log_bytes(store: Path) -> int:
 def _empty_broker(folder: Path, settings: Mapping[str, str]) -> Iterator[BrokerProcess]:
     """A running broker on an empty store, which is deleted in the end."""
     try:
-        with BrokerProcess(folder, {"messageDelayLevel": LEVELS, **settings}) as broker:
+        with BrokerProcess(
+            folder, {"messageDelayLevel": LEVELS, **settings}, is_forked=False
+        ) as broker:
             yield broker
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -76,7 +76,7 @@ Rows = dict[tuple[str, str], dict[str, list[Figure]]]
 @contextmanager
 def ours(folder: Path, topics: list[str]) -> Iterator[Target]:
     settings = {"flushDiskType": "SYNC_FLUSH", "diskSpaceWarningLevelRatio": "100"}
-    with BrokerProcess(folder, settings) as broker, ExitStack() as stack:
+    with BrokerProcess(folder, settings, is_forked=False) as broker, ExitStack() as stack:
         with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
             for topic in topics:
                 admin.create_topic(topic, 4)
@@ -238,8 +238,10 @@ def main() -> None:
             print(table(found))
             print(f"\n1 KiB bodies, SYNC_FLUSH, {os.cpu_count()} cores, {options.turns} turns\n")
         if options.parked:
-            with BrokerProcess(folder / "parked", {}) as broker:
+            with BrokerProcess(folder / "parked", {}, is_forked=False) as broker:
                 print(waiting.parked(broker, options.parked, wakes=300))
         if options.invisible:
-            with BrokerProcess(folder / "invisible", {"flushDiskType": "ASYNC_FLUSH"}) as broker:
+            with BrokerProcess(
+                folder / "invisible", {"flushDiskType": "ASYNC_FLUSH"}, is_forked=False
+            ) as broker:
                 print(waiting.invisible(broker, options.invisible))

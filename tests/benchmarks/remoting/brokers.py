@@ -44,7 +44,7 @@ class Target(NamedTuple):
 @contextmanager
 def rmqlite_broker(folder: Path, flush: str) -> Iterator[Target]:
     settings = {"flushDiskType": flush, "diskSpaceWarningLevelRatio": "100"}
-    with BrokerProcess(folder, settings) as broker:
+    with BrokerProcess(folder, settings, is_forked=False) as broker:
         yield Target("rmqlite", broker.name_server, broker.pid)
 
 

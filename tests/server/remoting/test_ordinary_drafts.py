@@ -20,6 +20,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
 from rmqlite.protocols.remoting.requests.sends import call_of, ordinary_draft
 from tests.support.forms import needs_compiled
 from tests.support.sends import BORN_HOST
+from tests.support.thinned import part_of
 
 pytestmark = needs_compiled
 
@@ -47,7 +48,7 @@ def is_ordinary(ext: dict[str, str]) -> bool:
     return True
 
 
-@settings(max_examples=600)
+@settings(max_examples=part_of(600))
 @given(
     some.dictionaries(
         some.sampled_from("abcdefghijklm"), some.sampled_from(NUMBERS + ODD + TEXTS), max_size=3

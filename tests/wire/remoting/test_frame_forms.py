@@ -16,6 +16,7 @@ from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import ALL, FrameDecoder
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from tests.support.forms import damaged, needs_compiled
+from tests.support.thinned import part_of
 
 pytestmark = needs_compiled
 
@@ -85,7 +86,7 @@ def is_read(header: bytes) -> bool:
     return bool(commands)
 
 
-@settings(max_examples=600)
+@settings(max_examples=part_of(600))
 @given(HEADERS, some.sampled_from((None, 1)), some.booleans())
 def test_every_header_is_read_alike(
     header: dict[str, Any], indent: int | None, is_ascii: bool
@@ -136,7 +137,7 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_plain_form(odd: bytes) -> No
     assert not is_read(odd)
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(
     some.lists(
         some.sampled_from((ORDINARY, b'{"code":1}', b'{"code":"7"}', b"{}", b"[]")), max_size=6

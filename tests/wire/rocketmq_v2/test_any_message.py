@@ -20,6 +20,7 @@ from rmqlite.protocols.rocketmq_v2.bytes.codes import Refusal
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from tests.support.rocketmq_v2 import HOST, NOW_MS, TOPIC, drafted, message_of
 from tests.support.stores import new_record
+from tests.support.thinned import part_of
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -68,7 +69,7 @@ PROPERTIES = st.lists(PAIRS, max_size=6).map(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=part_of(400))
 @given(SYSTEMS, st.dictionaries(TEXT, TEXT, max_size=2), BODIES)
 def test_any_message_is_stored_or_refused(
     system: dict[str, Any], user: dict[str, str], body: bytes
@@ -99,7 +100,7 @@ def test_any_message_is_stored_or_refused(
     assert " ".join(got.system_properties.keys).split() == joined.split()
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=part_of(400))
 @given(
     properties=PROPERTIES,
     sys_flag=st.integers(0, 0xFFF),
