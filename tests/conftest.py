@@ -53,7 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       not one of a few;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
     - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
-      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400.
+      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
+    - tests/spark/test_short_runs.py: a class archive with all of Spark's classes, made by one
+      command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
+      of a driver, not two.
     """
     parser.addoption(
         "--long",
