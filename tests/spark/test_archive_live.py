@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROUNDS = 2
-FILE_BYTES = 1 << 18
+FILE_BYTES = 1 << 20
 
 
 @pytest.fixture
