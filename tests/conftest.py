@@ -70,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
     - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
       finds for it, not in this one with those that it has.
+    - tests/spark/test_short_runs.py: a class archive with all of Spark's classes, made by one
+      command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
+      of a driver, not two.
     """
     parser.addoption(
         "--long",

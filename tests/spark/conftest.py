@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,23 @@ QUICK = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+# Before all else on its path, a Python of Spark finds Spark in a zip, and compiles all of it: a
+# second, some hundred times.  Without those entries it imports the installed one, the same.
+PYTHON = f"""#!/bin/sh
+path=$PYTHONPATH:
+path=${{path#*/pyspark.zip:*/spark-core_*.jar:}}
+PYTHONPATH=${{path%:}} exec {sys.executable} "$@"
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For all sessions of this process, and those of its drivers."""
+    script = tmp_path_factory.mktemp("python") / "python"
+    script.write_text(PYTHON)
+    script.chmod(0o755)
+    os.environ["PYSPARK_PYTHON"] = str(script)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
-"""A job on a cluster: its executors have nothing of rmqlite but the zip that is shipped.
+"""On a cluster: a job whose executors have nothing of rmqlite but the zip, and lost executors.
 
-Two workers of a standalone cluster, started by a Python that has pyarrow, numpy, grpcio,
-protobuf, sortedcontainers and no other package: not this source tree, which pip's editable
-install would show to every other.  The driver is this Python, as on a cluster.
+Two workers of a standalone cluster.  The job's executors are started by a Python that has pyarrow,
+numpy, grpcio, protobuf, sortedcontainers and no other package: not this source tree, which pip's
+editable install would show to every other.  The driver is this Python, as on a cluster.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pyspark
+import pytest
 
-from rmqlite.client import AdminClient
+from rmqlite.client import AdminClient, PullConsumer
 from rmqlite.spark.session import java_home
 from rmqlite.testing import BrokerProcess
+from tests.spark.lost_executors import PARTITIONS, ROWS
 from tests.spark.standalone import cluster
+from tests.support.broker_processes import OF_ANY_DISK
 from tests.support.stores import StoreUnderTest, new_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +94,14 @@ def executor_python(folder: Path) -> Path:
     return script
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The cluster's address; a driver says which Python its executors run."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with cluster(folder, surroundings(Path(sys.executable))) as master:
+        yield master
+
+
 def surroundings(python: Path, **more: str) -> dict[str, str]:
     """Nothing of where the tests run."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -97,7 +110,9 @@ def surroundings(python: Path, **more: str) -> dict[str, str]:
     return kept | java | {"PYSPARK_PYTHON": str(python), "COLUMNS": "80"} | more
 
 
-def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(tmp_path: Path) -> None:
+def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(
+    master: str, tmp_path: Path
+) -> None:
     """Two executors read a store into an export, and send what the export has to a broker."""
     store = StoreUnderTest(tmp_path / "store", log_file_bytes=1 << 15)
     origin = {"RETRY_TOPIC": "orders", "UNIQ_KEY": "ID"}
@@ -125,15 +140,14 @@ def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(tmp_path: Path) 
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         settings = [f"--conf={name}={value}" for name, value in QUICK.items()]
         job = ["dlq-export", "--path", str(store.root), "--output", export]
-        with cluster(tmp_path, surroundings(python)) as master:
-            options = ["--master", master, "--py-files", str(shipped), *settings]
-            done = subprocess.run(
-                [submit, *options, driver, broker.endpoint, export, SUBMITTED, *job],
-                env=surroundings(python),
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-            )
+        options = ["--master", master, "--py-files", str(shipped), *settings]
+        done = subprocess.run(
+            [submit, *options, driver, broker.endpoint, export, SUBMITTED, *job],
+            env=surroundings(python),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
         # spark-submit makes one stream of the driver's two.
         assert f"500 added to {export}, 0 were there already" in done.stdout
@@ -142,3 +156,39 @@ def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(tmp_path: Path) 
             ranges = admin.ranges("orders")
     assert sum(each.max_offset - each.min_offset for each in ranges) == 500
     assert (tmp_path / "executors").read_text().count("started") >= 2
+
+
+def bodies(endpoint: str, topic: str) -> Counter[bytes]:
+    """All messages of a topic."""
+    with AdminClient(endpoint) as admin, PullConsumer(endpoint, "readers") as consumer:
+        found = Counter[bytes]()
+        for each in admin.ranges(topic):
+            at = each.min_offset
+            while at < each.max_offset:
+                pulled = consumer.pull(topic, each.queue.queue_id, at)
+                found.update(message.body.split()[0] for message in pulled.messages)
+                at = pulled.next_offset
+    return found
+
+
+def test_every_row_is_sent_once_whatever_becomes_of_its_executor(
+    master: str, tmp_path: Path
+) -> None:
+    """SIGKILL in the middle of the sink's write, and two attempts of a task at once: the ids, made
+    of partition and row, are the same, so the broker knows what it has.
+    """
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with BrokerProcess(tmp_path / "broker", OF_ANY_DISK) as broker:
+        with AdminClient(broker.endpoint) as admin:
+            admin.create_topic("lost")
+        driver = [sys.executable, "-m", "tests.spark.lost_executors", broker.endpoint, str(marks)]
+        done = subprocess.run([*driver, master], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3_000:]
+        assert {each.name for each in marks.iterdir()} == {"killed", "speculated"}
+        with AdminClient(broker.endpoint) as admin:
+            job = admin.job("lost")
+        sent = bodies(broker.endpoint, "lost")
+    assert job.accepted == PARTITIONS * ROWS
+    assert job.duplicates > ROWS // 5, "few rows were sent again: this shows little"
+    assert sent == Counter({str(number).encode(): 1 for number in range(PARTITIONS * ROWS)})

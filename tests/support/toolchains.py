@@ -68,12 +68,13 @@ def _java_program(source: Path, pom: Path, paths: str, version: str) -> list[str
     return ["java", *SHORT_LIVED, *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
 
-def classpath(pom: Path, version: str = "", client: str = "") -> str:
+def classpath(pom: Path, version: str = "", client: str = "", hadoop: str = "") -> str:
     """Everything that a pom.xml names, fetched by Maven, as a class path.
 
-    version, client: RocketMQ's and its client's, if not those in the file.
+    version, client, hadoop: RocketMQ's, its client's and Hadoop's, if not those in the file.
     """
     options = [f"-Drocketmq.version={version}"] if version else []
+    options += [f"-Dhadoop.version={hadoop}"] if hadoop else []
     options += [f"-Dclient.version={client}"] if client else []
     for tool in ("mvn", "javac", "java"):
         _needed(tool)
@@ -83,7 +84,7 @@ def classpath(pom: Path, version: str = "", client: str = "") -> str:
         goal = [*options, "dependency:build-classpath", output]
         _run(["mvn", "-q", "-B", "-f", str(pom), *goal], folder)
 
-    name = "-".join(filter(None, ["maven", pom.parent.name, version, client]))
+    name = "-".join(filter(None, ["maven", pom.parent.name, version, client, hadoop]))
     return (_built(name, [pom], build) / "classpath").read_text()
 
 
@@ -127,12 +128,23 @@ def pyspark(version: str) -> Path:
     return _built(f"pyspark-{version}", [], build)
 
 
-def s3a_jars() -> list[Path]:
-    """The jars that Spark needs for s3a, without those that it has."""
+def _spark_jars() -> list[Path]:
     import pyspark
 
-    own = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").iterdir()}
-    jars = [Path(jar) for jar in classpath(S3A / "pom.xml").split(os.pathsep)]
+    return [*(Path(pyspark.__file__).parent / "jars").iterdir()]
+
+
+def hadoop_version() -> str:
+    """That of the installed Spark's own Hadoop."""
+    (jar,) = [jar for jar in _spark_jars() if _artifact(jar) == "hadoop-client-api"]
+    return jar.stem.rpartition("-")[2]
+
+
+def s3a_jars() -> list[Path]:
+    """The jars that Spark needs for s3a, without those that it has."""
+    own = {_artifact(jar) for jar in _spark_jars()}
+    paths = classpath(S3A / "pom.xml", hadoop=hadoop_version())
+    jars = [Path(jar) for jar in paths.split(os.pathsep)]
     return [jar for jar in jars if _artifact(jar) not in own]
 
 
