@@ -42,8 +42,9 @@ class BrokerProcess:
 
     endpoint: for the clients of rmqlite and RocketMQ 5; name_server and remoting: for those of
     RocketMQ 4.x.  settings are keys of broker.conf; a port that is not among them is chosen once
-    and kept.  is_forked: it starts in a twentieth of the time, of a process that has
-    the modules; its exit code is not known.  Leaving the context stops the process; the folder, with store and log, stays.
+    and kept.  is_forked: it starts in a twentieth of the time, of a process that has the modules;
+    its exit code is not known.  Leaving the context stops the process; the folder, with store
+    and log, stays.
     """
 
     def __init__(
