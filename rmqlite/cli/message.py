@@ -31,7 +31,7 @@ from rmqlite.views.counts import times_text
 from rmqlite.views.messages import where_text
 
 if TYPE_CHECKING:
-    from rmqlite.store_tools.reader import Waiting
+    from rmqlite.store_tools.reader import ScheduledWait
 
 app = typer.Typer(no_args_is_help=True, help="Find messages, show one, and tell its history.")
 app.command("history")(history)
@@ -166,10 +166,10 @@ def _tree(found: FoundMessage) -> dict[str, Any]:
     return _FOUND.tree(tree, state=found.state.name.lower())
 
 
-def _waiting(found: FoundMessage) -> Waiting | None:
+def _waiting(found: FoundMessage) -> ScheduledWait | None:
     if found.state is not MessageState.SCHEDULED:
         return None
-    from rmqlite.store_tools.reader import Waiting
+    from rmqlite.store_tools.reader import ScheduledWait
 
     level = wait_queue_of(found.message.topic, found.message.queue_id)
-    return Waiting(level, found.deliver_at_ms, found.is_pending, found.ended)
+    return ScheduledWait(level, found.deliver_at_ms, found.is_pending, found.ended)

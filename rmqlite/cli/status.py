@@ -31,8 +31,8 @@ from rmqlite.views.cluster import cluster_tables
 from rmqlite.views.counts import counts_text
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.levels import levels_table
-from rmqlite.views.rates import Rates
-from rmqlite.views.tables import BAD, WARN, Part, Subject
+from rmqlite.views.rates import RateRows
+from rmqlite.views.tables import BAD, WARN, Subject, Tone
 from rmqlite.views.times import span_text
 from rmqlite.views.troubles import troubles
 
@@ -104,7 +104,7 @@ def _filled(text: str) -> list[str]:
     )
 
 
-class Asked(enum.Enum):
+class StatusCalls(enum.Enum):
     """The calls of a round, each of which may fail alone."""
 
     GROUPS = "groups"
@@ -113,43 +113,48 @@ class Asked(enum.Enum):
     JOBS = "redrive jobs"
 
 
-EVERY_S: Final = {Asked.GROUPS: 2.0, Asked.PENDING: 2.0, Asked.DEAD: 5.0, Asked.JOBS: 5.0}
+EVERY_S: Final = {
+    StatusCalls.GROUPS: 2.0,
+    StatusCalls.PENDING: 2.0,
+    StatusCalls.DEAD: 5.0,
+    StatusCalls.JOBS: 5.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
     """A round always asks for the status.  describe: these groups in full."""
 
-    parts: Collection[Asked] = ()
+    parts: Collection[StatusCalls] = ()
     describe: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class StatusRound:
     """The answers to questions, or the errors instead; asked_at_s: its start."""
 
     asked_at_s: float
     answered_at_s: float
     status: BrokerStatus | RmqliteError
-    parts: dict[Asked, Any] = field(default_factory=dict)
+    parts: dict[StatusCalls, Any] = field(default_factory=dict)
     described: tuple[tuple[str, GroupStatus | RmqliteError], ...] = ()
 
 
 def ask(
     admin: AdminClient, questions: Questions, elapsed: Callable[[], float] = elapsed_s
-) -> Round:
+) -> StatusRound:
     """Ask one after the other; without a status nothing else is asked."""
     asked_at_s = elapsed()
     status = answered(admin.broker_status)
     # The counters belong to this moment, however long the rest takes.
     answered_at_s = elapsed()
     if isinstance(status, RmqliteError):
-        return Round(asked_at_s, answered_at_s, status)
-    calls: dict[Asked, Callable[[], Any]] = {
-        Asked.GROUPS: admin.list_groups,
-        Asked.PENDING: admin.schedule.count_pending,
-        Asked.DEAD: admin.dead_letters.groups,
-        Asked.JOBS: admin.redrives.jobs,
+        return StatusRound(asked_at_s, answered_at_s, status)
+    calls: dict[StatusCalls, Callable[[], Any]] = {
+        StatusCalls.GROUPS: admin.list_groups,
+        StatusCalls.PENDING: admin.schedule.count_pending,
+        StatusCalls.DEAD: admin.dead_letters.groups,
+        StatusCalls.JOBS: admin.redrives.jobs,
     }
     parts = {part: answered(call) for part, call in calls.items() if part in questions.parts}
     described: list[tuple[str, GroupStatus | RmqliteError]] = []
@@ -159,7 +164,7 @@ def ask(
         if isinstance(answer, Unavailable):
             # Each of the other calls would wait as long.
             break
-    return Round(asked_at_s, answered_at_s, status, parts, tuple(described))
+    return StatusRound(asked_at_s, answered_at_s, status, parts, tuple(described))
 
 
 def answered(call: Callable[[], T]) -> T | RmqliteError:
@@ -185,31 +190,31 @@ class Picture:
 
     def __init__(self) -> None:
         self.status: BrokerStatus | None = None
-        self.rates = Rates()
+        self.rates = RateRows()
         self.jobs: tuple[RedriveJob, ...] = ()
         self.described: dict[str, GroupStatus] = {}
         self.dead: dict[str, DeadLetterGroup] | None = None
-        self.errors: dict[Asked, RmqliteError] = {}
+        self.errors: dict[StatusCalls, RmqliteError] = {}
         self.unreachable: RmqliteError | None = None
         self.answered_at_s = 0.0
         self._infos: dict[str, GroupInfo] | None = None
         self._waiting: dict[str, int] | None = None
         self._died_before: dict[str, int] = {}
         self._groups: tuple[GroupFigures, ...] | None = None
-        self._asked_s: dict[Asked | str, float] = {}
-        self._answered_s: dict[Asked, float] = {}
+        self._asked_s: dict[StatusCalls | str, float] = {}
+        self._answered_s: dict[StatusCalls, float] = {}
 
     # ---- questions
 
     def questions(self, now_s: float, *, group: str = "", is_overview: bool = True) -> Questions:
         """The due questions: for the overview, for one group, or only the status."""
         if group:
-            return Questions(self._due(now_s, Asked.PENDING, Asked.DEAD), (group,))
+            return Questions(self._due(now_s, StatusCalls.PENDING, StatusCalls.DEAD), (group,))
         if not is_overview:
             return Questions()
-        due = self._due(now_s, *Asked)
+        due = self._due(now_s, *StatusCalls)
         if any([not job.is_over for job in self.jobs]):
-            due.add(Asked.JOBS)
+            due.add(StatusCalls.JOBS)
         return Questions(due, self._longest_unasked())
 
     @property
@@ -217,7 +222,7 @@ class Picture:
         """Is there a group without figures that was never asked for?"""
         return any([name not in self._asked_s for name in self._infos or ()])
 
-    def _due(self, now_s: float, *parts: Asked) -> set[Asked]:
+    def _due(self, now_s: float, *parts: StatusCalls) -> set[StatusCalls]:
         return {
             part
             for part in parts
@@ -231,7 +236,7 @@ class Picture:
 
     # ---- answers
 
-    def take(self, answers: Round) -> None:
+    def take(self, answers: StatusRound) -> None:
         """Take the answers of a round; a failed call leaves the old answer."""
         if isinstance(answers.status, RmqliteError):
             self.unreachable = answers.status
@@ -255,13 +260,13 @@ class Picture:
             self._answered_s[part] = answers.asked_at_s
             self._take_part(part, answer)
 
-    def _take_part(self, part: Asked, answer: Any) -> None:
-        if part is Asked.GROUPS:
+    def _take_part(self, part: StatusCalls, answer: Any) -> None:
+        if part is StatusCalls.GROUPS:
             self._infos = {info.group: info for info in answer}
             self.described = {g: s for g, s in self.described.items() if g in self._infos}
-        elif part is Asked.PENDING:
+        elif part is StatusCalls.PENDING:
             self._waiting = waiting_by_topic(answer)
-        elif part is Asked.DEAD:
+        elif part is StatusCalls.DEAD:
             is_first = self.dead is None
             self.dead = {each.group: each for each in answer}
             if is_first:
@@ -307,25 +312,25 @@ class Picture:
 
     # ---- troubles
 
-    def connection_trouble(self, now_s: float, waiting_since_s: float) -> Part | None:
+    def connection_trouble(self, now_s: float, waiting_since_s: float) -> Tone | None:
         """That of a silent broker; waiting_since_s: start of the open round, 0: none."""
         age = span_text(int(self.age_s(now_s)) * 1000)
         if self.unreachable is not None:
             # gRPC's text has the whole path; its end is the reason.
             reason = printable(str(self.unreachable).rsplit(": ", 1)[-1])
-            return Part(f"no answer for {age} ({reason}), this is how it was then", BAD)
+            return Tone(f"no answer for {age} ({reason}), this is how it was then", BAD)
         if waiting_since_s and now_s - waiting_since_s >= SILENT_AFTER_S:
-            return Part(f"no answer for {age}, still waiting for one", WARN)
+            return Tone(f"no answer for {age}, still waiting for one", WARN)
         return None
 
-    def troubles(self) -> list[Part]:
+    def troubles(self) -> list[Tone]:
         """All but that of the connection; empty if all is well."""
         if self.status is None:
             return []
         found = troubles(self.status, self.groups(), self.jobs, self.rates.dead_lately)
         return [*found, *self._unanswered()]
 
-    def _unanswered(self) -> list[Part]:
+    def _unanswered(self) -> list[Tone]:
         """The calls that the broker did not answer, grouped by reason."""
         reasons: dict[str, list[str]] = {}
         for part, error in self.errors.items():
@@ -334,7 +339,7 @@ class Picture:
             if answered_s is not None:
                 age = f"{span_text(int(self.answered_at_s - answered_s) * 1000)} old"
             reasons.setdefault(why(error), []).append(f"{part.value} {age}")
-        return [Part(f"{', '.join(parts)}: {reason}", WARN) for reason, parts in reasons.items()]
+        return [Tone(f"{', '.join(parts)}: {reason}", WARN) for reason, parts in reasons.items()]
 
 
 def _died(group: DeadLetterGroup) -> int:

@@ -83,7 +83,7 @@ class Closing(ABC):
 
 
 @dataclass(slots=True)
-class Attempts:
+class CallAttempts:
     """How often a call is made.  An attempt that was never sent counts only against the time, so
     that a call outlasts a restart of its broker; with no retries there is one attempt.
     """
@@ -198,7 +198,7 @@ class Connection(Closing):
 
         A request without an answer may have run, so use this only for requests that may run twice.
         """
-        attempts = Attempts(retries, elapsed_s() + timeout_s - _waited_s.get())
+        attempts = CallAttempts(retries, elapsed_s() + timeout_s - _waited_s.get())
         while True:
             try:
                 # call() takes the wait off once more.

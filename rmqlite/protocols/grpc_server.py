@@ -25,7 +25,7 @@ from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
-from rmqlite.protocols.shared.tls import Keys, Pem
+from rmqlite.protocols.shared.tls import Pem, TlsKeys
 
 STREAMS_MAX: Final = 5_000
 """How many calls a connection may have at once, most of them parked: further ones wait in the
@@ -52,7 +52,7 @@ class GrpcServer:
     is opened anew.
     """
 
-    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+    def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._keys = keys
         self._health = Health({*(rpc.service for rpc in rpcs.ALL), SERVICE})
@@ -198,7 +198,7 @@ async def _end(server: grpc.aio.Server) -> None:
             return
 
 
-def _credentials(keys: Keys) -> grpc.ServerCredentials:
+def _credentials(keys: TlsKeys) -> grpc.ServerCredentials:
     """For every port: each handshake takes the keys in force, of TLS 1.2 or newer."""
     known = keys.pem
 

@@ -40,7 +40,7 @@ _RULE: Final = "a folder that rmqlite pipeline archive has written"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ArchiveRun:
     """What a run has archived: begin <= physical offset < end; last: the newest record."""
 
     begin: int
@@ -105,7 +105,7 @@ class Archive:
                     raise InvalidValue("archive", self.place, rule)
                 return
 
-    def _append(self, live: Live, begin: int, end: int) -> Run:
+    def _append(self, live: Live, begin: int, end: int) -> ArchiveRun:
         log = fresh = live.read(_ALL, begin, end)
         if self._folder.files("topic=*"):
             there = self._between(begin, end).select(*_IDENTITY)
@@ -123,7 +123,7 @@ class Archive:
             raise StoreUnavailable("verify", self.place, f"wrote {wrote}, read {records, places}")
         if not records:
             raise StoreUnavailable("archive", self.place, f"no record from {begin} to {end}")
-        return Run(begin, end, records, record_bytes, _last(there), live.place.where)
+        return ArchiveRun(begin, end, records, record_bytes, _last(there), live.place.where)
 
     def _between(self, begin: int, end: int) -> DataFrame:
         """The records at these physical offsets; a column that an older archive lacks is null.
@@ -137,10 +137,10 @@ class Archive:
             found = found.withColumn(name.lower(), column)
         return found.where(f"physical_offset >= {begin} AND physical_offset < {end}")
 
-    def _run(self, text: str) -> Run:
+    def _run(self, text: str) -> ArchiveRun:
         try:
             tree: dict[str, Any] = json.loads(text)
-            return Run(**tree | {"last": tuple(tree["last"])})
+            return ArchiveRun(**tree | {"last": tuple(tree["last"])})
         except (KeyError, TypeError, ValueError) as error:
             place = self._folder.child(_RUNS)
             raise StoreDamaged(place, 0, "what a run has archived", repr(error)) from error

@@ -10,7 +10,7 @@ import numpy as np
 from rmqlite.kernel.records.record import RECORD_BYTES_MIN
 from rmqlite.kernel.words.errors import OffsetGone, StoreDamaged
 from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.arrow.partitions import LogSlice, Partition, Place, QueueStretch
+from rmqlite.spark.arrow.partitions import LogSlice, Partition, QueueStretch, StorePlace
 from rmqlite.spark.arrow.records import Bytes, Longs, UnsoundRecord, log_blocks
 from rmqlite.spark.arrow.rows import Making
 from rmqlite.spark.credentials import credentials_of
@@ -57,7 +57,7 @@ def broker_rows(
 class BrokerLog:
     """One log file of a broker, read forwards."""
 
-    def __init__(self, reader: RawReader, place: Place, file_end: int) -> None:
+    def __init__(self, reader: RawReader, place: StorePlace, file_end: int) -> None:
         self.place = place
         self._reader = reader
         self._end = min(file_end, place.end)
@@ -85,7 +85,7 @@ class BrokerLog:
         return broker_damage(self.place, unsound)
 
 
-def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
+def broker_damage(place: StorePlace, unsound: UnsoundRecord) -> StoreDamaged:
     """The error for bytes of a broker's log that are no record."""
     where = f"the log of {place.endpoint}"
     return StoreDamaged(where, unsound.physical_offset, unsound.expected, "something else")

@@ -14,7 +14,7 @@ from rmqlite.features.raw_log.requests import LogSnapshot
 from rmqlite.kernel.words.levels import LevelHistory, parse_levels
 from rmqlite.spark.arrow import planning
 from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.arrow.partitions import Partition, Place, QueueStretch
+from rmqlite.spark.arrow.partitions import Partition, QueueStretch, StorePlace
 from rmqlite.spark.arrow.planning import Look
 from rmqlite.spark.credentials import credentials_of
 
@@ -44,7 +44,7 @@ def look_of(endpoint: str, found: LogSnapshot) -> Look:
     tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
     levels = LevelHistory(tuple(tables), tables[-1][1])
     begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes
-    place = Place("", endpoint, room, 0, begin, end, end, levels)
+    place = StorePlace("", endpoint, room, 0, begin, end, end, levels)
     starts = [begin, *range(begin - begin % room + room, end, room)] if begin < end else []
     queues = sorted(
         QueueStretch(each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)

@@ -20,7 +20,7 @@ from rmqlite.spark.arrow.columns import (
     PROPERTIES,
     TEXT,
     TIME,
-    Column,
+    ArrowColumn,
     columns_named,
     columns_of,
 )
@@ -74,7 +74,7 @@ class RmqliteDataSource(DataSource):
         return RmqliteStreamReader(options, checked_columns(schema))
 
 
-def spark_schema(columns: Sequence[Column]) -> StructType:
+def spark_schema(columns: Sequence[ArrowColumn]) -> StructType:
     """The columns as a schema of Spark, all nullable.  It needs no session."""
     from pyspark.sql import types
 

@@ -73,7 +73,7 @@ def read_stream(
         texts["startingOffsets"] = begin
     if parsed.group:
         source = BrokerRanges(parsed)
-        spark.streams.addListener(Progress(folder, parsed.group, source))
+        spark.streams.addListener(StreamProgress(folder, parsed.group, source))
     return spark.readStream.format("rmqlite").options(**texts).load()
 
 
@@ -88,7 +88,7 @@ def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
     return begin
 
 
-class Progress(StreamingQueryListener):
+class StreamProgress(StreamingQueryListener):
     """Publishes the offsets of the query of one checkpoint when a batch is done.
 
     In a query with several sources each source publishes by itself, one batch later.

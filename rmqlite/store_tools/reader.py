@@ -36,14 +36,14 @@ from rmqlite.store_tools.reading.message_filter import MessageFilter
 from rmqlite.store_tools.reading.overview import (
     DiskUse,
     GroupLag,
+    KeptFiles,
     LevelInfo,
-    Overview,
-    Pin,
     QueueInfo,
+    ScheduledWait,
     SegmentInfo,
     StoreInfo,
+    StoreOverview,
     StoreState,
-    Waiting,
 )
 from rmqlite.store_tools.reading.promises import Promises
 from rmqlite.store_tools.reading.search import Search
@@ -52,20 +52,20 @@ from rmqlite.store_tools.reading.snapshot import Report, Snapshot
 __all__ = [
     "DiskUse",
     "GroupLag",
+    "KeptFiles",
     "LevelInfo",
     "LiveFiles",
     "MessageFilter",
-    "Overview",
-    "Pin",
     "QueueExtent",
     "QueueInfo",
+    "ScheduledWait",
     "Search",
     "SegmentInfo",
     "StoreInfo",
     "StoreLayout",
+    "StoreOverview",
     "StoreReader",
     "StoreState",
-    "Waiting",
     "messages_in",
 ]
 
@@ -190,13 +190,13 @@ class StoreReader:
         """The messages that a filter takes, in the order of the log.  Raises StoreDamaged."""
         return chain.from_iterable(self.search(wanted).batches())
 
-    def waiting(self, message: StoredMessage) -> Waiting | None:
+    def waiting(self, message: StoredMessage) -> ScheduledWait | None:
         """The deliver time and state of a scheduled record; None for any other."""
         view = self._snapshot.wait_view(wait_queue_of(message.topic, message.queue_id))
         if view is None:
             return None
         offset = message.queue_offset
-        return Waiting(view.wait_queue, view.due_ms(offset), view.is_pending(offset))
+        return ScheduledWait(view.wait_queue, view.due_ms(offset), view.is_pending(offset))
 
     # ---- queues
 
@@ -270,9 +270,9 @@ class StoreReader:
             _warn(each)
         return tuple(found)
 
-    def overview(self) -> Overview:
+    def overview(self) -> StoreOverview:
         """The store in figures."""
-        return Overview(self._files, self.root, self._sizes, self._state, self._snapshot)
+        return StoreOverview(self._files, self.root, self._sizes, self._state, self._snapshot)
 
     def old_before_ms(self) -> int:
         """Log files last written before this wall-clock time are older than fileReservedTime."""

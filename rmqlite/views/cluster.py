@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.kernel.requests.figures import BrokerStatus, NameServerStatus
-from rmqlite.views.tables import BAD, NOTHING, Column, Row, Table, cell, row, table
+from rmqlite.views.tables import BAD, NOTHING, Column, Table, TableRow, cell, row, table
 from rmqlite.views.times import span_text
 
 _NAME_SERVERS: Final = (
@@ -47,7 +47,7 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
     return [each for each in found if each.rows]
 
 
-def _name_server_row(server: NameServerStatus, now_ms: int) -> Row:
+def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:
     return row(
         server.address,
         server.address,

@@ -27,10 +27,10 @@ from rmqlite.views.tables import (
     NOTHING,
     WARN,
     Column,
-    Part,
-    Row,
     Subject,
     Table,
+    TableRow,
+    Tone,
     cell,
     row,
     table,
@@ -235,7 +235,7 @@ def groups_table(every: Sequence[GroupFigures], *, sort: str = "name", wanted: s
     )
 
 
-def _group_row(figures: GroupFigures) -> Row:
+def _group_row(figures: GroupFigures) -> TableRow:
     group = figures.group
     new_dead = NOTHING if figures.new_dead is None else f"+{figures.new_dead:,}"
     return row(
@@ -247,7 +247,7 @@ def _group_row(figures: GroupFigures) -> Row:
         cell(figures.members, WARN if figures.unread else ""),
         cell(figures.waiting, "", Subject.RETRIES, group),
         cell(figures.dead, WARN if figures.dead else "", Subject.DEAD_LETTERS, group),
-        Part(new_dead, BAD if figures.new_dead else DIM),
+        Tone(new_dead, BAD if figures.new_dead else DIM),
         cell(figures.reason or NOTHING, "", Subject.REASONS, group, figures.reason),
     )
 
@@ -276,10 +276,10 @@ def settings_table(groups: Sequence[GroupInfo], figures: Mapping[str, GroupFigur
     return table("", _SETTINGS, rows, "no groups yet")
 
 
-def oldest_cell(figures: GroupFigures) -> Part:
+def oldest_cell(figures: GroupFigures) -> Tone:
     """The age of the oldest message that is not consumed."""
     text = span_text(figures.oldest_ms) if figures.oldest_ms else NOTHING
-    return Part(text, BAD if figures.is_silent else "")
+    return Tone(text, BAD if figures.is_silent else "")
 
 
 def progress_table(progress: Sequence[QueueProgress], now_ms: int) -> Table:
@@ -304,9 +304,9 @@ def progress_table(progress: Sequence[QueueProgress], now_ms: int) -> Table:
     return table(f"queues: {len(rows):,}", _PROGRESS, rows, "no progress yet")
 
 
-def _age_cell(oldest_ms: int, silent_for_ms: int) -> Part:
+def _age_cell(oldest_ms: int, silent_for_ms: int) -> Tone:
     text = span_text(oldest_ms) if oldest_ms else NOTHING
-    return Part(text, BAD if silent_for_ms >= SILENT_MS else "")
+    return Tone(text, BAD if silent_for_ms >= SILENT_MS else "")
 
 
 def silent_lines(status: GroupStatus) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any, Final
 from rmqlite.features.bulk.requests import BulkJob
 from rmqlite.features.redrive.requests import (
     JobState,
+    ReadersOfTopic,
     RedriveJob,
     RedriveOutcome,
     RedriveResults,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.words.names import is_system_group
 from rmqlite.views.counts import share_text
@@ -24,10 +24,10 @@ from rmqlite.views.tables import (
     NOTHING,
     WARN,
     Column,
-    Part,
-    Row,
     Subject,
     Table,
+    TableRow,
+    Tone,
     cell,
     row,
     table,
@@ -68,13 +68,13 @@ def redrives_table(jobs: Sequence[RedriveJob]) -> Table:
     return table(f"redrives: {running:,} running", _REDRIVES, map(_redrive_row, jobs))
 
 
-def _redrive_row(job: RedriveJob) -> Row:
+def _redrive_row(job: RedriveJob) -> TableRow:
     done = min(1.0, job.looked_at / job.letters if job.letters else float(job.is_over))
     return row(
         job.job_id,
         cell(job.spec.group, "", Subject.GROUPS, job.spec.group),
         cell(state_text(job), _TONES.get(job.state, "")),
-        Part(share_text(done), share=done),
+        Tone(share_text(done), share=done),
         cell(f"{job.looked_at:,} of {job.letters:,}"),
         job.sent,
         job.already,
@@ -181,7 +181,7 @@ def results_texts(results: RedriveResults) -> Iterator[str]:
         yield f"{'incomplete' if results.is_counted else 'not counted'}: {results.why}"
 
 
-def readers_text(topics: Sequence[TopicCount]) -> str:
+def readers_text(topics: Sequence[ReadersOfTopic]) -> str:
     """The groups that would get a redrive's messages in these topics."""
     names = [group for each in topics for group in each.groups]
     more = sum([each.more_groups for each in topics])

@@ -15,10 +15,10 @@ from rmqlite.views.tables import (
     NOTHING,
     WARN,
     Column,
-    Part,
-    Row,
     Subject,
     Table,
+    TableRow,
+    Tone,
     cell,
     row,
     table,
@@ -93,7 +93,7 @@ def levels_table(
     )
 
 
-def _level_row(level: LevelStatus, answered_ms: int, now_ms: int) -> Row:
+def _level_row(level: LevelStatus, answered_ms: int, now_ms: int) -> TableRow:
     tone = "" if level.delivered else DIM
     name = level_text(level.level)
     return row(
@@ -109,9 +109,9 @@ def _level_row(level: LevelStatus, answered_ms: int, now_ms: int) -> Row:
     )
 
 
-def _next_due(due_ms: int, answered_ms: int, now_ms: int) -> Part:
+def _next_due(due_ms: int, answered_ms: int, now_ms: int) -> Tone:
     """The time to the next due message; only the broker's answer can make it late."""
     if not due_ms:
-        return Part(NOTHING, DIM)
+        return Tone(NOTHING, DIM)
     text = until_text(due_ms, min(now_ms, max(due_ms, answered_ms)))
-    return Part(text, BAD if answered_ms - due_ms >= LATE_MS else "")
+    return Tone(text, BAD if answered_ms - due_ms >= LATE_MS else "")

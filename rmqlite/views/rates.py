@@ -20,7 +20,7 @@ STEP_MS_MIN: Final = 900
 LATELY_MS: Final = 60_000
 
 
-class Rates:
+class RateRows:
     """The last rates of each counter; None for a step without one.
 
     from_start: the first step begins at the broker's start, where all counters were 0.

@@ -35,7 +35,7 @@ class Subject(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Tone:
     """Some text in one tone: good, warn, bad, dim, head, or none.
 
     about, names: the thing that it is about.  share: drawn as a bar before the text, 0 to 1.
@@ -62,11 +62,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """key: names the row after rows have moved."""
 
     key: str
-    cells: tuple[Part, ...]
+    cells: tuple[Tone, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,13 @@ class Table:
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     empty: str = "none"
 
 
-def table(title: str, columns: Sequence[Column], rows: Iterable[Row], empty: str = "none") -> Table:
+def table(
+    title: str, columns: Sequence[Column], rows: Iterable[TableRow], empty: str = "none"
+) -> Table:
     """A table without the ranked columns that no row has a value for."""
     rows = tuple(rows)
     shown = [
@@ -90,7 +92,7 @@ def table(title: str, columns: Sequence[Column], rows: Iterable[Row], empty: str
     return Table(
         title,
         tuple([columns[n] for n in shown]),
-        tuple([Row(row.key, tuple([row.cells[n] for n in shown])) for row in rows]),
+        tuple([TableRow(row.key, tuple([row.cells[n] for n in shown])) for row in rows]),
         empty,
     )
 
@@ -108,11 +110,11 @@ def cell_text(value: object) -> str:
     return printable(str(value))
 
 
-def cell(value: object, tone: str = "", about: Subject | None = None, *names: str) -> Part:
+def cell(value: object, tone: str = "", about: Subject | None = None, *names: str) -> Tone:
     """The cell of a value; it leads to what it is about."""
-    return Part(cell_text(value), tone, about, names)
+    return Tone(cell_text(value), tone, about, names)
 
 
-def row(key: str, *values: object) -> Row:
+def row(key: str, *values: object) -> TableRow:
     """A row; each value is a Part already, or becomes one."""
-    return Row(key, tuple([v if isinstance(v, Part) else cell(v) for v in values]))
+    return TableRow(key, tuple([v if isinstance(v, Tone) else cell(v) for v in values]))

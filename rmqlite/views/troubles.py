@@ -16,7 +16,7 @@ from rmqlite.kernel.words.visible import printable
 from rmqlite.views.counts import counted, size_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
-from rmqlite.views.tables import BAD, WARN, Part, Subject
+from rmqlite.views.tables import BAD, WARN, Subject, Tone
 from rmqlite.views.times import span_text
 
 JOINING_MS: Final = 30_000
@@ -29,7 +29,7 @@ def troubles(
     groups: Sequence[GroupFigures],
     jobs: Sequence[RedriveJob],
     dead_lately: int = 0,
-) -> list[Part]:
+) -> list[Tone]:
     """All troubles, each a sentence with the names of the groups, levels or jobs that have it.
 
     groups: every group that has settings or dead letters.  dead_lately: the messages that died in
@@ -44,17 +44,17 @@ def troubles(
         *_standing(jobs),
         *_undeliverable(status, groups),
     ]
-    found += [Part(printable(sentence), WARN) for sentence in status.warnings]
+    found += [Tone(printable(sentence), WARN) for sentence in status.warnings]
     return sorted(found, key=lambda each: each.tone != BAD)
 
 
-def _disk(status: BrokerStatus) -> list[Part]:
+def _disk(status: BrokerStatus) -> list[Tone]:
     found = []
     if status.is_disk_full:
         used = f"{status.disk_used_ratio:.1%}"
         sentence = f"disk full ({used}): sends are refused until there is room again"
         sentence += f"; {held}" if (held := held_text(status)) else ""
-        found.append(Part(sentence, BAD, Subject.DISK))
+        found.append(Tone(sentence, BAD, Subject.DISK))
     if status.pinned_bytes:
         due_ms = status.pinned_deliver_at_ms
         sentence = (
@@ -63,7 +63,7 @@ def _disk(status: BrokerStatus) -> list[Part]:
             f"{f', due {local_text(due_ms)}' if due_ms else ''}"
             f", at physical offset {status.pinned_physical_offset}"
         )
-        found.append(Part(sentence, WARN, Subject.DISK))
+        found.append(Tone(sentence, WARN, Subject.DISK))
     return found
 
 
@@ -79,7 +79,7 @@ def held_text(status: BrokerStatus) -> str:
     )
 
 
-def _late_levels(status: BrokerStatus) -> list[Part]:
+def _late_levels(status: BrokerStatus) -> list[Tone]:
     late = [
         (status.now_ms - level.next_due_ms, level.level)
         for level in status.levels
@@ -90,10 +90,10 @@ def _late_levels(status: BrokerStatus) -> list[Part]:
     late.sort(reverse=True)
     late_ms, level = late[0]
     sentence = f"{levels_text((level,))}{_others(late)} late by {span_text(late_ms)}"
-    return [Part(sentence, BAD, Subject.LEVELS, tuple([level_text(each) for _, each in late]))]
+    return [Tone(sentence, BAD, Subject.LEVELS, tuple([level_text(each) for _, each in late]))]
 
 
-def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Part]:
+def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Tone]:
     with_dead = [each for each in groups if each.dead and each.group != SCHEDULE_GROUP]
     if dead_lately:
         grown = [each for each in groups if each.new_dead]
@@ -110,21 +110,21 @@ def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Part
     return [_of_groups(f"{count:,} open dead {letters} in {where}", WARN, with_dead)]
 
 
-def _of_groups(sentence: str, tone: str, groups: Sequence[GroupFigures]) -> Part:
-    return Part(sentence, tone, Subject.DEAD_LETTERS, tuple([each.group for each in groups]))
+def _of_groups(sentence: str, tone: str, groups: Sequence[GroupFigures]) -> Tone:
+    return Tone(sentence, tone, Subject.DEAD_LETTERS, tuple([each.group for each in groups]))
 
 
-def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
+def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Tone]:
     """Groups that have messages and no member."""
     left = [each for each in groups if each.unread]
     if not left or status.now_ms - status.started_at_ms < JOINING_MS:
         return []
     left.sort(key=lambda each: -each.unread)
     sentence = f"nobody reads for {printable(left[0].group)}{_others(left)}"
-    return [Part(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
+    return [Tone(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
 
 
-def _silent(groups: Sequence[GroupFigures]) -> list[Part]:
+def _silent(groups: Sequence[GroupFigures]) -> list[Tone]:
     """Groups whose members finish nothing."""
     silent = [each for each in groups if each.is_silent]
     if not silent:
@@ -138,12 +138,12 @@ def _silent(groups: Sequence[GroupFigures]) -> list[Part]:
         f"{printable(worst.group)} has {counted(worst.members or 0, 'member')} and has finished"
         f" nothing{where} for {span_text(worst.silent_ms)}{_others(silent)}"
     )
-    return [Part(sentence, BAD, Subject.GROUPS, tuple([each.group for each in silent]))]
+    return [Tone(sentence, BAD, Subject.GROUPS, tuple([each.group for each in silent]))]
 
 
-def _standing(jobs: Sequence[RedriveJob]) -> list[Part]:
+def _standing(jobs: Sequence[RedriveJob]) -> list[Tone]:
     return [
-        Part(
+        Tone(
             f"redrive of {printable(job.spec.group)} stands still: {printable(job.note)}",
             WARN,
             Subject.REDRIVE,
@@ -154,14 +154,14 @@ def _standing(jobs: Sequence[RedriveJob]) -> list[Part]:
     ]
 
 
-def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Part]:
+def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Tone]:
     """The schedule's own dead letters; without an answer about letters those since the start."""
     open_ones = [each.dead for each in groups if each.group == SCHEDULE_GROUP]
     count = status.undeliverable if open_ones in ([], [None]) else open_ones[0]
     if not count:
         return []
     sentence = f"{count:,} undeliverable, see {dlq_topic(SCHEDULE_GROUP)}"
-    return [Part(sentence, WARN, Subject.UNDELIVERABLE, (SCHEDULE_GROUP,))]
+    return [Tone(sentence, WARN, Subject.UNDELIVERABLE, (SCHEDULE_GROUP,))]
 
 
 def _others(found: Sequence[object]) -> str:

@@ -13,13 +13,13 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from rmqlite.protocols.shared.tls import Keys
+    from rmqlite.protocols.shared.tls import TlsKeys
     from rmqlite.web.server import WebServer
 
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
 
 
-def web_server(config: BrokerConfig, keys: Keys | None = None) -> WebServer:
+def web_server(config: BrokerConfig, keys: TlsKeys | None = None) -> WebServer:
     """The server of the web page.  Raises ExtraMissing."""
     try:
         from rmqlite.web.server import WebServer

@@ -55,7 +55,7 @@ def new_session() -> str:
     return secrets.token_hex(_ID_BYTES)
 
 
-class Guard:
+class WebGuard:
     """The rules of one broker process; a restart makes a new secret."""
 
     def __init__(self, config: BrokerConfig) -> None:

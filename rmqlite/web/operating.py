@@ -30,7 +30,7 @@ _PLACES: Final = {"earliest": "from the earliest message on", "latest": "behind 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PageStep:
     """What a page does, or has done.
 
     does: the words of its button.  members: of the group, which only force takes.  fields: of the
@@ -49,7 +49,7 @@ class Step:
 async def topic_preview(visit: Visit) -> Response:
     topic = visit.args.required("name")
     loss = await visit.service[DeletionCalls].loss(topic)
-    step = Step(
+    step = PageStep(
         title=f"Delete topic {topic}?",
         lines=loss_lines(loss),
         table=readers_table(loss.readers),
@@ -69,7 +69,7 @@ async def group_preview(visit: Visit) -> Response:
     group = visit.args.required("name")
     status = await visit.service[ProgressCalls].status(group)
     progress, _ = visit.part_of(status.progress)
-    step = Step(
+    step = PageStep(
         title=f"Delete group {group}?",
         lines=["Its settings and offsets are deleted; retries that wait and dead letters stay."],
         table=progress_table(progress, status.now_ms),
@@ -98,7 +98,7 @@ async def reset_preview(visit: Visit) -> Response:
     moved = [each for each in resets if each.before != each.after]
     shown, _ = visit.part_of(moved)
     more = [f"The first {len(shown)} of {len(moved):,} queues:"] if len(shown) < len(moved) else []
-    step = Step(
+    step = PageStep(
         title=f"Let {request.group} go on {place}?",
         lines=[f"{resets_text(resets)}.", *more],
         table=resets_table(shown),
@@ -128,4 +128,4 @@ def _reset(fields: Args, now_ms: int) -> tuple[OffsetReset, str]:
 
 
 def _done(visit: Visit, title: str, *lines: str, back: str = "") -> Response:
-    return visit.page("operating.html", step=Step(title=title, lines=list(lines), back=back))
+    return visit.page("operating.html", step=PageStep(title=title, lines=list(lines), back=back))

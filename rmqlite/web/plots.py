@@ -29,7 +29,7 @@ _MONTHS: Final = {"2y": (1, 25), "10y": (3, 41)}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlotPart:
     """A piece of a column; y and height in percent of the plot, from its top."""
 
     series: int
@@ -40,21 +40,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PlotColumn:
     """The messages that fall due from begin_ms until before end_ms."""
 
     x: float
     begin_ms: int
     end_ms: int
     total: int
-    parts: tuple[Part, ...]
+    parts: tuple[PlotPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """columns: of equal width, 1 each in x.  most: the height of the plot, in messages."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[PlotColumn, ...]
     series: tuple[str, ...]
     most: int
     overdue: int
@@ -111,9 +111,9 @@ def timeline(
             if count:
                 height = 100 * count / most
                 top -= height
-                parts.append(Part(series, name, count, round(top, 3), round(height, 3)))
+                parts.append(PlotPart(series, name, count, round(top, 3), round(height, 3)))
         columns.append(
-            Column(slot, bounds_ms[slot], bounds_ms[slot + 1], totals[slot], tuple(parts))
+            PlotColumn(slot, bounds_ms[slot], bounds_ms[slot + 1], totals[slot], tuple(parts))
         )
     return Timeline(
         tuple(columns),
@@ -137,7 +137,7 @@ def _round_up(count: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class LatenessLine:
     """One level's line; p50, p99, most: places in percent of the width."""
 
     level: LevelStatus
@@ -150,7 +150,7 @@ class Lateness:
 class LatenessPlot:
     """ticks: place in percent of the width, and text such as "10 ms"."""
 
-    rows: tuple[Lateness, ...]
+    rows: tuple[LatenessLine, ...]
     ticks: tuple[tuple[float, str], ...]
 
 
@@ -164,7 +164,7 @@ def lateness(levels: Sequence[LevelStatus]) -> LatenessPlot:
         return round(100 * math.log10(max(1, late_ms)) / decades, 2)
 
     rows = [
-        Lateness(
+        LatenessLine(
             each,
             place(each.lateness_p50_ms),
             place(each.lateness_p99_ms),

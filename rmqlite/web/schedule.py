@@ -43,7 +43,7 @@ _SAMPLES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FormChange:
     """A change that a form asks for: of the messages with these ids, or of all that fit fields.
 
     new_time: of a reschedule, the field of ChangeByIds that is given; typed: as it was typed.
@@ -129,7 +129,7 @@ async def change(visit: Visit) -> Response:
     )
 
 
-def _asked(visit: Visit) -> Change:
+def _asked(visit: Visit) -> FormChange:
     fields = visit.fields
     action = fields.member("action", ScheduleAction)
     is_chosen = fields.is_on("chosen")
@@ -141,7 +141,7 @@ def _asked(visit: Visit) -> Change:
         new_time, typed = _new_time(fields, visit.now_ms), fields.given(*_NEW_TIME)
     chosen = fields.given("topic") if is_chosen else fields.given(*PENDING_FIELDS)
     topic = fields.text("topic")
-    return Change(action, ids if is_chosen else (), chosen, topic, new_time, typed)
+    return FormChange(action, ids if is_chosen else (), chosen, topic, new_time, typed)
 
 
 def _new_time(fields: Args, now_ms: int) -> dict[str, int]:
@@ -161,7 +161,7 @@ def _from_now(at: str) -> str | None:
     return length if length != at else None
 
 
-def _due_text(asked: Change, table: LevelTable) -> str:
+def _due_text(asked: FormChange, table: LevelTable) -> str:
     """When a reschedule lets messages be due."""
     for name, value in asked.new_time.items():
         if name == "deliver_at_ms":
@@ -171,7 +171,7 @@ def _due_text(asked: Change, table: LevelTable) -> str:
     return f"{_from_now(str(asked.typed.get('at', '')))} from now"
 
 
-async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
+async def _done(visit: Visit, asked: FormChange, *, dry_run: bool) -> Changed:
     if asked.ids:
         by_ids = ChangeByIds(
             asked.action, asked.ids, asked.topic, dry_run=dry_run, **asked.new_time

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, taking
-from rmqlite.protocols.shared.tls import Keys, Listening, listen
+from rmqlite.protocols.shared.tls import Listening, TlsKeys, listen
 from rmqlite.web.app import web_app
 from rmqlite.web.site import Site
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class WebServer:
     """Takes the port in bind(), and answers from open() to drain()."""
 
-    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+    def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._keys = keys
         self._socket: socket.socket | None = None
@@ -117,7 +117,7 @@ class WebServer:
 class _Server(uvicorn.Server):
     """Accepts connections as the broker's other ports do, with the same TLS keys."""
 
-    def __init__(self, settings: uvicorn.Config, keys: Keys | None) -> None:
+    def __init__(self, settings: uvicorn.Config, keys: TlsKeys | None) -> None:
         super().__init__(settings)
         self._keys = keys
         self._listening: list[Listening] = []

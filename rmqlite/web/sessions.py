@@ -168,7 +168,7 @@ class _Failures:
     last_at_ms: int
 
 
-class Attempts:
+class LoginAttempts:
     """Failed log-ins of the last minutes."""
 
     def __init__(self, clock: Clock) -> None:

@@ -25,10 +25,10 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.views.counts import COUNTED_MAX, matches_text
-from rmqlite.views.rates import Rates
+from rmqlite.views.rates import RateRows
 from rmqlite.web.args import Args
-from rmqlite.web.guard import TOKEN_FIELD, Guard
-from rmqlite.web.sessions import Attempts, Sessions, Visitor
+from rmqlite.web.guard import TOKEN_FIELD, WebGuard
+from rmqlite.web.sessions import LoginAttempts, Sessions, Visitor
 from rmqlite.web.text import FILTERS, GLOBALS, visible
 
 T = TypeVar("T")
@@ -95,11 +95,11 @@ class Site:
     def __init__(self, config: BrokerConfig, service: Service) -> None:
         self.config = config
         self.service = service
-        self.guard = Guard(config)
+        self.guard = WebGuard(config)
         self.sessions = Sessions(service.access, service.clock)
-        self.attempts = Attempts(service.clock)
+        self.attempts = LoginAttempts(service.clock)
         self.static = Static(FOLDER / "static")
-        self.rates = Rates(from_start=True)
+        self.rates = RateRows(from_start=True)
         """Of all visits that have asked for the status."""
         _templates()  # Now: to compile them later would hold up other calls.
 

@@ -40,6 +40,7 @@ OPTIONS_OF_OTHERS = {
     "--every-client",
     "--every-spark",
     "--feature",
+    "--flush",
     "--growth",
     "--keep",
     "--long",

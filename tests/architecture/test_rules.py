@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -352,3 +353,39 @@ def test_nothing_rests_on_private_names_of_spark() -> None:
         )
     ]
     assert not wrong, "\n".join(wrong)
+
+
+GENERIC: Final = {
+    **{"of": 19, "check": 21, "close": 47, "run": 28, "add": 20, "read": 33, "begin": 12},
+    **{"write": 27, "end": 15, "all": 13, "change": 18, "start": 13, "begin_anew": 11},
+}
+"""How many classes have a public method of this name; each number only falls."""
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    for path in written("rmqlite"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield f"{path.relative_to(ROOT)}: {node.name}", node
+
+
+def test_a_class_name_occurs_once() -> None:
+    """Who reads it in an import, a log or a trace, knows which one it is."""
+    found: dict[str, list[str]] = {}
+    for place, node in classes():
+        if not node.name.startswith("_"):
+            found.setdefault(node.name, []).append(place)
+    twice = [", ".join(places) for places in found.values() if len(places) > 1]
+    assert not twice, "\n".join(twice)
+
+
+def test_generic_verbs_get_fewer() -> None:
+    """A method that many classes have says only with its noun what it does."""
+    counts = Counter(
+        each.name
+        for _, node in classes()
+        for each in node.body
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name[0] != "_"
+    )
+    many = {name: count for name, count in counts.items() if count > GENERIC.get(name, 10)}
+    assert not many

@@ -106,7 +106,7 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     sizes = records.gathered(data, starts, ">i4").astype(np.int64)
     kept, end = records.chained(starts, sizes, 0)
     assert end == len(log)
-    found = records.Records(data, 0, starts[kept])
+    found = records.RecordArray(data, 0, starts[kept])
     keep = found.head["sys_flag"] & record.NO_ENTRY == 0
     found = found.only(keep)
     from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
@@ -226,7 +226,7 @@ def test_records_of_several_queues_are_put_in_the_order_of_the_log() -> None:
     log = encoded([new_record(f"{n}", "orders", n % 2) for n in range(8)])
     data = np.frombuffer(log, np.uint8)
     starts = records.candidates(data, 0, 0, len(log))
-    parts = [records.Records(data, 0, starts[1::2]), records.Records(data, 0, starts[0::2])]
+    parts = [records.RecordArray(data, 0, starts[1::2]), records.RecordArray(data, 0, starts[0::2])]
     assert records.joined(parts).starts.tolist() == starts.tolist()
 
 

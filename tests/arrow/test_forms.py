@@ -17,7 +17,7 @@ from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
 from rmqlite.spark.arrow.decode import topics_of
 from rmqlite.spark.arrow.planning import look_at_store
-from rmqlite.spark.arrow.records import Records, UnsoundRecord, candidates, record_starts
+from rmqlite.spark.arrow.records import RecordArray, UnsoundRecord, candidates, record_starts
 from rmqlite.store_tools.reader import StoreReader
 from rmqlite.store_tools.reading.snapshot import Snapshot
 from tests.support.drawn_records import encoded, new_records
@@ -32,7 +32,7 @@ def in_form(data: bytes, begin: int | None, starts: Any) -> Any:
     """What is found in a record's bytes, or the place that is told as damaged."""
     array = np.frombuffer(data, np.uint8)
     try:
-        found = Records(array, begin, starts)
+        found = RecordArray(array, begin, starts)
         texts = topics_of(found).to_pylist()
     except UnsoundRecord as unsound:
         return unsound.physical_offset

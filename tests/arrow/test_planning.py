@@ -15,7 +15,7 @@ from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, WAIT_TOPICS
-from rmqlite.spark.arrow.partitions import LogSlice, Partition, Place, QueueSlices
+from rmqlite.spark.arrow.partitions import LogSlice, Partition, QueueSlices, StorePlace
 from rmqlite.spark.arrow.planning import Look, look_at_store, plan
 from rmqlite.spark.arrow.rows import store_rows
 from rmqlite.spark.options import parse_options
@@ -131,7 +131,7 @@ def test_slices_are_long_enough_and_many_enough(
 ) -> None:
     """A task costs Spark as much as some megabytes of log, and a single one uses one core."""
     room, levels = 1 << 30, LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
-    place = Place("/store", "", room, 6_000_000, 0, log_bytes, log_bytes, levels)
+    place = StorePlace("/store", "", room, 6_000_000, 0, log_bytes, log_bytes, levels)
     files = tuple((start, None) for start in range(0, log_bytes, room))
     found = plan(
         parse_options({"path": "/store"} | options), Look(place, 0, files, (), frozenset(), ())

@@ -20,7 +20,11 @@ from threading import Thread
 from typing import Any, Final
 
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
-from rmqlite.protocols.remoting.bytes.requests.clients import ConsumerData, Heartbeat, Subscription
+from rmqlite.protocols.remoting.bytes.requests.clients import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionBody,
+)
 from rmqlite.protocols.remoting.bytes.requests.groups import SubscriptionGroup
 from rmqlite.protocols.remoting.bytes.requests.messages import PullMessage
 from rmqlite.protocols.remoting.bytes.requests.name_server import KvPair
@@ -83,7 +87,7 @@ def ask(client: RawClient, asked: Iterable[Asked]) -> None:
 
 
 def heartbeat(groups: int) -> Asked:
-    subs = (Subscription(TOPIC),)
+    subs = (SubscriptionBody(TOPIC),)
     consumers = [ConsumerData(f"new-{n}", subscription_data_set=subs) for n in range(groups)]
     return 34, None, Heartbeat("client", (), tuple(consumers))
 

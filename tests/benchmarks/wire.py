@@ -18,7 +18,11 @@ from typing import Final
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode, encode_sent, encode_start
 from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullAnswer
-from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import (
+    SEND_MESSAGE_V2,
+    SendAnswerFields,
+    SendMessage,
+)
 
 FRAMES_TOGETHER: Final = 32
 MSG_ID: Final = "7F00000100002A9F0000000000002D8B"
@@ -51,7 +55,7 @@ def works(*, is_binary: bool) -> dict[str, tuple[int, Callable[[], object]]]:
             encode_sent(each, 0, MSG_ID, sent.queue_id, 17)
 
     def plain_answer() -> bytes:
-        ext = SEND_MESSAGE_V2.answer.write(SendAnswer(MSG_ID, 2, 17))
+        ext = SEND_MESSAGE_V2.answer.write(SendAnswerFields(MSG_ID, 2, 17))
         return encode(command.answer(0, ext))
 
     def pull_answer() -> bytes:

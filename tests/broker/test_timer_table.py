@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.timers import index
-from rmqlite.kernel.store.timers.index import IndexWrite, Mark, TimerIndex, check_sqlite
+from rmqlite.kernel.store.timers.index import IndexMark, IndexWrite, TimerIndex, check_sqlite
 from rmqlite.kernel.waits import unindexed
 from rmqlite.kernel.words.errors import Overloaded, StoreUnavailable
 from tests.support.timer_queues import TimersUnderTest
@@ -162,7 +162,7 @@ def test_only_the_brokers_user_may_read_the_table(tmp_path: Path) -> None:
     """As every file of a store; SQLite itself would let others read it."""
     table = TimerIndex(SystemFiles(), tmp_path / "timers")
     table.make_folder()
-    table.write(IndexWrite(table, 0, (), (), Mark(0, -1, -1, 0)))
+    table.write(IndexWrite(table, 0, (), (), IndexMark(0, -1, -1, 0)))
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "timers").iterdir()}
     assert modes.keys() == {"timers.db", "timers.db-wal", "timers.db-shm"}
     assert set(modes.values()) == {0o600}

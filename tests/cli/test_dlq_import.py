@@ -14,8 +14,8 @@ from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
+    ReadersOfTopic,
     RedriveOutcome,
-    TopicCount,
 )
 from rmqlite.kernel.words.errors import InvalidValue, Refused
 from rmqlite.kernel.words.message import decode_properties
@@ -56,7 +56,7 @@ def takes_all(broker: FakeBroker, *refused: int) -> None:
             for each in request.letters
         ]
         count = sum([each.outcome is SENT for each in letters])
-        return ImportAnswer(tuple(letters), (TopicCount(to, count, (request.group,)),))
+        return ImportAnswer(tuple(letters), (ReadersOfTopic(to, count, (request.group,)),))
 
     broker.answers["ImportLetters"] = answer
 

@@ -20,13 +20,13 @@ from rmqlite.features.dead_letters.requests import DeadLetterFilter, Purged, Pur
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     JobState,
+    ReadersOfTopic,
     RedriveJob,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.requests.schedule import LevelsInForce
 from rmqlite.kernel.words.errors import GroupUnknown
@@ -57,7 +57,7 @@ def redrives(
     def preview(request: RedrivePreviewRequest) -> RedrivePreview:
         if not request.cursor:
             return RedrivePreview(total, 0, 0, 0, 0, (), (), "more")
-        topics = (TopicCount("orders", sent, ("billing", "mail"), 3),) if sent else ()
+        topics = (ReadersOfTopic("orders", sent, ("billing", "mail"), 3),) if sent else ()
         return RedrivePreview(total, total, **counts, topics=topics, samples=samples)
 
     running: list[RedriveJob] = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from rmqlite.cli.output.grid import cut, length, shortened, spread, widths, wrapped
-from rmqlite.views.tables import Column, Part, Table, row
+from rmqlite.views.tables import Column, Table, Tone, row
 from rmqlite.views.tables import table as view_table
 from tests.support.broker_answers import HOSTILE
 from tests.support.drawn import lines_of, text_of
@@ -95,7 +95,7 @@ def test_what_is_shortened_says_so_and_fits() -> None:
 
 def test_a_share_is_drawn_as_a_bar() -> None:
     """Before its text, and it is part of the column's width."""
-    shown = Table("", (Column("PROGRESS"),), tuple([row("", Part("50%", share=0.5))]))
+    shown = Table("", (Column("PROGRESS"),), tuple([row("", Tone("50%", share=0.5))]))
     assert text_of(lines_of(shown, 40)[2]) == f"{'█' * 6}{'░' * 6} 50%"
 
 
@@ -107,12 +107,12 @@ def test_hostile_text_becomes_printable_in_a_cell() -> None:
 
 def test_the_right_end_of_a_line_stays() -> None:
     """The clock, or PAUSED, is seen however long the rest is."""
-    line = spread((Part("a" * 50),), (Part("END"),), 20)
+    line = spread((Tone("a" * 50),), (Tone("END"),), 20)
     assert text_of(line) == "a" * 15 + "… END"
     assert length(cut(line, 5)) == 5
 
 
 def test_a_line_whose_end_is_blank_is_not_said_to_be_cut() -> None:
     """Nothing is missing."""
-    assert text_of(cut((Part("abc  "), Part("  ")), 3)) == "abc"
-    assert text_of(cut((Part("abc  "), Part(" d")), 4)) == "abc…"
+    assert text_of(cut((Tone("abc  "), Tone("  ")), 3)) == "abc"
+    assert text_of(cut((Tone("abc  "), Tone(" d")), 4)) == "abc…"

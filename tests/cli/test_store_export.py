@@ -27,7 +27,7 @@ from rmqlite.kernel.records.record import tags_hash
 from rmqlite.kernel.words import clock
 from rmqlite.kernel.words.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from rmqlite.store_tools.reader import MessageFilter, StoreReader, Waiting
+from rmqlite.store_tools.reader import MessageFilter, ScheduledWait, StoreReader
 from tests.support.golden import pending_timers, unpack_timers
 from tests.support.looking import run_store, untouched
 from tests.support.repairs import overwrite
@@ -409,13 +409,16 @@ MESSAGES = st.builds(
     prepared_transaction_offset=st.integers(0, 2**63 - 1),
 )
 WAITING = st.none() | st.builds(
-    Waiting, level=st.integers(1, 64), deliver_at_ms=st.integers(0, 2**40), is_pending=st.booleans()
+    ScheduledWait,
+    level=st.integers(1, 64),
+    deliver_at_ms=st.integers(0, 2**40),
+    is_pending=st.booleans(),
 )
 
 
 @given(MESSAGES, WAITING)
 def test_a_document_is_what_json_would_make_of_it(
-    message: StoredMessage, waiting: Waiting | None
+    message: StoredMessage, waiting: ScheduledWait | None
 ) -> None:
     """It is put together by hand; `consume --json` has the same names for the same fields."""
     tree = message_tree(message) | {"offset_message_id": message.offset_message_id}
@@ -433,7 +436,7 @@ def test_a_document_is_what_json_would_make_of_it(
 
 @given(MESSAGES, WAITING)
 def test_nothing_in_a_message_reaches_the_terminal_uninterpreted(
-    message: StoredMessage, waiting: Waiting | None
+    message: StoredMessage, waiting: ScheduledWait | None
 ) -> None:
     """One line is one line, and a very long body is cut."""
     line = line_of(message, waiting)

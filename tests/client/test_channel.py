@@ -12,7 +12,7 @@ import grpc
 import grpc_testing
 import pytest
 
-from rmqlite.client.channel import Attempts, Connection
+from rmqlite.client.channel import CallAttempts, Connection
 from rmqlite.client.endpoint import Endpoint
 from rmqlite.kernel.requests.messages import SendRequest
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery
@@ -131,12 +131,12 @@ def test_only_attempts_that_may_have_run_are_counted() -> None:
     away = Endpoint.parse("127.0.0.1:1").error(
         "UNAVAILABLE", "failed to connect to all addresses; Connection refused", has_met=True
     )
-    attempts = Attempts(2, elapsed_s() + 3_600)
+    attempts = CallAttempts(2, elapsed_s() + 3_600)
     assert None not in [attempts.pause_s_after(away) for _ in range(50)]
     lost = BrokerUnreachable("Socket closed")
     assert [attempts.pause_s_after(lost) is None for _ in range(3)] == [False, False, True]
-    assert Attempts(0, elapsed_s() + 3_600).pause_s_after(away) is None
-    assert Attempts(2, elapsed_s()).pause_s_after(away) is None
+    assert CallAttempts(0, elapsed_s() + 3_600).pause_s_after(away) is None
+    assert CallAttempts(2, elapsed_s()).pause_s_after(away) is None
 
 
 def test_a_broker_that_does_not_answer_is_said_to_be_away() -> None:

@@ -17,11 +17,11 @@ from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     ConsumerConnections,
     ProducerConnections,
-    Producers,
+    ProducersBody,
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import ConsumeStats, SubscriptionGroups
-from rmqlite.protocols.remoting.bytes.requests.name_server import Route
-from rmqlite.protocols.remoting.bytes.requests.topics import GroupList, QueueView
+from rmqlite.protocols.remoting.bytes.requests.name_server import RouteBody
+from rmqlite.protocols.remoting.bytes.requests.topics import GroupList, QueueViewBody
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.exchanges import Row, command_of, frame_of
 from tests.support.remoting import records_of
@@ -225,7 +225,7 @@ def _look_at_route(answer: Command, topic: str, found: Before, made: _Made) -> N
             return
         if not _is_plain(topic):
             return
-        (data,) = read_body(Route, answer.body).queue_datas
+        (data,) = read_body(RouteBody, answer.body).queue_datas
         found.topics.setdefault(topic, (data.read_queue_nums, data.write_queue_nums, data.perm))
 
 
@@ -247,7 +247,7 @@ def _look_at_tables(answer: Command, asked: Command, found: Before, made: _Made)
         for group in read_body(GroupList, answer.body).group_list:
             found.offsets.setdefault((group, Place(ext["topic"], 0)), 0)
     elif asked.code == 321:
-        end = read_body(QueueView, answer.body).max_queue_index
+        end = read_body(QueueViewBody, answer.body).max_queue_index
         _fill_queue(Place(ext["topic"], int(ext["queueId"])), end, found)
     found.live.setdefault(ELSEWHERE, []).extend(_clients_beside(answer, asked))
 
@@ -261,10 +261,10 @@ def _clients_beside(answer: Command, asked: Command) -> Iterator[tuple[str, str]
         for each in read_body(ProducerConnections, answer.body).connection_set:
             yield "", each.client_id
     elif asked.code == 328:
-        for producers in read_body(Producers, answer.body).data.values():
+        for producers in read_body(ProducersBody, answer.body).data.values():
             for producer in producers:
                 yield "", producer.client_id
-    elif asked.code == 321 and read_body(QueueView, answer.body).subscription_data is not None:
+    elif asked.code == 321 and read_body(QueueViewBody, answer.body).subscription_data is not None:
         yield asked.ext["consumerGroup"], "live"
 
 

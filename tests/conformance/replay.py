@@ -30,7 +30,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     ConsumerData,
     Heartbeat,
     ProducerData,
-    Subscription,
+    SubscriptionBody,
 )
 from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, ExtraInfo
 from rmqlite.protocols.remoting.bytes.requests.request import Body
@@ -171,7 +171,7 @@ class Replay:
                 continue
             every = [each.topic for each in self.under_test.broker.topics.all()]
             own = [name for name in every if group_of(name) in (None, group)]
-            wanted = tuple([Subscription(name) for name in own])
+            wanted = tuple([SubscriptionBody(name) for name in own])
             body = Heartbeat(client_id, (), (ConsumerData(group, subscription_data_set=wanted),))
             assert (await client.ask(HEART_BEAT, None, body)).code == 0
 

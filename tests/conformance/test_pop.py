@@ -12,7 +12,7 @@ from rmqlite.kernel.config.config import load_config
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     SET_MESSAGE_REQUEST_MODE,
-    RequestModeChange,
+    ModeChangeBody,
 )
 from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import PROGRAMS, live_broker
@@ -75,7 +75,7 @@ def test_a_killed_broker_forgets_no_lease_and_no_ack(tmp_path: Path) -> None:
         make(broker, topic, slow, lost)
         with RawClient(address_of(broker)) as client:
             for group in (slow, lost):
-                mode = RequestModeChange(topic, group, RequestMode.POP)
+                mode = ModeChangeBody(topic, group, RequestMode.POP)
                 assert client.ask(SET_MESSAGE_REQUEST_MODE, None, mode).code == 0
         command = PROGRAMS["java-pop"]()
         with Program(command, broker.name_server, tmp_path / "java.log") as java:

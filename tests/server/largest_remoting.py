@@ -29,7 +29,7 @@ from rmqlite.protocols.remoting.bytes.registration import (
     encode_packed,
     encode_plain,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
@@ -130,14 +130,14 @@ def registration(at: At) -> tuple[Ext, bytes]:
     """With a table in one of its two forms."""
     name = f"topic-{'x' * 80}-{at.name}"
     names = [f"{name}-{number}" for number in range(at.share(TOPICS_MAX))]
-    table = Registration(DataVersion(1, 1), dict.fromkeys(names, RegisteredTopic(4, 4, 6)))
+    table = Registration(TableVersionBody(1, 1), dict.fromkeys(names, RegisteredTopic(4, 4, 6)))
     if at.serial % 2:
         return registrant(at), done(encode_plain(table))
     return registrant(at) | {"compressed": "true"}, compressed(done(encode_packed(table)))
 
 
 def version(at: At) -> tuple[Ext, bytes]:
-    return registrant(at), write_body(DataVersion(1, 1))
+    return registrant(at), write_body(TableVersionBody(1, 1))
 
 
 def message(at: At) -> tuple[Ext, bytes]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from rmqlite.kernel.process.delivery import RETRY_S_MAX, Delivery
+from rmqlite.kernel.process.delivery import RETRY_S_MAX, DeliveryTasks
 from rmqlite.kernel.service.turns import TURNS
 from rmqlite.kernel.words.errors import FlushFailed
 from tests.support.brokers import BrokerUnderTest
@@ -27,7 +27,7 @@ def test_a_message_is_delivered_in_the_millisecond_it_is_due(under_test: BrokerU
     """P2 and P3: not a millisecond early, and no polling interval late."""
     due: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         due.append(send(under_test, delivery, level=3))
         await asyncio.sleep(11)
 
@@ -41,7 +41,7 @@ def test_an_earlier_message_of_another_level_is_not_waited_past(
     """Levels sleep on their own: a two-hour message keeps nobody waiting."""
     due: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         due.append(send(under_test, delivery, level=18))
         due.append(send(under_test, delivery, level=1))
         await asyncio.sleep(2)
@@ -68,7 +68,7 @@ def test_a_burst_leaves_in_slices_between_which_others_run(
     most = together * under_test.config.deliver_batch_max
     seen: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for _ in range(6):
             send(under_test, delivery, level=1, count=500)
         until = under_test.clock.now_ms() + 1_000
@@ -94,7 +94,7 @@ def test_a_level_rests_longer_after_every_failed_append_and_then_goes_on(
     due: list[int] = []
     tried = fail_deliveries(under_test, FULL, times=6)
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         due.append(send(under_test, delivery, level=1))
         await asyncio.sleep(60)
 
@@ -120,7 +120,7 @@ def test_what_could_not_be_delivered_arrives_once_and_in_order(
     fail_deliveries(under_test, FULL, times=3)
     due: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for _ in range(40):
             due.append(send(under_test, delivery, level=1))
             await asyncio.sleep(0.25)
@@ -144,7 +144,7 @@ def test_a_failed_sync_is_not_tried_again(under_test: BrokerUnderTest) -> None:
 
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
-            delivery = Delivery(under_test.broker, under_test.clock, tasks)
+            delivery = DeliveryTasks(under_test.broker, under_test.clock, tasks)
             send(under_test, delivery, level=1)
             fail_deliveries(under_test, failed, times=1)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from rmqlite.kernel.process.delivery import Delivery
+from rmqlite.kernel.process.delivery import DeliveryTasks
 from rmqlite.kernel.words.clock import WAKE_MS_MAX
 from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
@@ -36,7 +36,7 @@ def arrived_after_ms(
         with suppress(BaseExceptionGroup):
             async with asyncio.TaskGroup() as tasks:
                 done(sending(broker.broker, [Message("orders", b"x", delay_level=level)], 0))
-                Delivery(broker.broker, broker.clock, tasks)
+                DeliveryTasks(broker.broker, broker.clock, tasks)
                 sent_ns = machine.boot_ns()
                 await during(machine)
                 while not broker.broker.schedule.delivered:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.kernel.process.delivery import SLICES_S, Delivery
+from rmqlite.kernel.process.delivery import SLICES_S, DeliveryTasks
 from rmqlite.kernel.schedule.schedule import REST_MS
 from rmqlite.kernel.service.group_commit import GroupCommit, Ran
 from rmqlite.kernel.service.turns import TURNS
@@ -89,7 +89,7 @@ def test_a_burst_in_one_level_makes_no_other_late(
     slices = Slices(under_test, monkeypatch)
     places: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         send(under_test, delivery, level=2)
         for _ in range(6):
             send(under_test, delivery, level=1, count=500)
@@ -115,7 +115,7 @@ def test_bursts_in_all_levels_hold_others_no_longer_than_one(
     slices = Slices(broker, monkeypatch)
     in_pass: list[float] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for level in range(1, LEVELS + 1):
             send(broker, delivery, level, count=15)
         await asyncio.sleep(9.999)
@@ -141,7 +141,7 @@ def test_a_level_that_cannot_be_read_rests_alone(make: Make) -> None:
     broker = make(files=files)
     due: list[int] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         send(broker, delivery, level=1)
         first = f"{SCHEDULE_TOPIC}/0/"
         files.fail("read", where=lambda path: first in str(path), times=FOR_GOOD)
@@ -166,7 +166,7 @@ def test_levels_share_the_rate_and_none_has_all_of_it(make: Make, rate: int) -> 
     broker = make(deliver_rate_max=rate, message_delay_level="1s 2s")
     seen: list[tuple[int, int]] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         send(broker, delivery, level=1, count=5 * rate)
         send(broker, delivery, level=2, count=2)
         await asyncio.sleep(1)
@@ -191,7 +191,7 @@ def test_a_full_disk_lets_all_rest_and_is_logged_once(
     broker = make(message_delay_level=TABLE)
     tried = fail_deliveries(broker, FULL, times=4)
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for level in range(1, LEVELS + 1):
             send(broker, delivery, level)
         await asyncio.sleep(12)
@@ -227,7 +227,7 @@ def test_one_sync_serves_all_levels_that_are_due_in_one_turn(
         commit = GroupCommit(broker.config, broker.store, Syncs(), readable.extend)
         broker.heard.appended = commit.appended  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as tasks:
-            delivery = Delivery(broker.broker, broker.clock, tasks)
+            delivery = DeliveryTasks(broker.broker, broker.clock, tasks)
             broker.heard.due_sooner = delivery.due_sooner  # type: ignore[method-assign]
             for level in range(1, LEVELS + 1):
                 done(sending(broker.broker, [Message("orders", b"x", delay_level=level)], 0))
@@ -252,7 +252,7 @@ def test_a_task_without_due_messages_does_nothing(
     broker = make(message_delay_level=TABLE.replace("10s", "2h"))
     slices = Slices(broker, monkeypatch)
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for level in range(1, LEVELS + 1):
             send(broker, delivery, level)
         await asyncio.sleep(1)
@@ -272,7 +272,7 @@ def test_a_wait_queue_has_a_task_from_its_first_message_on(under_test: BrokerUnd
     """Levels that nobody uses have none; neither has a broker without a delayed message."""
     names: list[set[str]] = []
 
-    async def scenario(delivery: Delivery) -> None:
+    async def scenario(delivery: DeliveryTasks) -> None:
         for level in (0, 1, 3, 3):
             if level:
                 send(under_test, delivery, level)
@@ -289,7 +289,7 @@ def test_what_waits_at_a_start_has_its_tasks(under_test: BrokerUnderTest) -> Non
     due = [each.deliver_at_ms for each in under_test.send(*messages)]
     under_test.restart()
 
-    async def scenario(_: Delivery) -> None:
+    async def scenario(_: DeliveryTasks) -> None:
         await asyncio.sleep(11)
 
     run(under_test, scenario)
@@ -305,7 +305,7 @@ def test_close_ends_all_tasks(under_test: BrokerUnderTest) -> None:
 
     async def main() -> None:
         async with asyncio.TaskGroup() as tasks:
-            delivery = Delivery(under_test.broker, under_test.clock, tasks)
+            delivery = DeliveryTasks(under_test.broker, under_test.clock, tasks)
             for level in (1, 1, 2, 18):
                 send(under_test, delivery, level)
             await asyncio.sleep(6)

@@ -41,7 +41,7 @@ from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
-from rmqlite.protocols.remoting.bytes.requests.request import Party, Request
+from rmqlite.protocols.remoting.bytes.requests.request import Party, RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES
 from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.calls import ask
@@ -90,7 +90,7 @@ def text_of(name: str) -> str:
     return next((text for part, text in TEXTS.items() if part in name), "")
 
 
-def ext_fields(row: Request[Any, Any]) -> Iterator[dict[str, str]]:
+def ext_fields(row: RemotingRequest[Any, Any]) -> Iterator[dict[str, str]]:
     """In each request one number is at an end; in the last ones all of them are."""
     numbers = {each.wire: int(each.kind[1:]) for each in row.fields.columns if each.kind[0] == "i"}
     usual = dict.fromkeys(numbers, "0")
@@ -104,7 +104,7 @@ def ext_fields(row: Request[Any, Any]) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("row", CODES, ids=[NAMES[row.code] for row in CODES])
 def test_no_number_of_a_remoting_request_makes_the_broker_fail(
-    row: Request[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    row: RemotingRequest[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error of ours is answered as "internal error", and a consumer repeats the call forever."""
     under_test = BrokerUnderTest(tmp_path)

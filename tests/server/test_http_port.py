@@ -14,8 +14,8 @@ from rmqlite.protocols.metrics.server import (
     CONNECTIONS_MAX,
     EXCHANGE_S_MAX,
     REQUEST_BYTES_MAX,
+    HttpPage,
     HttpPort,
-    Page,
 )
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with
@@ -25,15 +25,15 @@ LARGE = bytes(8 << 20)
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-async def figures(_authorization: str) -> Page:
-    return Page(b"a 1\n", "text/plain; version=0.0.4")
+async def figures(_authorization: str) -> HttpPage:
+    return HttpPage(b"a 1\n", "text/plain; version=0.0.4")
 
 
-async def large(_authorization: str) -> Page:
-    return Page(LARGE)
+async def large(_authorization: str) -> HttpPage:
+    return HttpPage(LARGE)
 
 
-async def fails(_authorization: str) -> Page:
+async def fails(_authorization: str) -> HttpPage:
     raise ValueError("told to fail")
 
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.words.errors import Overloaded
-from rmqlite.protocols.grpc.in_flight import ARRIVAL_S_MAX, LINE_MAX, WAIT_S_MAX, InFlight, Room
+from rmqlite.protocols.grpc.in_flight import (
+    ARRIVAL_S_MAX,
+    LINE_MAX,
+    WAIT_S_MAX,
+    BytesInFlight,
+    InFlight,
+)
 from tests.support.calls import turns_until
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with
@@ -81,7 +87,7 @@ def test_a_request_without_room_waits_for_it_in_line() -> None:
         rooms = [await in_flight.room() for _ in range(3)]
         order: list[int] = []
 
-        async def wait(number: int) -> Room:
+        async def wait(number: int) -> BytesInFlight:
             room = await in_flight.room()
             order.append(number)
             return room

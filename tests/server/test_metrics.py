@@ -21,7 +21,7 @@ from rmqlite.kernel.waits.wait_queue import BOUNDS_MS
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import DiskFull, StoreUnavailable
 from rmqlite.kernel.words.message import Message
-from rmqlite.protocols.metrics.timers import TOPICS_MAX, TimerMetrics
+from rmqlite.protocols.metrics.timers import TOPICS_MAX, TimerFigures
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive
 from tests.support.scrape import Scrape, scrape, watch_of
@@ -298,7 +298,7 @@ def test_timers_have_the_metrics_of_rocketmq_5(broker: BrokerUnderTest) -> None:
     """Those that mean the same, so that its dashboards show this broker, too."""
     assert scrape(broker).value("rocketmq_timer_dequeue_lag") == 0
     broker.send(Message("orders", b"x", deliver_after="1h"))
-    metrics = TimerMetrics(broker.broker)
+    metrics = TimerFigures(broker.broker)
     for after, count in {"4s": 2, "61s": 3, "24h": 1, "500d": 6}.items():
         broker.send(*[Message("orders", b"x", deliver_after=after)] * count)
     broker.send(Message("invoices", b"x", deliver_after="1s"))
@@ -348,7 +348,7 @@ def test_what_takes_long_to_count_is_counted_seldom(broker: BrokerUnderTest) -> 
     """Ten million timers take the loop half a second: not at each scrape of each monitor."""
     broker.send(Message("orders", b"x", deliver_after="1s"))
     elapsed_s = [100.0]
-    timers = TimerMetrics(broker.broker, lambda: elapsed_s[0])
+    timers = TimerFigures(broker.broker, lambda: elapsed_s[0])
 
     def lag(took_s: float = 0.0) -> float:
         for metric in timers.collected(broker.clock.now_ms()):

@@ -20,7 +20,7 @@ from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
 from rmqlite.kernel.words.message import DELAY, Message, encode_properties, message_properties
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.limits import RequestLimits
+from rmqlite.protocols.native.bytes.limits import NativeLimits
 from rmqlite.protocols.native.table import methods_of
 from rmqlite.protocols.remoting.bytes.batch import write_messages
 from tests.support.brokers import BrokerUnderTest
@@ -30,7 +30,7 @@ from tests.support.messages import TOPIC, create_topic
 from tests.support.sends import BORN_HOST, encoded_of
 from tests.support.services import Served, served
 
-LIMITS = RequestLimits(BrokerConfig())
+LIMITS = NativeLimits(BrokerConfig())
 WAITS: tuple[dict[str, Any], ...] = (
     *[{}] * 4,
     *[{"delay_level": 3}] * 2,

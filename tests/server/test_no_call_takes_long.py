@@ -245,7 +245,9 @@ def test_every_call_of_rocketmq_5_is_measured() -> None:
 
 @pytest.mark.parametrize("rpc", v2_rpcs.ALL, ids=lambda rpc: rpc.name)
 def test_no_turn_of_the_largest_call_of_rocketmq_5_is_long(
-    rpc: v2_rpcs.Rpc[Any, Any], near_its_limits: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+    rpc: v2_rpcs.RocketmqRpc[Any, Any],
+    near_its_limits: BrokerUnderTest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever it is answered; the best of some runs counts."""
     found: list[float] = []

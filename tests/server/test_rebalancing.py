@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.kernel.process.loops import Rebalancing
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
-from rmqlite.kernel.service.waiting import WOKEN_AT_ONCE, Waiting
+from rmqlite.kernel.service.waiting import WOKEN_AT_ONCE, ParkedCalls
 from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import run_with
@@ -24,7 +24,7 @@ class Members:
 
     def __init__(self, broker: BrokerUnderTest) -> None:
         self.broker = broker
-        self.heartbeats = Waiting("maxParkedPolls", 10_000)
+        self.heartbeats = ParkedCalls("maxParkedPolls", 10_000)
         self.woken: Counter[int] = Counter()
         """How many heartbeats were woken in each millisecond."""
 

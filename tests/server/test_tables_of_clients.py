@@ -31,11 +31,11 @@ from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     POLLING_INFO,
     SET_MESSAGE_REQUEST_MODE,
+    ModeChangeBody,
     PollingInfo,
-    RequestModeChange,
 )
 from rmqlite.protocols.remoting.requests import clients as remoting_clients
-from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.remoting.requests.clients import RemotingClients
 from rmqlite.protocols.rocketmq_v2 import clients as v2_clients
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
@@ -180,13 +180,13 @@ def test_no_request_of_the_remoting_protocol(under_test: BrokerUnderTest) -> Non
     assert tables(under_test) == before
 
 
-def registered(protocol: ProtocolUnderTest) -> Clients:
+def registered(protocol: ProtocolUnderTest) -> RemotingClients:
     calls: Any = protocol.calls
-    clients: Clients = calls._gone[0].__self__
+    clients: RemotingClients = calls._gone[0].__self__
     return clients
 
 
-def remembered(clients: Clients) -> tuple[int, ...]:
+def remembered(clients: RemotingClients) -> tuple[int, ...]:
     return (
         len(clients._consumers),
         len(clients._producers),
@@ -352,7 +352,7 @@ def test_nobody_may_let_a_group_pop_half_messages(under_test: BrokerUnderTest) -
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            change = RequestModeChange(HALF_TOPIC, GROUP, RequestMode.POP)
+            change = ModeChangeBody(HALF_TOPIC, GROUP, RequestMode.POP)
             answer = await client.ask(SET_MESSAGE_REQUEST_MODE, None, change)
             assert answer.code == 16
             assert "the topic is the broker's own" in answer.remark

@@ -41,7 +41,7 @@ from rmqlite.kernel.words.names import (
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests.clients import HEART_BEAT, Heartbeat, ProducerData
 from rmqlite.protocols.remoting.bytes.requests.messages import CONSUMER_SEND_MSG_BACK, SendBack
-from rmqlite.protocols.remoting.bytes.requests.request import Body, Party, Request
+from rmqlite.protocols.remoting.bytes.requests.request import Body, Party, RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,
@@ -243,7 +243,7 @@ def test_no_method_touches_what_its_caller_may_not(
 # ---- by each code of RocketMQ's protocol
 
 
-def ext_of(row: Request[Any, Any], aim: Aim) -> dict[str, str]:
+def ext_of(row: RemotingRequest[Any, Any], aim: Aim) -> dict[str, str]:
     """The fields of a request, each by its name."""
     by_name = {
         "properties": encode_properties(CLAIMS).decode(),

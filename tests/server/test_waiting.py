@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rmqlite.kernel.service.waiting import PULLS_AT_ONCE, Waiting
+from rmqlite.kernel.service.waiting import PULLS_AT_ONCE, ParkedCalls
 from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with
@@ -19,7 +19,7 @@ def test_a_parked_call_is_woken_by_its_key() -> None:
     clock = FakeClock()
 
     async def main() -> int:
-        waiting = Waiting("maxParkedPolls", 10)
+        waiting = ParkedCalls("maxParkedPolls", 10)
         began_ms = clock.now_ms()
         parked = asyncio.create_task(waiting.wait(KEY, 60))
         other = asyncio.create_task(waiting.wait(("orders", 1), 60))
@@ -39,7 +39,7 @@ def test_a_parked_call_ends_when_its_time_is_up() -> None:
 
     async def main() -> int:
         began_ms = clock.now_ms()
-        await Waiting("maxParkedPolls", 10).wait(KEY, 15)
+        await ParkedCalls("maxParkedPolls", 10).wait(KEY, 15)
         return clock.now_ms() - began_ms
 
     assert run_with(clock, main()) == 15_000
@@ -49,7 +49,7 @@ def test_one_parked_call_too_many_is_refused() -> None:
     """The limit has a name, and the error says it."""
 
     async def main() -> None:
-        waiting = Waiting("maxParkedPolls", 1)
+        waiting = ParkedCalls("maxParkedPolls", 1)
         parked = asyncio.create_task(waiting.wait(KEY, 60))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="maxParkedPolls=1"):
@@ -64,7 +64,7 @@ def test_one_account_leaves_room_for_the_calls_of_others() -> None:
     """It may have half of them."""
 
     async def main() -> None:
-        waiting = Waiting("maxParkedPolls", 2)
+        waiting = ParkedCalls("maxParkedPolls", 2)
         parked = asyncio.create_task(waiting.wait(KEY, 60, "one"))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="maxParkedPolls of one account=1"):
@@ -83,7 +83,7 @@ def test_a_call_that_is_cut_off_leaves_nothing_behind() -> None:
     """Clients come and go; their parked calls must not stay in memory."""
 
     async def main() -> int:
-        waiting = Waiting("maxParkedPolls", 10)
+        waiting = ParkedCalls("maxParkedPolls", 10)
         parked = [asyncio.create_task(waiting.wait(KEY, 60)) for _ in range(3)]
         await asyncio.sleep(0)
         assert waiting.count == 3
@@ -100,7 +100,7 @@ def test_closing_wakes_everyone_and_lets_nobody_in() -> None:
     clock = FakeClock()
 
     async def main() -> int:
-        waiting = Waiting("maxParkedPolls", 10)
+        waiting = ParkedCalls("maxParkedPolls", 10)
         parked = [asyncio.create_task(waiting.wait((t, 0), 60)) for t in ("a", "b")]
         await asyncio.sleep(0)
         began_ms = clock.now_ms()
@@ -116,7 +116,7 @@ def test_of_many_calls_a_few_are_woken_in_a_turn() -> None:
     """Five thousand at once would hold up everybody else; each is woken all the same."""
 
     async def main() -> None:
-        waiting = Waiting("maxParkedPolls", 1_000)
+        waiting = ParkedCalls("maxParkedPolls", 1_000)
         parked = [asyncio.create_task(waiting.wait(KEY, 60)) for _ in range(500)]
         await asyncio.sleep(0)
         waiting.wake([KEY])

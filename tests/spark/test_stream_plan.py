@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
-from rmqlite.spark.arrow.partitions import Place
+from rmqlite.spark.arrow.partitions import StorePlace
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.stream.plan import StreamPlan
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, Ranges
@@ -25,7 +25,7 @@ class FakeRanges:
         self.found: Ranges = {}
         self.published: list[tuple[str, Offsets]] = []
         self.failure: Exception | None = None
-        self.place: Place | None = None
+        self.place: StorePlace | None = None
         self.set(**ranges)
 
     def set(self, **ranges: tuple[int, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rmqlite.cli.status import Asked, Picture, Round
+from rmqlite.cli.status import Picture, StatusCalls, StatusRound
 from rmqlite.features.changes.requests import PendingCount
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, ReasonCount
 from rmqlite.features.operating.requests import GroupStatus, QueueProgress
@@ -91,11 +91,11 @@ def status(after_ms: int = 0, **fields: Any) -> BrokerStatus:
     return replace(STATUS, now_ms=NOW_MS + after_ms, **fields)
 
 
-def told(at_s: float, answer: Any = STATUS, **parts: Any) -> Round:
+def told(at_s: float, answer: Any = STATUS, **parts: Any) -> StatusRound:
     """A round that was asked and answered at once; parts: by their names in lower case."""
     described = parts.pop("described", ())
-    answers = {Asked[name.upper()]: part for name, part in parts.items()}
-    return Round(at_s, at_s, answer, answers, described)
+    answers = {StatusCalls[name.upper()]: part for name, part in parts.items()}
+    return StatusRound(at_s, at_s, answer, answers, described)
 
 
 def seen(answer: Any = STATUS, **parts: Any) -> Picture:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from rmqlite.kernel.process.delivery import Delivery
+from rmqlite.kernel.process.delivery import DeliveryTasks
 from rmqlite.kernel.records.packed import Packed
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.words.errors import StoreUnavailable
@@ -21,20 +21,20 @@ class Stop(Exception):
     """Ends the task group of a test."""
 
 
-def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[None]]) -> None:
+def run(under_test: BrokerUnderTest, scenario: Callable[[DeliveryTasks], Awaitable[None]]) -> None:
     """Run a scenario beside the delivery."""
 
     async def main() -> None:
         with suppress(BaseExceptionGroup):
             async with asyncio.TaskGroup() as tasks:
-                delivery = Delivery(under_test.broker, under_test.clock, tasks)
+                delivery = DeliveryTasks(under_test.broker, under_test.clock, tasks)
                 await scenario(delivery)
                 raise Stop
 
     run_with(under_test.clock, main())
 
 
-def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
+def send(under_test: BrokerUnderTest, delivery: DeliveryTasks, level: int, count: int = 1) -> int:
     """Send delayed messages, notify the tasks like a server; return the deliver times."""
     messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
     results = done(sending(under_test.broker, messages, queue_id=0))

@@ -32,10 +32,10 @@ from rmqlite.protocols.remoting.bytes.command import (
     signature,
 )
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
-from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.shapes import write_body
 from rmqlite.protocols.remoting.calls import Calls
-from rmqlite.protocols.remoting.connection import Connection, Connections
+from rmqlite.protocols.remoting.connection import ClientConnection, Connections
 from rmqlite.protocols.remoting.server import RemotingServer
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
@@ -89,7 +89,11 @@ class Talk:
         self._opaque = 0
 
     def request(
-        self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b"", flag: int = 0
+        self,
+        row: RemotingRequest[Any, Any] | int,
+        asked: Any = None,
+        body: Any = b"",
+        flag: int = 0,
     ) -> Command:
         """The next request.  row: of the table of codes, or a code; asked: its fields as the row's
         NamedTuple, or as a dict of ext fields; body: bytes, or a dataclass of its bodies."""
@@ -160,13 +164,17 @@ class RawClient(Talk):
         """All of them in one piece."""
         self.write(b"".join([encode(command) for command in commands]))
 
-    def ask(self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b"") -> Command:
+    def ask(
+        self, row: RemotingRequest[Any, Any] | int, asked: Any = None, body: Any = b""
+    ) -> Command:
         """Send a request; its answer."""
         command = self.request(row, asked, body)
         self.send(command)
         return self.answer(command.opaque)
 
-    def one_way(self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b"") -> None:
+    def one_way(
+        self, row: RemotingRequest[Any, Any] | int, asked: Any = None, body: Any = b""
+    ) -> None:
         self.send(self.request(row, asked, body, ONE_WAY_FLAG))
 
     def answer(self, opaque: int, seconds: float = PATIENCE_S) -> Command:
@@ -227,13 +235,15 @@ class LoopClient(Talk):
         self.write(b"".join([encode(command) for command in commands]))
 
     async def ask(
-        self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b""
+        self, row: RemotingRequest[Any, Any] | int, asked: Any = None, body: Any = b""
     ) -> Command:
         command = self.request(row, asked, body)
         self.send(command)
         return await self.answer(command.opaque)
 
-    def one_way(self, row: Request[Any, Any] | int, asked: Any = None, body: Any = b"") -> None:
+    def one_way(
+        self, row: RemotingRequest[Any, Any] | int, asked: Any = None, body: Any = b""
+    ) -> None:
         self.send(self.request(row, asked, body, ONE_WAY_FLAG))
 
     async def answer(self, opaque: int) -> Command:
@@ -292,7 +302,7 @@ class ProtocolUnderTest:
         assert self.protocol._calls is not None
         return self.protocol._calls
 
-    def connection(self, client: LoopClient) -> Connection:
+    def connection(self, client: LoopClient) -> ClientConnection:
         """The protocol's end of a client's connection."""
         (found,) = [
             each

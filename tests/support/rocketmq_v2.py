@@ -13,7 +13,7 @@ import pytest
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.words.message import pack_host
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.messages import SendRules, draft_of, write_message
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 
@@ -52,7 +52,7 @@ def drafted(
 @contextmanager
 def refused(code: Code, part: str) -> Iterator[None]:
     """The call is refused with this code, and a sentence "NAME must be RULE, not VALUE"."""
-    with pytest.raises(Refusal, match=re.escape(part)) as raised:
+    with pytest.raises(RocketmqRefusal, match=re.escape(part)) as raised:
         yield
     assert raised.value.code is code
     assert " must be " in str(raised.value)
@@ -61,7 +61,7 @@ def refused(code: Code, part: str) -> Iterator[None]:
 
 def refusal(call: Callable[[], object]) -> tuple[Code, str]:
     """How a call is refused."""
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(RocketmqRefusal) as raised:
         call()
     return raised.value.code, str(raised.value)
 

@@ -24,7 +24,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID, CLIENT_VERSION
 from rmqlite.protocols.rocketmq_v2.table import Protocol
 from tests.support.brokers import BrokerUnderTest
@@ -186,20 +186,22 @@ class V2:
         other._calls = self._calls
         return other
 
-    async def ask(self, rpc: Rpc[Any, Any], request: Any, left_s: float | None = None) -> Any:
+    async def ask(
+        self, rpc: RocketmqRpc[Any, Any], request: Any, left_s: float | None = None
+    ) -> Any:
         """The answer of a call that has one.  It always ends well for gRPC."""
         (answer,) = await self.answers(rpc, request, left_s)
         return answer
 
     async def answers(
-        self, rpc: Rpc[Any, Any], request: Any, left_s: float | None = None
+        self, rpc: RocketmqRpc[Any, Any], request: Any, left_s: float | None = None
     ) -> list[Any]:
         data = request if isinstance(request, bytes) else request.SerializeToString()
         context = await ask(self.handlers, rpc.path, data, sent=self.sent_with, left_s=left_s)
         assert context.code is grpc.StatusCode.OK, context.details
         return [rpc.answer.FromString(answer) for answer in context.answers]
 
-    async def code(self, rpc: Rpc[Any, Any], request: Any) -> Code:
+    async def code(self, rpc: RocketmqRpc[Any, Any], request: Any) -> Code:
         """The outcome of a call; of a receive or a pull that of its first answer."""
         first = (await self.answers(rpc, request))[0]
         assert first.status.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from rmqlite.client.producing.encoding import Encoded, encoded
+from rmqlite.client.producing.encoding import EncodedSend, encoded
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.messages import SendRequest, SendResult
 from rmqlite.kernel.sends.calls import DraftCall
@@ -19,7 +19,7 @@ BORN_HOST = pack_host("10.0.0.1:1234")
 
 def encoded_of(
     messages: Sequence[Message], queue_id: int = -1, *, group: str = "", born_at_ms: int = 0
-) -> Encoded:
+) -> EncodedSend:
     """The client's encoded call; messages without an id get one."""
     named = [
         each if each.message_id else each.named(secrets.token_hex(16).upper()) for each in messages

@@ -15,7 +15,7 @@ from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit, Ran, SyncThread, run_timed
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.store.disk_jobs import SyncJob
 from rmqlite.kernel.words.errors import RmqliteError
 from tests.support.brokers import BrokerUnderTest
@@ -29,8 +29,8 @@ class Served:
         broker, clock = under_test.broker, under_test.clock
         config = under_test.config.model_copy(update=settings)
         self.config = config
-        pulls = Waiting("maxParkedPolls", 10)
-        heartbeats = Waiting("maxParkedPolls", 10)
+        pulls = ParkedCalls("maxParkedPolls", 10)
+        heartbeats = ParkedCalls("maxParkedPolls", 10)
         self.commit = GroupCommit(config, under_test.store, syncer, pulls.wake)
         self.access = Access()
         self.service = Service(

@@ -57,7 +57,7 @@ _BYTES_MAX: Final = 8 << 20
 """At most this many rows and bytes of bodies are written at once."""
 
 
-class ExportFormat(enum.StrEnum):
+class LetterFormat(enum.StrEnum):
     """The formats of an export."""
 
     JSONL = "jsonl"
@@ -70,7 +70,7 @@ def export(
     *,
     group: Group,
     output: Output = STANDARD_OUTPUT,
-    form: Annotated[ExportFormat | None, format_option("parquet needs")] = None,
+    form: Annotated[LetterFormat | None, format_option("parquet needs")] = None,
     options: DeadLetterOptions,
     only_open: Annotated[
         bool, option("--open/--all", "Only those that are not redriven, or all.")
@@ -84,7 +84,7 @@ def export(
     from rmqlite.client.raw import RawReader
 
     group = checked_group(group)
-    chosen = format_of(form, output, ExportFormat)
+    chosen = format_of(form, output, LetterFormat)
     began_s = elapsed_s()
     with (
         connected(endpoint) as admin,
@@ -169,9 +169,9 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 @contextmanager
-def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], object]]:
+def _writing(form: LetterFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], object]]:
     """A function that writes rows to the output.  Raises ExtraMissing, StoreUnavailable."""
-    if form is ExportFormat.PARQUET:
+    if form is LetterFormat.PARQUET:
         check_extra("arrow")
         from rmqlite.spark.arrow.export import TableFile, schema_of_rows
 

@@ -33,8 +33,8 @@ from rmqlite.features.redrive.requests import (
     ImportAnswer,
     ImportedDeadLetter,
     ImportRequest,
+    ReadersOfTopic,
     RedriveOutcome,
-    TopicCount,
     summed,
 )
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
@@ -53,7 +53,7 @@ _IMPORTED: Final = Document(
     "The outcomes of the letters of a file.",
     **fields_of(int, "sent already refused"),
     dry_run=bool,
-    topics=list[TopicCount],
+    topics=list[ReadersOfTopic],
     reasons=many(_REASON),
 )
 _REASONS_MAX: Final = 20
@@ -68,7 +68,7 @@ class _Import:
         self.sent = 0
         self.already = 0
         self.refused = 0
-        self._topics: tuple[TopicCount, ...] = ()
+        self._topics: tuple[ReadersOfTopic, ...] = ()
         self._reasons: dict[str, dict[str, Any]] = {}
         self._file = file
         self._to_topic = to_topic

@@ -25,9 +25,9 @@ from rmqlite.features.redrive.requests import (
     NOT_ASKED,
     DeadLetterOutcome,
     JobState,
+    ReadersOfTopic,
     RedriveJob,
     RedriveResults,
-    TopicCount,
 )
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import Unavailable
@@ -125,7 +125,7 @@ def print_over(job: RedriveJob) -> None:
     print_samples(job.spec.group, job.samples, job.refused)
 
 
-def print_topics(topics: Sequence[TopicCount]) -> None:
+def print_topics(topics: Sequence[ReadersOfTopic]) -> None:
     """Print how many messages would go to which topic, and which groups would get them."""
     if topics:
         rows = [

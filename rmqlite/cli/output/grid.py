@@ -11,16 +11,16 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from rmqlite.kernel.words.visible import printable
-from rmqlite.views.tables import Column, Part, Table
+from rmqlite.views.tables import Column, Table, Tone
 
 GAP: Final = 2
 """Columns of a terminal between two columns of a table."""
 _BAR_COLUMNS: Final = 12
 
-Line = tuple[Part, ...]
+Line = tuple[Tone, ...]
 
 
-def cell_shown(part: Part) -> str:
+def cell_shown(part: Tone) -> str:
     """The text of a cell, behind the bar of its share."""
     if part.share is None:
         return part.text
@@ -68,21 +68,21 @@ def _total(found: Sequence[int]) -> int:
 
 def head(table: Table, sizes: Sequence[int]) -> Line:
     """The columns' names."""
-    names = [Part(column.name, "head") for column in table.columns]
+    names = [Tone(column.name, "head") for column in table.columns]
     return aligned(names, table.columns, sizes)
 
 
-def aligned(cells: Sequence[Part], columns: Sequence[Column], sizes: Sequence[int]) -> Line:
+def aligned(cells: Sequence[Tone], columns: Sequence[Column], sizes: Sequence[int]) -> Line:
     """The cells of one line, each in its width."""
-    parts: list[Part] = []
+    parts: list[Tone] = []
     for part, column, size in zip(cells, columns, sizes, strict=True):
         if not size:
             continue
         if parts:
-            parts.append(Part(" " * GAP))
+            parts.append(Tone(" " * GAP))
         text = shortened(cell_shown(part), size)
         space = " " * (size - cell_len(text))
-        parts.append(Part(space + text if column.right else text + space, part.tone))
+        parts.append(Tone(space + text if column.right else text + space, part.tone))
     return tuple(parts)
 
 
@@ -90,26 +90,26 @@ def title(text: str, width: int) -> Line:
     """A rule over the whole width with a title in it."""
     shown = shortened(printable(text), max(0, width - 4))
     rule = "─" * max(0, width - cell_len(shown) - 3)
-    return cut((Part("─ ", "dim"), Part(shown, "head"), Part(f" {rule}", "dim")), width)
+    return cut((Tone("─ ", "dim"), Tone(shown, "head"), Tone(f" {rule}", "dim")), width)
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
     """A line with a left and a right end; the left one is cut first."""
     room = width - length(right) - (1 if right else 0)
     parts = cut(left, room)
-    return (*parts, Part(" " * max(0, width - length(parts) - length(right))), *right)
+    return (*parts, Tone(" " * max(0, width - length(parts) - length(right))), *right)
 
 
 def cut(line: Line, width: int) -> Line:
     """A line cut to a width, with an ellipsis if more than blanks is missing."""
-    parts: list[Part] = []
+    parts: list[Tone] = []
     left = width
     for n, part in enumerate(line):
         size = cell_len(part.text)
         if size > left:
             rest = "".join([each.text for each in line[n:]]).rstrip()
             text = part.text if cell_len(rest) > left else rest
-            return (*parts, Part(shortened(text, left), part.tone)) if left > 0 else tuple(parts)
+            return (*parts, Tone(shortened(text, left), part.tone)) if left > 0 else tuple(parts)
         parts.append(part)
         left -= size
     return tuple(parts)

@@ -17,7 +17,7 @@ from rmqlite.views.levels import level_name
 from rmqlite.views.messages import inflated_view, message_facts, where_text
 
 if TYPE_CHECKING:
-    from rmqlite.store_tools.reader import Waiting
+    from rmqlite.store_tools.reader import ScheduledWait
 
 _BODY: Final[dict[str, Any]] = {"body_encoding": Literal["utf-8", "hex"], "body": str}
 MESSAGE: Final = Document(
@@ -36,7 +36,7 @@ RECORD: Final = Document(
 BODY_CHARS_SHOWN: Final = 100
 
 
-def about_of(message: StoredMessage, waiting: Waiting | None = None) -> list[str]:
+def about_of(message: StoredMessage, waiting: ScheduledWait | None = None) -> list[str]:
     """Time, place and id, and whatever else the message has."""
     about = [
         time_text(message.store_timestamp_ms),
@@ -51,7 +51,7 @@ def about_of(message: StoredMessage, waiting: Waiting | None = None) -> list[str
     return about + [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
 
 
-def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
+def line_of(message: StoredMessage, waiting: ScheduledWait | None) -> str:
     """Time, place, id, and the beginning of the body, all escaped."""
     about = about_of(message, waiting)
     shown, _ = readable_message(message)
@@ -62,7 +62,7 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
     return printable("  ".join([*about, hint + cut + more])) + "\n"
 
 
-def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") -> str:
+def page_of(message: StoredMessage, waiting: ScheduledWait | None, state: str = "") -> str:
     """Every field on its own line, every property, and the whole body, inflated."""
     if waiting is not None:
         state = waiting.state
@@ -105,7 +105,7 @@ def message_tree(message: StoredMessage) -> dict[str, Any]:
     return MESSAGE.tree(message, message_id=message.message_id, body_encoding=encoding, body=body)
 
 
-def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
+def json_of(message: StoredMessage, waiting: ScheduledWait | None) -> str:
     """One document, ASCII, on one line: message_tree()'s fields, and those of a schedule.
 
     Built by hand in 3 µs; json.dumps() with the tree that it needs takes 25.

@@ -44,7 +44,7 @@ def schema_of(name: str, printed: Printed) -> dict[str, Any]:
     # A quarter of a second: only this command needs it.
     from pydantic import TypeAdapter, json_schema
 
-    class Written(json_schema.GenerateJsonSchema):
+    class SchemaWritten(json_schema.GenerateJsonSchema):
         """A schema of what is written: fields with defaults are there, too."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
@@ -59,7 +59,7 @@ def schema_of(name: str, printed: Printed) -> dict[str, Any]:
             return field["type"] != "model-field" or bool(super().field_is_required(field, total))
 
     model = _Models().type_of(printed.find())
-    tree = TypeAdapter(model).json_schema(mode="serialization", schema_generator=Written)
+    tree = TypeAdapter(model).json_schema(mode="serialization", schema_generator=SchemaWritten)
     which = "each line of " if printed.is_line else ""
     return {"$schema": DIALECT, "$comment": f"{which}rmqlite {name} --json", **tree}
 

@@ -25,7 +25,7 @@ _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
 
 
-class Table(enum.StrEnum):
+class RetryTable(enum.StrEnum):
     """The tables that can be written and drawn."""
 
     FUNNEL = "funnel"
@@ -42,8 +42,8 @@ def retries(
     options: PlotOptions,
     group: Groups = None,
     table: Annotated[
-        Table, option("--table NAME", "The table for --output and --plot.")
-    ] = Table.FUNNEL,
+        RetryTable, option("--table NAME", "The table for --output and --plot.")
+    ] = RetryTable.FUNNEL,
     reasons: Annotated[
         int, option("--reasons N", "Show this many kinds of reasons per group.", min=1)
     ] = 5,
@@ -69,7 +69,7 @@ def retries(
             "levels": collected(job_of.levels(failures)),
             "costs": collected(job_of.costs(failures)),
         }
-        text, is_costs = job.snapshot.text, table is Table.COSTS
+        text, is_costs = job.snapshot.text, table is RetryTable.COSTS
 
         def draw(plot: Any) -> bytes:
             costs = tables["costs"]

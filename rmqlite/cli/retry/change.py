@@ -14,7 +14,7 @@ from rmqlite.cli.filters import PendingOptions, RetryOptions, checked_group
 from rmqlite.cli.options import ChangeOptions, GroupArgument, option, with_options
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.schedule.change import Ids, carry_out, checked_ids
-from rmqlite.cli.schedule.changing import CHANGES, Change, Words
+from rmqlite.cli.schedule.changing import CHANGES, PendingChange, Words
 from rmqlite.features.changes.requests import ChangeOutcome
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX
@@ -38,7 +38,12 @@ def now(
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("retry", "retried", _outcomes(group))
-    _run(Change(ScheduleAction.FIRE, how, words=words), ids, options.pending(group), everything)
+    _run(
+        PendingChange(ScheduleAction.FIRE, how, words=words),
+        ids,
+        options.pending(group),
+        everything,
+    )
 
 
 @prints(lambda: CHANGES)
@@ -57,7 +62,12 @@ def cancel(
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("cancel", "cancelled", _outcomes(group))
-    _run(Change(ScheduleAction.CANCEL, how, words=words), ids, options.pending(group), everything)
+    _run(
+        PendingChange(ScheduleAction.CANCEL, how, words=words),
+        ids,
+        options.pending(group),
+        everything,
+    )
 
 
 def _outcomes(group: str) -> dict[ChangeOutcome, str]:
@@ -70,7 +80,7 @@ def _outcomes(group: str) -> dict[ChangeOutcome, str]:
 
 
 def _run(
-    change: Change,
+    change: PendingChange,
     given: Sequence[str] | None,
     wanted: PendingOptions,
     everything: bool,

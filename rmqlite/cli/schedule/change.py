@@ -29,7 +29,7 @@ from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import time_text
 from rmqlite.cli.schedule.changing import (
     CHANGES,
-    Change,
+    PendingChange,
     change_by_filter,
     change_by_ids,
     change_by_key,
@@ -56,7 +56,7 @@ def cancel(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    _run(Change(ScheduleAction.CANCEL, how), ids, wanted, everything)
+    _run(PendingChange(ScheduleAction.CANCEL, how), ids, wanted, everything)
 
 
 @prints(lambda: CHANGES)
@@ -72,7 +72,7 @@ def deliver_now(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    _run(Change(ScheduleAction.FIRE, how), ids, wanted, everything)
+    _run(PendingChange(ScheduleAction.FIRE, how), ids, wanted, everything)
 
 
 @prints(lambda: CHANGES)
@@ -95,7 +95,7 @@ def reschedule(
     """
     if sum(map(bool, (to, at, after))) != 1:
         raise typer.BadParameter("give --to, --at or --after, one of them")
-    change = Change(ScheduleAction.RESCHEDULE, how, to=to)
+    change = PendingChange(ScheduleAction.RESCHEDULE, how, to=to)
     instant_ms = moment_ms("--at", at)
     if instant_ms is not None:
         change.until(time_text(instant_ms), deliver_at_ms=instant_ms)
@@ -105,7 +105,7 @@ def reschedule(
 
 
 def _run(
-    change: Change,
+    change: PendingChange,
     given: Sequence[str] | None,
     wanted: PendingOptions,
     everything: bool,
@@ -117,7 +117,7 @@ def _run(
 
 
 def checked_ids(
-    change: Change,
+    change: PendingChange,
     given: Sequence[str] | None,
     everything: bool,
     wanted: PendingOptions,
@@ -145,7 +145,7 @@ def checked_ids(
 
 def carry_out(
     broker: BrokerView,
-    change: Change,
+    change: PendingChange,
     ids: Sequence[str] | None,
     wanted: PendingOptions,
     *due_options: str,

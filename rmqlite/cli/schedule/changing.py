@@ -74,7 +74,7 @@ _FOUND_MAX: Final = 64
 
 
 @dataclass(slots=True)
-class Change:
+class PendingChange:
     """A change; to: the level of a reschedule, as it was typed."""
 
     action: ScheduleAction
@@ -108,7 +108,9 @@ class Change:
 # ---- by message id
 
 
-def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic: str) -> bool:
+def change_by_ids(
+    broker: BrokerView, change: PendingChange, ids: Sequence[str], topic: str
+) -> bool:
     """Change these ids and print each outcome; returns whether all were done."""
     if not ids:
         note("no message ids were given")
@@ -128,7 +130,7 @@ def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic:
 
 
 def _answers(
-    broker: BrokerView, change: Change, ids: Sequence[str], topic: str
+    broker: BrokerView, change: PendingChange, ids: Sequence[str], topic: str
 ) -> Iterator[tuple[ChangedId, ...]]:
     """The answers, call by call."""
     for start in range(0, len(ids), IDS_MAX):
@@ -138,7 +140,7 @@ def _answers(
         yield broker.schedule.change_by_ids(asked)
 
 
-def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> None:
+def _print_changed(change: PendingChange, changed: Sequence[ChangedId], asked: int) -> None:
     if change.how.as_json:
         messages = [_changed_tree(each) for each in changed]
         print_json(_BY_IDS.tree(_tree(change), messages=messages))
@@ -150,7 +152,7 @@ def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> 
         note(f"{done:,} of {asked:,} {change.done}{change.where_to}")
 
 
-def _outcome_text(change: Change, changed: ChangedId) -> str:
+def _outcome_text(change: PendingChange, changed: ChangedId) -> str:
     if changed.outcome is not ChangeOutcome.DONE:
         return change.wording.outcomes.get(changed.outcome) or _word(changed.outcome)
     text = change.done if change.how.dry_run else "done"
@@ -165,7 +167,7 @@ def _word(outcome: ChangeOutcome) -> str:
     return outcome.name.lower().replace("_", " ")
 
 
-def _tree(change: Change) -> dict[str, Any]:
+def _tree(change: PendingChange) -> dict[str, Any]:
     dry_run = change.how.dry_run
     return _CHANGE.tree(action=change.verb, dry_run=dry_run, **change.new_time)
 
@@ -177,7 +179,7 @@ def _changed_tree(changed: ChangedId) -> dict[str, Any]:
 # ---- by key
 
 
-def change_by_key(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
+def change_by_key(broker: BrokerView, change: PendingChange, wanted: PendingFilter) -> bool:
     """Change messages with this key, and print each outcome; returns whether all were done.
 
     With a topic, its messages that were delivered or cancelled before are listed, too.
@@ -214,7 +216,7 @@ def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
 # ---- by filter
 
 
-def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
+def change_by_filter(broker: BrokerView, change: PendingChange, wanted: PendingFilter) -> bool:
     """Change all messages that match, and print how many; returns whether there were any."""
     # A dry run only counts; so does a user who may still say no.
     total = _count(broker, change, wanted) if change.how.dry_run or not change.how.yes else None
@@ -230,13 +232,15 @@ def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) 
     return True
 
 
-def _count(broker: BrokerView, change: Change, wanted: PendingFilter) -> int:
+def _count(broker: BrokerView, change: PendingChange, wanted: PendingFilter) -> int:
     with counting("counting") as report:
         counted = ChangeByFilter(change.action, wanted, dry_run=True, **change.new_time)
         return broker.schedule.change_by_filter(counted, report)
 
 
-def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: int | None) -> int:
+def _change(
+    broker: BrokerView, change: PendingChange, wanted: PendingFilter, total: int | None
+) -> int:
     with counting(change.done, total) as report, _noted_when_interrupted(change) as far:
 
         def progress(changed: int) -> None:
@@ -248,7 +252,7 @@ def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: in
 
 
 @contextmanager
-def _noted_when_interrupted(change: Change) -> Iterator[list[int]]:
+def _noted_when_interrupted(change: PendingChange) -> Iterator[list[int]]:
     """After an interruption, print how many were changed; the call under way may be done, too."""
     far = [0]
     try:
@@ -259,14 +263,14 @@ def _noted_when_interrupted(change: Change) -> Iterator[list[int]]:
         raise
 
 
-def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
+def _nothing(change: PendingChange, wanted: PendingFilter, **tree: Any) -> bool:
     if change.how.as_json:
         print_json((_BY_IDS if "messages" in tree else _BY_FILTER).tree(_tree(change), **tree))
     note(f"nothing that waits fits: {pending_text(wanted)}")
     return False
 
 
-def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
+def _confirmed(change: PendingChange, count: int, wanted: PendingFilter) -> bool:
     if change.how.dry_run or change.how.yes:
         return True
     before, behind = change.wording.order or (f"{change.verb} ", change.where_to)

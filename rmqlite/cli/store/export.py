@@ -51,9 +51,9 @@ from rmqlite.views.counts import counted
 
 if TYPE_CHECKING:
     from rmqlite.kernel.config.config import BrokerConfig
-    from rmqlite.store_tools.reader import MessageFilter, StoreReader, Waiting
+    from rmqlite.store_tools.reader import MessageFilter, ScheduledWait, StoreReader
 
-    Shape = Callable[[StoredMessage, Waiting | None], str]
+    Shape = Callable[[StoredMessage, ScheduledWait | None], str]
 
 
 class ExportFormat(enum.StrEnum):
@@ -88,7 +88,7 @@ def cat(
     copying.end()
 
 
-def _page(message: StoredMessage, waiting: Waiting | None) -> str:
+def _page(message: StoredMessage, waiting: ScheduledWait | None) -> str:
     return page_of(message, waiting) + "\n"
 
 
@@ -181,7 +181,7 @@ class _Inflating:
         self._left = 0
         self._why = ""
 
-    def json_of(self, message: StoredMessage, waiting: Waiting | None) -> str:
+    def json_of(self, message: StoredMessage, waiting: ScheduledWait | None) -> str:
         plain, why = readable_message(message)
         if is_compressed(plain):
             self._left += 1

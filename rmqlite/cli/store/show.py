@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rmqlite.store_tools.reader import (
         DiskUse,
         GroupLag,
+        KeptFiles,
         LevelInfo,
-        Overview,
-        Pin,
         QueueInfo,
         SegmentInfo,
         StoreInfo,
+        StoreOverview,
     )
 
 SEGMENTS_SHOWN: Final = 3
@@ -53,7 +53,7 @@ class _Figures:
     levels: list[LevelInfo]
     groups: list[GroupLag]
     disk: DiskUse
-    pin: Pin | None
+    pin: KeptFiles | None
 
 
 def _documents() -> tuple[Document, Document]:
@@ -71,7 +71,7 @@ def _documents() -> tuple[Document, Document]:
         levels=list[reader.LevelInfo],
         groups=many(lag),
         disk=reader.DiskUse,
-        pin=maybe(reader.Pin),
+        pin=maybe(reader.KeptFiles),
     )
     return figures, lag
 
@@ -101,7 +101,7 @@ def show(
     _print_groups(figures.groups)
 
 
-def _count(overview: Overview, levels_text: str, old_before_ms: int) -> _Figures:
+def _count(overview: StoreOverview, levels_text: str, old_before_ms: int) -> _Figures:
     return _Figures(
         overview.info(),
         levels_text,
@@ -158,7 +158,7 @@ def _on_disk(disk: DiskUse) -> str:
     return ", ".join([f"{name} {size_text(size)}" for name, size in parts.items()])
 
 
-def _pinned(pin: Pin) -> str:
+def _pinned(pin: KeptFiles) -> str:
     return (
         f"{size_text(pin.kept_bytes)} of expired log files stay for {waiting_text(pin.level)}, "
         f"due {time_text(pin.deliver_at_ms)}, "

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from rmqlite.cli.output.grid import Line, cut
-from rmqlite.cli.status import Picture, Round, answered, ask
+from rmqlite.cli.status import Picture, StatusRound, answered, ask
 from rmqlite.cli.top.dialogs import Confirm, Help
 from rmqlite.cli.top.overview import header, verdict
 from rmqlite.cli.top.repairs import REPAIRS, Repair
@@ -26,7 +26,7 @@ from rmqlite.client import AdminClient
 from rmqlite.features.dead_letters.requests import DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.views.tables import Part
+from rmqlite.views.tables import Tone
 
 TALL: Final = 40
 """A terminal with this many lines has room for charts and more troubles."""
@@ -58,7 +58,7 @@ class TopApp(App[None]):
     class Answered(Message):
         """A round came back."""
 
-        def __init__(self, answers: Round) -> None:
+        def __init__(self, answers: StatusRound) -> None:
             super().__init__()
             self.answers = answers
 
@@ -324,8 +324,8 @@ class Frame(Screen[None]):
     def _keys(self, width: int) -> Line:
         top = self.top
         if top.notice:
-            return cut((Part(top.notice, "head"),), width)
-        parts: list[Part] = []
+            return cut((Tone(top.notice, "head"),), width)
+        parts: list[Tone] = []
         for key, meaning in (*self.keys, ("+-", f"{top.interval_s:g} s")):
-            parts += [Part(f"{key} ", "head"), Part(f"{meaning}  ", "dim")]
-        return cut((*parts, Part("? ", "head"), Part("help", "dim")), width)
+            parts += [Tone(f"{key} ", "head"), Tone(f"{meaning}  ", "dim")]
+        return cut((*parts, Tone("? ", "head"), Tone("help", "dim")), width)

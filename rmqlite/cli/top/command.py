@@ -53,13 +53,13 @@ def top(
     _check_terminal()
     check_extra("top")
     from rmqlite.cli.top.app import TopApp
-    from rmqlite.cli.top.overview_screen import Overview
+    from rmqlite.cli.top.overview_screen import OverviewScreen
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         # Report a wrong endpoint on the command line, before there is a screen.
         admin.broker_status()
-        app = TopApp(admin, endpoint, Overview, interval_s=interval_s, is_light=light)
+        app = TopApp(admin, endpoint, OverviewScreen, interval_s=interval_s, is_light=light)
         _end_with_its_terminal()
         _end_at_sigterm(app)
         # Without a mouse text can be selected as in any terminal.

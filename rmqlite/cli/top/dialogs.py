@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from rmqlite.cli.output.grid import Line
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.top.widgets import Lines
-from rmqlite.views.tables import Part
+from rmqlite.views.tables import Tone
 
 _TEXT_COLUMNS: Final = 60
 _HELP: Final = (
@@ -64,8 +64,8 @@ class Confirm(ModalScreen[bool]):
             yield Lines()
 
     def on_mount(self) -> None:
-        question = [(Part(line),) for line in textwrap.wrap(self._question, _TEXT_COLUMNS)]
-        answers: Line = (Part("y", "head"), Part(" yes    "), Part("n", "head"), Part(" no"))
+        question = [(Tone(line),) for line in textwrap.wrap(self._question, _TEXT_COLUMNS)]
+        answers: Line = (Tone("y", "head"), Tone(" yes    "), Tone("n", "head"), Tone(" no"))
         self.query_one(Lines).show(*question, (), answers)
 
     def action_answer(self, is_yes: bool) -> None:
@@ -91,7 +91,7 @@ class Help(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one(Lines).show(
             *[
-                (Part(f"{key:<16}", "" if meaning else "head"), Part(meaning, "dim"))
+                (Tone(f"{key:<16}", "" if meaning else "head"), Tone(meaning, "dim"))
                 for key, meaning in _HELP
             ]
         )

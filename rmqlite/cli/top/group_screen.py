@@ -25,7 +25,7 @@ from rmqlite.client import AdminClient
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterPage, DeadLettersQuery
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.groups import members_table, progress_table
-from rmqlite.views.tables import Part, Table
+from rmqlite.views.tables import Table, Tone
 
 TABS: Final = ("dead letters", "retries", "queues", "members")
 _LISTS: Final = TABS[:2]
@@ -87,9 +87,9 @@ class GroupScreen(Frame):
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         tabs = [
-            Part(f"[{n + 1} {name}] ", "head")
+            Tone(f"[{n + 1} {name}] ", "head")
             if n == self._tab
-            else Part(f" {n + 1} {name}  ", "dim")
+            else Tone(f" {n + 1} {name}  ", "dim")
             for n, name in enumerate(TABS)
         ]
         lines = [group_line(picture, self.group, width), tuple(tabs)]

@@ -19,7 +19,7 @@ from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
-from rmqlite.views.tables import DIM, NOTHING, Column, Part, Table, cell, row, table
+from rmqlite.views.tables import DIM, NOTHING, Column, Table, Tone, cell, row, table
 from rmqlite.views.times import instant_text, span_text, until_text
 
 PAGE_LETTERS: Final = 100
@@ -106,7 +106,7 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
     """The group in one line."""
     figures = picture.figures(group)
     status = picture.described.get(group)
-    parts = [Part(printable(group), "head")]
+    parts = [Tone(printable(group), "head")]
     for count, name, tone in (
         (figures.lag, "lag", "bad" if figures.is_silent else ""),
         (figures.due, "due", ""),
@@ -117,13 +117,13 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
     ):
         if count is not None:
             text = f"{name} {count:,}" if name else counted(count, "member")
-            parts.append(Part(f"  {text}", tone))
+            parts.append(Tone(f"  {text}", tone))
     if figures.oldest_ms:
-        parts.insert(2, Part(f"  oldest {span_text(figures.oldest_ms)}", parts[1].tone))
+        parts.insert(2, Tone(f"  oldest {span_text(figures.oldest_ms)}", parts[1].tone))
     if status is not None:
         policy = printable(status.info.retry_policy)
         parts.append(
-            Part(f"  at most {counted(status.info.max_reconsume_times, 'retry')} {policy}", "dim")
+            Tone(f"  at most {counted(status.info.max_reconsume_times, 'retry')} {policy}", "dim")
         )
     return cut(tuple(parts), width)
 
@@ -132,12 +132,12 @@ def reasons_line(dead: DeadLetterGroup | None, width: int) -> Line:
     """The reasons of dead letters, the most frequent first."""
     if dead is None or not dead.reasons:
         return ()
-    parts = [Part("reasons", "dim")]
+    parts = [Tone("reasons", "dim")]
     for each in dead.reasons:
-        parts.append(Part(f"  {each.count:,} "))
-        parts.append(Part(printable(each.reason) or "(none given)"))
+        parts.append(Tone(f"  {each.count:,} "))
+        parts.append(Tone(printable(each.reason) or "(none given)"))
     if dead.rest_letters:
-        parts.append(Part(f"  {dead.rest_letters:,} others"))
+        parts.append(Tone(f"  {dead.rest_letters:,} others"))
     return cut(tuple(parts), width)
 
 

@@ -12,14 +12,14 @@ from rmqlite.cli.output.grid import Line
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import why
 from rmqlite.cli.top.app import Frame
-from rmqlite.cli.top.widgets import Lines, Page, Rows
+from rmqlite.cli.top.widgets import Lines, Rows, TextPage
 from rmqlite.features.dead_letters.requests import DeadLetter, History, HistoryEvent
 from rmqlite.features.finding.requests import FoundMessage
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.views.history import Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.messages import BodyView, inflated_view, message_facts
-from rmqlite.views.tables import Column, Part, Row, Table, cell, row
+from rmqlite.views.tables import Column, Table, TableRow, Tone, cell, row
 from rmqlite.views.times import instant_text
 
 _WHAT_LEAST: Final = 64
@@ -40,7 +40,7 @@ def events_table(history: History | None, why_not: str, now_ms: int) -> Table:
     """
     if history is None:
         return Table("history", _EVENTS, (), why_not)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for number, each in enumerate(shown(history)):
         about = (instant_text(each.event.at_ms, now_ms), cell(place_text(each.event), "dim"))
         for n, sentence in enumerate(each.sentences):
@@ -60,7 +60,7 @@ def outcome_lines(history: History | None, around: Surroundings, width: int) -> 
     """What the message waits for, or how it ended."""
     sentences = outcome(history, around) if history else ()
     lines = [line for each in sentences for line in textwrap.wrap(printable(each), max(1, width))]
-    return [(Part(line, "head"),) for line in lines]
+    return [(Tone(line, "head"),) for line in lines]
 
 
 def shown_body(message: StoredMessage, form: str) -> BodyView:
@@ -72,11 +72,11 @@ def message_lines(message: StoredMessage, body: BodyView) -> list[Line]:
     return [
         *_aligned(message_facts(message)),
         (),
-        (Part("properties", "head"),),
+        (Tone("properties", "head"),),
         *_aligned(sorted(message.properties.items())),
         (),
-        (Part(body.heading(), "head"),),
-        *[(Part(line),) for line in body.lines],
+        (Tone(body.heading(), "head"),),
+        *[(Tone(line),) for line in body.lines],
     ]
 
 
@@ -84,7 +84,7 @@ def _aligned(fields: list[tuple[str, str]]) -> list[Line]:
     names = [printable(name) for name, _ in fields]
     width = max([len(name) for name in names], default=0)
     return [
-        (Part(f"{name:<{width}}  ", "dim"), Part(printable(value)))
+        (Tone(f"{name:<{width}}  ", "dim"), Tone(printable(value)))
         for name, (_, value) in zip(names, fields, strict=True)
     ]
 
@@ -108,7 +108,7 @@ class MessageScreen(Frame):
         self._form = ""
         self._event_rows = Rows(id="first")
         self._outcome = Lines()
-        self._record = Page()
+        self._record = TextPage()
 
     def content(self) -> ComposeResult:
         yield self._event_rows
@@ -127,7 +127,7 @@ class MessageScreen(Frame):
         return (("enter", "event"), ("tab", "record"), ("b", "body"), *repair, ("esc", "back"))
 
     def on_mount(self) -> None:
-        self._record.show("record", [(Part("asking", "dim"),)])
+        self._record.show("record", [(Tone("asking", "dim"),)])
         self.reload()
 
     def reload(self) -> None:
@@ -155,7 +155,7 @@ class MessageScreen(Frame):
     def _take_record(self, found: FoundMessage | RmqliteError) -> None:
         if isinstance(found, RmqliteError):
             self._message = None
-            self._show_record([(Part(why(found), "warn"),)])
+            self._show_record([(Tone(why(found), "warn"),)])
             return
         self._message = found.message
         self._show_message(found.message)

@@ -12,7 +12,7 @@ from rmqlite.cli.output.grid import Line, cut, spread
 from rmqlite.cli.output.terminal import printable, shortened, time_text
 from rmqlite.cli.status import Picture
 from rmqlite.views.counts import COUNTED, rate_text
-from rmqlite.views.tables import BAD, Part
+from rmqlite.views.tables import BAD, Tone
 from rmqlite.views.times import span_text
 
 _NAME_MAX: Final = 24
@@ -21,10 +21,10 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
     """The broker's name, its uptime and its clock."""
-    name: Line = (Part("rmqlite top  ", "head"),)
+    name: Line = (Tone("rmqlite top  ", "head"),)
     status = picture.status
     if status is None:
-        return cut((*name, Part(printable(endpoint))), width)
+        return cut((*name, Tone(printable(endpoint))), width)
     now_ms = picture.now_ms(now_s)
     broker = shortened(printable(status.broker_name), _NAME_MAX)
     words = [
@@ -33,9 +33,9 @@ def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
         f"{printable(endpoint)}",
     ]
     disk_tone = "bad" if status.is_disk_full else ""
-    disk = Part(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
+    disk = Tone(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
     return spread(
-        (*name, Part("  ".join(words)), disk), (Part(time_text(now_ms)[11:19], "dim"),), width
+        (*name, Tone("  ".join(words)), disk), (Tone(time_text(now_ms)[11:19], "dim"),), width
     )
 
 
@@ -51,38 +51,38 @@ def verdict(
     """The troubles in at most this many lines, the worst first; the last line has all the rest."""
     end: Line = ()
     if is_paused:
-        end = (Part(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
+        end = (Tone(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
     connection = picture.connection_trouble(now_s, waiting_since_s)
     found = [connection] if connection else []
     found += picture.troubles()
-    parts = [Part(f"{_mark(each)} {each.text}", each.tone) for each in found]
+    parts = [Tone(f"{_mark(each)} {each.text}", each.tone) for each in found]
     if not parts:
         is_known = picture.status is not None
-        parts = [Part("● well", "good") if is_known else Part("… asking", "dim")]
+        parts = [Tone("● well", "good") if is_known else Tone("… asking", "dim")]
     first = [(each,) for each in parts[: lines - 1]]
-    rest = tuple([part for each in parts[lines - 1 :] for part in (each, Part("  "))])
+    rest = tuple([part for each in parts[lines - 1 :] for part in (each, Tone("  "))])
     shown = [*first, rest] if rest else first
     return [spread(shown[0], end, width), *[cut(line, width) for line in shown[1:]]]
 
 
-def _mark(trouble: Part) -> str:
+def _mark(trouble: Tone) -> str:
     return "✖" if trouble.tone == BAD else "▲"
 
 
 def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
     """The rates per second, each with a chart of its last minutes."""
     size = max(12, (width - 2 * (len(COUNTED) - 1)) // len(COUNTED))
-    lines: list[list[Part]] = [[] for _ in range(height + 1)]
+    lines: list[list[Tone]] = [[] for _ in range(height + 1)]
     for name in COUNTED:
         tone = "bad" if name == "dead" and picture.rates.now(name) else ""
         label, rate = f"{name}/s ".upper(), rate_text(picture.rates.now(name))
-        gap = Part("  " if lines[0] else "")
+        gap = Tone("  " if lines[0] else "")
         rest = max(0, size - len(label) - len(rate))
-        lines[0] += [gap, Part(label, "dim"), Part(rate + " " * rest, tone or "head")]
+        lines[0] += [gap, Tone(label, "dim"), Tone(rate + " " * rest, tone or "head")]
         for line, text in zip(
             lines[1:], chart(picture.rates.history[name], size, height), strict=True
         ):
-            line += [gap, Part(text, tone or "line")]
+            line += [gap, Tone(text, tone or "line")]
     return [cut(tuple(line), width) for line in lines]
 
 

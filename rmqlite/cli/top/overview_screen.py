@@ -31,7 +31,7 @@ _KEYS = (
 _SORTS = tuple(SORTS)
 
 
-class Overview(Frame):
+class OverviewScreen(Frame):
     """The groups have the focus, because enter opens a group."""
 
     CSS = """

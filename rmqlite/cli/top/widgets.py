@@ -22,7 +22,7 @@ from textual.widgets import Input
 
 from rmqlite.cli.output.grid import Line, aligned, cut, head, length, title, widths, wrapped
 from rmqlite.cli.output.terminal import printable, shortened
-from rmqlite.views.tables import Part, Table
+from rmqlite.views.tables import Table, Tone
 
 TONES: Final = ("good", "warn", "bad", "dim", "head", "line")
 _PROMPT_CHARS_MAX: Final = 200
@@ -225,7 +225,7 @@ class Rows(Scrolled, can_focus=True):
         if y == 0:
             return self.strip(title(self._title(), self.size.width))
         if not table.rows:
-            empty = (Part(shortened(printable(table.empty), self.size.width), "dim"),)
+            empty = (Tone(shortened(printable(table.empty), self.size.width), "dim"),)
             return self.strip(empty if y == 1 else ())
         if y == 1:
             return self.strip(head(table, self._widths))
@@ -242,7 +242,7 @@ class Rows(Scrolled, can_focus=True):
         return f"{self.table.title} [{self._top + 1:,}-{self._top + self._shown:,} of {count:,}]"
 
 
-class Page(Scrolled, can_focus=True):
+class TextPage(Scrolled, can_focus=True):
     """Lines that are wrapped, and scroll."""
 
     DEFAULT_CSS = "Page { height: 1fr; width: 1fr; }"
@@ -296,10 +296,10 @@ def wrapped_line(line: Line, width: int) -> list[Line]:
     indent = length(tuple(before))
     if indent > width // 2:
         text = "".join([part.text for part in line])
-        return [(Part(piece, last.tone),) for piece in wrapped(text, width)]
+        return [(Tone(piece, last.tone),) for piece in wrapped(text, width)]
     first, *rest = wrapped(last.text, width - indent)
-    return [(*before, Part(first, last.tone))] + [
-        (Part(" " * indent), Part(piece, last.tone)) for piece in rest
+    return [(*before, Tone(first, last.tone))] + [
+        (Tone(" " * indent), Tone(piece, last.tone)) for piece in rest
     ]
 
 

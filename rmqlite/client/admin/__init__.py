@@ -6,7 +6,7 @@ from rmqlite.client.channel import Connection
 from rmqlite.protocols.native.bytes.rpcs import A, Q, Rpc
 
 
-class Asking:
+class AdminCalls:
     """Calls over one connection, with one time limit."""
 
     def __init__(self, connection: Connection, timeout_s: float) -> None:

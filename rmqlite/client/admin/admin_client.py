@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.client.admin import Asking
+from rmqlite.client.admin import AdminCalls
 from rmqlite.client.admin.dead_letters import DeadLetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
@@ -26,7 +26,7 @@ from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, Topi
 from rmqlite.protocols.native.bytes import rpcs
 
 
-class AdminClient(Asking, Closing):
+class AdminClient(AdminCalls, Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
     schedule: lists and changes waiting messages.  dead_letters: retries, dead letters, the history

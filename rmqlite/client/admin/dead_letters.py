@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rmqlite.client.admin import Asking
+from rmqlite.client.admin import AdminCalls
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
     DeadLetter,
@@ -30,7 +30,7 @@ BEFORE_ALL_MS: Final = 1
 """No letter died before."""
 
 
-class DeadLetterAdmin(Asking):
+class DeadLetterAdmin(AdminCalls):
     """Asks the broker behind a connection about retries and dead letters.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rmqlite.client.admin import Asking
+from rmqlite.client.admin import AdminCalls
 from rmqlite.features.dead_letters.requests import pages
 from rmqlite.features.redrive.requests import (
     NOTHING_SEEN,
@@ -31,7 +31,7 @@ from rmqlite.features.redrive.requests import (
 from rmqlite.protocols.native.bytes import rpcs
 
 
-class RedriveAdmin(Asking):
+class RedriveAdmin(AdminCalls):
     """Asks the broker behind a connection about its redrive jobs.
 
     Every method raises RmqliteError: InvalidValue for a value that breaks a rule, JobUnknown,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from rmqlite.client.admin import Asking
+from rmqlite.client.admin import AdminCalls
 from rmqlite.features.changes.requests import (
     CHANGES_MAX,
     IDS_MAX,
@@ -35,7 +35,7 @@ from rmqlite.protocols.native.bytes import rpcs
 EVERYTHING = PendingFilter()
 
 
-class ScheduleAdmin(Asking):
+class ScheduleAdmin(AdminCalls):
     """Asks the broker behind a connection about its schedule, timeout_s for each call.
 
     Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the

@@ -17,7 +17,7 @@ A = TypeVar("A")
 log = logging.getLogger(__name__)
 
 
-class Asked:
+class LinkCall:
     """A call under way; belongs to the loop."""
 
     __slots__ = ("is_given_up", "started")
@@ -49,9 +49,9 @@ class BrokerLink:
         value: Q,
         timeout_s: float,
         on_outcome: Callable[[A | RmqliteError], None],
-    ) -> Asked:
+    ) -> LinkCall:
         """Start a call; on_outcome gets the answer or the error, unless it is cancelled first."""
-        asked = Asked()
+        asked = LinkCall()
         turns = self._turns
 
         def deliver(outcome: Any) -> None:

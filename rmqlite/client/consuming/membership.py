@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from rmqlite.client.channel import Connection, retry_pause_s
-from rmqlite.client.consuming.broker_link import Asked, BrokerLink
+from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.kernel.requests.groups import Assignment, HeartbeatRequest, LeaveRequest, Subscription
 from rmqlite.kernel.words.errors import RmqliteError, Unavailable
@@ -24,7 +24,7 @@ SPIN_PAUSE_S: Final = 0.02
 log = logging.getLogger(__name__)
 
 
-class Membership:
+class OwnMembership:
     """on_assignment is called for every new epoch."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Membership:
         self._on_assignment = on_assignment
         self._known_epoch = 0
         self._failures = 0
-        self._asked: Asked | None = None
+        self._asked: LinkCall | None = None
         self._stopped = False
 
     def join(self, connection: Connection, timeout_s: float) -> None:

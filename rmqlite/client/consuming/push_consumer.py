@@ -20,7 +20,7 @@ from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.broker_link import BrokerLink
 from rmqlite.client.consuming.listener import ConsumeResult, HandOver, Listener, on_this_thread
 from rmqlite.client.consuming.loop import Loop
-from rmqlite.client.consuming.membership import Membership
+from rmqlite.client.consuming.membership import OwnMembership
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
 from rmqlite.client.consuming.readers import Readers
@@ -55,7 +55,7 @@ class _Running:
 
     loop: Loop
     readers: Readers
-    membership: Membership
+    membership: OwnMembership
     send_backs: SendBacks
 
 
@@ -257,7 +257,7 @@ class PushConsumer(Closing):
             loop,
             self._backlog,
         )
-        membership = Membership(
+        membership = OwnMembership(
             self.group,
             self.client_id,
             tuple(sorted(self._subscriptions.values())),

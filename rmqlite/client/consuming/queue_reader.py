@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from rmqlite.client.channel import retry_pause_s
 from rmqlite.client.consuming.backlog import Backlog
-from rmqlite.client.consuming.broker_link import Asked, BrokerLink
+from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
@@ -79,7 +79,7 @@ class QueueReader:
         self._link = link
         self._loop = loop
         self._backlog = backlog
-        self._asked: Asked | None = None
+        self._asked: LinkCall | None = None
         self._asked_at_s = 0.0
         self._failures = 0
         self._stopped = False

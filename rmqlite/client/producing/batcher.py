@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from rmqlite.client.call_future import CallFuture
-from rmqlite.client.channel import Attempts, Started
+from rmqlite.client.channel import CallAttempts, Started
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Refused, RmqliteError, Unavailable
@@ -75,7 +75,7 @@ class _Call:
     """Messages that travel together, through all attempts."""
 
     entries: list[_Entry]
-    attempts: Attempts
+    attempts: CallAttempts
     due_s: float = 0.0
 
 
@@ -211,8 +211,8 @@ class Batcher:
         # The messages left behind keep _gathering_since_s: they wait no longer than linger_s.
         return taken
 
-    def _attempts(self, now_s: float) -> Attempts:
-        return Attempts(self._limits.retries, now_s + self._limits.timeout_s)
+    def _attempts(self, now_s: float) -> CallAttempts:
+        return CallAttempts(self._limits.retries, now_s + self._limits.timeout_s)
 
     def _is_full(self) -> bool:
         return (

@@ -15,7 +15,7 @@ from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.remoting.bytes.batch import write_messages
 
 
-class Encoded(NamedTuple):
+class EncodedSend(NamedTuple):
     """groups: the messages of each batch; places: where those stand in the call."""
 
     request: SendRequest
@@ -50,7 +50,7 @@ class Encoded(NamedTuple):
         return tuple([in_order[place] for place in range(len(results))])
 
 
-def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> Encoded:
+def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> EncodedSend:
     """The request for messages that have ids."""
     groups, places = [messages], None
     if len(messages) > 1 and not _are_alike(messages):
@@ -61,7 +61,7 @@ def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> Encoded
         groups = [tuple([messages[at] for at in mine]) for mine in by_kind]
         places = [at for mine in by_kind for at in mine]
     batches = tuple([_batch(mine) for mine in groups])
-    return Encoded(SendRequest(group, queue_id, wall_ms(), batches), groups, places)
+    return EncodedSend(SendRequest(group, queue_id, wall_ms(), batches), groups, places)
 
 
 def _are_alike(messages: tuple[Message, ...]) -> bool:

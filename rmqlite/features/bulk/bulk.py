@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.features.bulk.bulk_rows import (
+    BulkRow,
     QueueOf,
-    Row,
     Sender,
     Waits,
     check_call,
@@ -29,8 +29,7 @@ from rmqlite.features.bulk.requests import (
     Refusal,
     RefusedAt,
 )
-from rmqlite.features.bulk.table_shapes import BulkCall as CallBody
-from rmqlite.features.bulk.table_shapes import BulkJobsTable
+from rmqlite.features.bulk.table_shapes import BulkCallBody, BulkJobsTable
 from rmqlite.features.finding.finding import SentBefore
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
@@ -108,7 +107,7 @@ class BulkJobs(Journal[BulkJob, tuple[BulkJob, int]]):
     def _read(self, body: bytes) -> tuple[BulkJob, int]:
         """A record's job, and the number of messages that follow."""
         tree = tables.decode(body)
-        return validated(BulkJob, tree), validated(CallBody, tree).messages
+        return validated(BulkJob, tree), validated(BulkCallBody, tree).messages
 
     def _job_tree(self, job: BulkJob) -> Tree:
         return job.to_json()
@@ -215,12 +214,12 @@ class Bulk:
         return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
 
 
-def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], list[int]]:
+def without_duplicates(rows: Sequence[BulkRow], sent: Set[int]) -> tuple[list[BulkRow], list[int]]:
     """The rows without duplicates, and the positions of the duplicates.
 
     sent: indices of the rows that were sent in earlier calls.
     """
-    fresh: list[Row] = []
+    fresh: list[BulkRow] = []
     duplicates: list[int] = []
     seen: set[tuple[str, str]] = set()
     for at, row in enumerate(rows):

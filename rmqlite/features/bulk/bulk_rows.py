@@ -50,14 +50,14 @@ QueueOf = Callable[[str], int]
 """The queue id for a topic.  Raises the error that refuses every message to it."""
 
 
-class Wait(NamedTuple):
+class BulkWait(NamedTuple):
     """For what a message waits: a level of the table, or an instant; 0 and 0 for nothing."""
 
     level: int
     due_ms: int = 0
 
 
-class Row(NamedTuple):
+class BulkRow(NamedTuple):
     """A message that may be stored."""
 
     position: int
@@ -67,7 +67,7 @@ class Row(NamedTuple):
     tags: str
     keys: str
     properties: str
-    wait: Wait
+    wait: BulkWait
     queue_id: int
 
 
@@ -110,7 +110,7 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
 
 def rows_of(
     request: BulkRequest, waits: Waits, queue_of: QueueOf, room: Room
-) -> tuple[list[Row], dict[int, Refusal]]:
+) -> tuple[list[BulkRow], dict[int, Refusal]]:
     """The messages that may be stored, and the refusals of the others by position.
 
     One pass over columns takes 0.6 µs a message; a Message for each would take 4: texts are
@@ -120,8 +120,8 @@ def rows_of(
     columns = [_spread(request, name, count) for name in COLUMNS]
     is_plain = _is_plain(request)
     queues: dict[str, int | RmqliteError] = {}
-    found: dict[When, Wait | RmqliteError] = {}
-    rows: list[Row] = []
+    found: dict[When, BulkWait | RmqliteError] = {}
+    rows: list[BulkRow] = []
     refused: dict[int, Refusal] = {}
     for position, row in enumerate(zip(*columns, strict=True)):
         body, message_id, topic, tags, keys, properties, *when_columns = row
@@ -143,12 +143,14 @@ def rows_of(
             if isinstance(error, RmqliteError):
                 refused[position] = Refusal.of(message_id, error)
                 continue
-        rows.append(Row(position, body, message_id, topic, tags, keys, properties, wait, queue_id))
+        rows.append(
+            BulkRow(position, body, message_id, topic, tags, keys, properties, wait, queue_id)
+        )
     return rows, refused
 
 
 def records_of(
-    rows: Sequence[Row], sender: Sender
+    rows: Sequence[BulkRow], sender: Sender
 ) -> tuple[dict[int, NewRecord], dict[int, Refusal]]:
     """The records, and the refusals of too long properties, by position.
 
@@ -194,7 +196,7 @@ class Waits:
         self._delays_ms = sorted(first)
         self._levels = [first[delay_ms] for delay_ms in self._delays_ms]
 
-    def wait_for(self, when: When) -> Wait:
+    def wait_for(self, when: When) -> BulkWait:
         """Raises InvalidValue, DelayUnknown."""
         level, delay, deliver_at_ms = when
         if (level != 0) + (delay != "") + (deliver_at_ms != 0) > 1:
@@ -204,16 +206,16 @@ class Waits:
             if not 1 <= level <= self._table.max_level:
                 rule = f"a level of the table in force, 1 to {self._table.max_level}; 0 is now"
                 raise InvalidValue("delay_level", level, rule)
-            return Wait(level)
+            return BulkWait(level)
         if delay:
             exact = self._match is BulkMatch.EXACT
-            return Wait(self._table.level_lasting(delay) if exact else self._next_longer(delay))
+            return BulkWait(self._table.level_lasting(delay) if exact else self._next_longer(delay))
         check_not_long_ago("deliver_at", deliver_at_ms)
         left_ms = deliver_at_ms - self._now_ms
         if left_ms <= 0:
-            return Wait(0)
+            return BulkWait(0)
         self._timers.check("deliver_at", deliver_at_ms, left_ms)
-        return Wait(0, deliver_at_ms)
+        return BulkWait(0, deliver_at_ms)
 
     def _next_longer(self, delay: str) -> int:
         at = bisect_left(self._delays_ms, parse_delay(delay))

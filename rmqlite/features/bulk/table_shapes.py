@@ -15,7 +15,7 @@ def _bulk_job(text: object) -> BulkJob:
     return validated(BulkJob, json_text(text))
 
 
-class BulkCall(BaseModel):
+class BulkCallBody(BaseModel):
     """The fields in the body of a bulk job's record beside those of the job."""
 
     messages: Offset

@@ -20,8 +20,8 @@ from rmqlite.protocols.remoting.bytes.command import (
     signature,
 )
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
-from rmqlite.protocols.remoting.bytes.requests.request import Request
-from rmqlite.protocols.remoting.connection import Asked, NotAnswered
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
+from rmqlite.protocols.remoting.connection import NotAnswered, OwnRequests
 
 CONNECT_S: Final = 3.0
 ANSWER_S: Final = 6.0
@@ -32,11 +32,11 @@ Q = TypeVar("Q", bound=tuple[Any, ...])
 A = TypeVar("A", bound=tuple[Any, ...])
 
 
-class Refused(Exception):
+class NameServerRefusal(Exception):
     """A name server answered with an error."""
 
 
-class Account(NamedTuple):
+class SigningAccount(NamedTuple):
     """The account that signs the requests."""
 
     access_key: str
@@ -50,11 +50,11 @@ class Account(NamedTuple):
 class Link(asyncio.Protocol):
     """Requests to one name server, and its answers.  name: its address, for errors."""
 
-    def __init__(self, name: str, account: Account | None = None) -> None:
+    def __init__(self, name: str, account: SigningAccount | None = None) -> None:
         self.name = f"the name server {name}"
         self._account = account
         self._decoder = FrameDecoder(ANSWER_BYTES_MAX)
-        self._asked = Asked()
+        self._asked = OwnRequests()
         self._transport: asyncio.Transport
         self.reason = ""
         """Why the connection has ended."""
@@ -83,7 +83,11 @@ class Link(asyncio.Protocol):
         return str(self._transport.get_extra_info("peername")[0])
 
     async def ask(
-        self, request: Request[Q, A], fields: Q, body: bytes = b"", seconds: float = ANSWER_S
+        self,
+        request: RemotingRequest[Q, A],
+        fields: Q,
+        body: bytes = b"",
+        seconds: float = ANSWER_S,
     ) -> Command:
         """The answer.  Raises NotAnswered; Refused if its code is not 0."""
         if self.ended.is_set():
@@ -97,7 +101,9 @@ class Link(asyncio.Protocol):
         answer = await self._asked.answer_to(command, self.name, seconds)
         if answer.code != ResponseCode.SUCCESS:
             remark = answer.remark or "no remark"
-            raise Refused(f"{self.name} refuses {request.code}: code {answer.code}, {remark}")
+            raise NameServerRefusal(
+                f"{self.name} refuses {request.code}: code {answer.code}, {remark}"
+            )
         return answer
 
     def close(self) -> None:
@@ -128,7 +134,7 @@ class Connecting:
             )
         return link
 
-    def _account(self) -> Account | None:
+    def _account(self) -> SigningAccount | None:
         """As it is in aclFile now.  Raises ConfigInvalid."""
         key = self._config.name_server_account
         if not key:
@@ -137,7 +143,7 @@ class Connecting:
         account = self._access.accounts.accounts.get(key)
         if account is None:
             raise self._config.refusal("name_server_account", "the access key of an account")
-        return Account(key, account.secret_text)
+        return SigningAccount(key, account.secret_text)
 
     def _tls(self) -> ssl.SSLContext | None:
         """With the files as they are now.  Raises ConfigInvalid."""

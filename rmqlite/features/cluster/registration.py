@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.cluster.addresses import check_reachable, host_and_port, other_name_servers
-from rmqlite.features.cluster.link import Connecting, Link, Refused
-from rmqlite.features.cluster.table import Encoded, RegisteredTable
+from rmqlite.features.cluster.link import Connecting, Link, NameServerRefusal
+from rmqlite.features.cluster.table import EncodedTopics, RegisteredTable
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.neighbours import Neighbours
@@ -32,8 +32,8 @@ from rmqlite.protocols.remoting.bytes.requests import name_server as codes
 from rmqlite.protocols.remoting.bytes.requests.name_server import (
     BrokerAtName,
     ClusterInfo,
-    RegisteredBroker,
-    Route,
+    RegistrationFields,
+    RouteBody,
     RouteQuery,
 )
 from rmqlite.protocols.remoting.connection import NotAnswered
@@ -48,7 +48,14 @@ LEAVE_S: Final = 1.0
 ROUTE_S: Final = 1.0
 """The client that waits for the route gives up after 3 seconds."""
 _MASTER: Final = 0
-_FAILURES: Final = (OSError, NotAnswered, Refused, FieldError, ConfigInvalid, InvalidValue)
+_FAILURES: Final = (
+    OSError,
+    NotAnswered,
+    NameServerRefusal,
+    FieldError,
+    ConfigInvalid,
+    InvalidValue,
+)
 """Of a name server or its connection; the task tries again."""
 
 log = logging.getLogger(__name__)
@@ -96,8 +103,8 @@ class Registering(Neighbours):
             try:
                 query = RouteQuery(topic, is_strict=True)
                 answer = await server.link.ask(codes.GET_ROUTEINFO_BY_TOPIC, query, seconds=ROUTE_S)
-                route = await read_large(Route, answer.body)
-            except Refused:
+                route = await read_large(RouteBody, answer.body)
+            except NameServerRefusal:
                 # No broker has registered the topic yet.
                 return {}
             except (NotAnswered, FieldError):
@@ -150,12 +157,12 @@ class Registering(Neighbours):
             await check_name(self._config, link)
             await self._changed_or_due(server, link)
 
-    async def _register(self, server: _NameServer, link: Link, table: Encoded) -> None:
+    async def _register(self, server: _NameServer, link: Link, table: EncodedTopics) -> None:
         config = self._config
         if server.topics - table.topics:
             await link.ask(codes.UNREGISTER_BROKER, _own(config))
         address = _address(config)
-        fields = RegisteredBroker(
+        fields = RegistrationFields(
             config.broker_name,
             address,
             config.cluster_name,

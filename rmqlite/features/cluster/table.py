@@ -18,13 +18,13 @@ from rmqlite.protocols.remoting.bytes.registration import (
     encode_packed,
     encode_plain,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 
 
-class Encoded(NamedTuple):
+class EncodedTopics(NamedTuple):
     """topics: the names in it.  crc: of the body, as REGISTER_BROKER wants it."""
 
-    version: DataVersion
+    version: TableVersionBody
     topics: frozenset[str]
     body: bytes
     crc: int
@@ -36,11 +36,11 @@ class RegisteredTable:
     def __init__(self, config: BrokerConfig, broker: Broker) -> None:
         self._config = config
         self._broker = broker
-        self._encoded: Encoded | None = None
+        self._encoded: EncodedTopics | None = None
         self._encoding = asyncio.Lock()
 
     @property
-    def version(self) -> DataVersion:
+    def version(self) -> TableVersionBody:
         """Another one for each change.
 
         While the disk is full, nobody may write to the topics: that is another table, so its time
@@ -49,16 +49,16 @@ class RegisteredTable:
         """
         version = self._broker.topics.version
         is_full = self._broker.retention.is_disk_full
-        return DataVersion(version.changed_at_ms + is_full, version.counter)
+        return TableVersionBody(version.changed_at_ms + is_full, version.counter)
 
-    async def encoded(self) -> Encoded:
+    async def encoded(self) -> EncodedTopics:
         """The table as it is now."""
         async with self._encoding:
             if self._encoded is None or self._encoded.version != self.version:
                 self._encoded = await self._encode()
             return self._encoded
 
-    async def _encode(self) -> Encoded:
+    async def _encode(self) -> EncodedTopics:
         mask = ~WRITE if self._broker.retention.is_disk_full else ~0
         version, infos = self.version, self._topics()
         topics = {
@@ -71,7 +71,7 @@ class RegisteredTable:
             body = await asyncio.to_thread(compressed, packed)
         else:
             body = await done_in_turns(encode_plain(registration))
-        return Encoded(version, frozenset(topics), body, crc_of(body))
+        return EncodedTopics(version, frozenset(topics), body, crc_of(body))
 
     def _topics(self) -> list[TopicInfo]:
         """With the two topics to which RocketMQ's tools send in order to measure a broker."""

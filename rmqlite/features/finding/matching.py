@@ -62,7 +62,7 @@ class WantedIds(NamedTuple):
     places: frozenset[Place]
 
 
-class Wanted(Protocol):
+class WantedMessage(Protocol):
     """A filter of messages: the fields that filters of dead letters and pending messages share."""
 
     @property
@@ -79,7 +79,7 @@ class Wanted(Protocol):
     def failure_kind(self) -> str: ...
 
 
-def check_wanted(wanted: Wanted, job_id: str = "") -> None:
+def check_wanted(wanted: WantedMessage, job_id: str = "") -> None:
     """Raises InvalidValue for a text that is longer than any record's, or several keys.
 
     The texts are compared with those of very many records.
@@ -120,7 +120,7 @@ def check_key(field: str, key: str) -> None:
         raise InvalidValue(field, key, "one key, without blanks")
 
 
-def has_all(head: Head, wanted: Wanted, *, origin_topic: str, job_id: str = "") -> bool:
+def has_all(head: Head, wanted: WantedMessage, *, origin_topic: str, job_id: str = "") -> bool:
     """Has a record all of these?  An empty text is not compared."""
     kind = wanted.failure_kind
     return (

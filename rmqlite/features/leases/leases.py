@@ -39,8 +39,8 @@ from rmqlite.features.leases.requests import (
 )
 from rmqlite.features.leases.taking import (
     BYTES_MAX,
-    Asked,
     Delivery,
+    Receive,
     Received,
     Taken,
     peek_at,
@@ -93,7 +93,7 @@ class Leases:
             is_renewed=request.auto_renew,
             attempt_id=request.attempt_id,
         )
-        asked = Asked(request, lease, group.orderly)
+        asked = Receive(request, lease, group.orderly)
         try:
             yield from self._look(asked, topic)
             while not asked.drop_reset():
@@ -125,7 +125,7 @@ class Leases:
         group, topic = self._parts.readable(request.group, request.topic)
         self._check(request, topic)
         lease = self.table.new(request.group, request.topic, "", 0, is_renewed=False)
-        asked = Asked(request, lease, group.orderly)
+        asked = Receive(request, lease, group.orderly)
         found: list[Record] = []
         for queue in self._queues_for(request, topic):
             found += yield from peek_at(self._parts, self.table, queue, asked)
@@ -169,7 +169,7 @@ class Leases:
         ]
         return Received(tuple(found), self._parts.clock.now_ms(), _left_ms(lease))
 
-    def _look(self, asked: Asked, topic: TopicInfo) -> Steps[None]:
+    def _look(self, asked: Receive, topic: TopicInfo) -> Steps[None]:
         """Look at each queue; again at one that another receive was reading, when it has ended."""
         queues: Iterable[LeasedQueue] = self._queues_for(asked.request, topic)
         while True:

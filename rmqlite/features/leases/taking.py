@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(slots=True)
-class Asked:
+class Receive:
     """A receive, and what it has found so far."""
 
     request: ReceiveRequest
@@ -119,7 +119,7 @@ def _share(queue: LeasedQueue, record: Record) -> int:
     return BYTES_MAX if _is_alone(queue, record) else record.head.size
 
 
-def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
+def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[None]:
     """Find messages of a queue, in steps.  Raises what pull() raises."""
     _take_visible(parts, queue, asked)
     # While one receive reads on, others must not read the same messages.
@@ -134,7 +134,7 @@ def take_from(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[Non
         queue.is_being_read = queue.was_passed_over = False
 
 
-def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
+def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> None:
     stored = parts.store.queue(queue.queue.topic, queue.queue.queue_id)
     if not queue.visible or stored is None:
         return
@@ -163,7 +163,7 @@ def _take_visible(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> None:
             asked.take(queue, record, queue.visible[offset].message_group)
 
 
-def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[None]:
+def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Receive) -> Steps[None]:
     request, topic, begun = asked.request, asked.request.topic, queue.begun
     while asked.room > 0 and not asked.has_left:
         if asked.in_order and len(queue.visible) >= WAITING_MAX:
@@ -194,7 +194,7 @@ def _take_new(parts: BrokerParts, queue: LeasedQueue, asked: Asked) -> Steps[Non
         yield
 
 
-def _sort(queue: LeasedQueue, asked: Asked, found: Iterable[Record]) -> None:
+def _sort(queue: LeasedQueue, asked: Receive, found: Iterable[Record]) -> None:
     """Give new messages to the client; those that must wait for an older one are visible now."""
     topic = asked.request.topic
     waiting = {each.message_group for each in queue.visible.values()} if asked.in_order else set()
@@ -212,7 +212,7 @@ def _sort(queue: LeasedQueue, asked: Asked, found: Iterable[Record]) -> None:
             asked.take(queue, record, message_group)
 
 
-def pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Asked) -> PullRequest:
+def pull_of(queue: LeasedQueue, request: ReceiveRequest, begin: int, asked: Receive) -> PullRequest:
     """What a retry topic holds has passed the filter before."""
     topic, queue_id = queue.queue.topic, queue.queue.queue_id
     is_filtered = not queue.is_retry
@@ -266,7 +266,7 @@ class Received:
 
 
 def peek_at(
-    parts: BrokerParts, table: LeaseTable, queue: LeasedQueue, asked: Asked
+    parts: BrokerParts, table: LeaseTable, queue: LeasedQueue, asked: Receive
 ) -> Steps[list[Record]]:
     """Messages of a queue, in steps; of those that nobody has seen yet only the next few.
 

@@ -14,10 +14,10 @@ from typing import Final
 from rmqlite.features.figures.traffic import Traffic
 from rmqlite.features.leases.lease_table import LeaseTable
 from rmqlite.features.operating.requests import (
+    GroupProgress,
     GroupStatus,
     QueueProgress,
     QueueTimes,
-    Taken,
     TakenQueue,
 )
 from rmqlite.kernel.parts import BrokerParts
@@ -126,7 +126,7 @@ class Progress:
         stored = self._store.queue(queue.topic, queue.queue_id)
         return stored is not None and stored.max_offset > 0
 
-    def of_group(self, group: str, topic: str = "") -> Steps[tuple[Taken, ...]]:
+    def of_group(self, group: str, topic: str = "") -> Steps[tuple[GroupProgress, ...]]:
         """A group's progress in one topic, or in all topics in which it has an offset or a LAG."""
         found = []
         every = yield from self.of_queues(group, topic, with_unused=True)
@@ -141,7 +141,7 @@ class Progress:
                     yield
                 taken.append(self._taken(progress))
             per_second = self._traffic.of_group(name, group).minute.per_second
-            found.append(Taken(name, per_second, tuple(taken)))
+            found.append(GroupProgress(name, per_second, tuple(taken)))
         return tuple(found)
 
     def offsets_at(

@@ -23,7 +23,7 @@ class TakenQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class GroupProgress:
     """A group's progress in the queues of one topic, and how fast it takes messages."""
 
     topic: str

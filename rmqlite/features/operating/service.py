@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.requests import (
+    GroupProgress,
     GroupStatus,
     OffsetReset,
     QueueReset,
     QueueTimes,
-    Taken,
     TopicLoss,
 )
 from rmqlite.features.operating.resetting import Resetting
@@ -62,7 +62,7 @@ class ProgressCalls(Part):
         return await done_in_turns(self._broker[Progress].status(group))
 
     @needs(_progress_rights)
-    async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
+    async def taken(self, group: str, topic: str = "") -> tuple[GroupProgress, ...]:
         """A group's progress in one topic, or in all topics of which it has an offset."""
         return await done_in_turns(self._broker[Progress].of_group(group, topic))
 

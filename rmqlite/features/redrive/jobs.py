@@ -129,7 +129,7 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JobStep:
     """One append of a job: where it began, the job behind it, and the outcomes."""
 
     begin: At
@@ -214,7 +214,7 @@ class Step:
         return job_record(REDRIVE_JOBS_TOPIC, tree, now_ms, properties)
 
     @classmethod
-    def read(cls, body: bytes) -> Step:
+    def read(cls, body: bytes) -> JobStep:
         """The inverse of record().  Raises ValueError on another shape."""
         tree = validated(RedriveStep, tables.decode(body))
         texts = tree.texts
@@ -239,11 +239,11 @@ def imported_record(topic: str, sent: Mapping[int, CompletedOffsets], now_ms: in
     return job_record(REDRIVE_JOBS_TOPIC, {"imported": topic, "queues": queues}, now_ms)
 
 
-def read_record(body: bytes) -> Step | RedriveImported:
+def read_record(body: bytes) -> JobStep | RedriveImported:
     """The step of a job, or the dead letters of an import.  Raises ValueError on another shape."""
     if body.startswith(_IMPORTED):
         return validated(RedriveImported, tables.decode(body))
-    return Step.read(body)
+    return JobStep.read(body)
 
 
 def message_id_of(progress: JobProgress, queue_id: int, queue_offset: int) -> str:
@@ -253,7 +253,7 @@ def message_id_of(progress: JobProgress, queue_id: int, queue_offset: int) -> st
     return f"{place}:{progress.job.job_id}" if progress.job.spec.again else place
 
 
-class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
+class RedriveJobs(Journal[JobProgress, JobStep | RedriveImported]):
     """Jobs by id; the finished job that changed the longest ago is forgotten first."""
 
     kind, table, topic = "redrive", TABLE, REDRIVE_JOBS_TOPIC
@@ -280,7 +280,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
     def not_over(self) -> list[JobProgress]:
         return [progress for progress in self._jobs.values() if not progress.job.is_over]
 
-    def keep(self, step: Step, queue_offset: int) -> None:
+    def keep(self, step: JobStep, queue_offset: int) -> None:
         """Take a step whose record, at this queue offset, and messages are in the log."""
         self._keep(step.progress, queue_offset)
         self._note_sent(step, step.progress.at)
@@ -296,10 +296,10 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
         """Take a job that has only skipped dead letters, for which there is no record."""
         self._update(progress.job.job_id, progress)
 
-    def step_in(self, record: Record) -> Step | None:
+    def step_in(self, record: Record) -> JobStep | None:
         """The step in a record; None if the record is no job's."""
         found = self.read(record)
-        return found if isinstance(found, Step) else None
+        return found if isinstance(found, JobStep) else None
 
     # ---- inside
 
@@ -311,7 +311,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
             del self._records[forgotten.job.job_id]
             self.redriven.forget(forgotten.job.job_id, forgotten.topic)
 
-    def _note_sent(self, step: Step, upto: At) -> None:
+    def _note_sent(self, step: JobStep, upto: At) -> None:
         """Note the dead letters that a step has sent, up to a position, as redriven."""
         job_id = step.progress.job.job_id
         if self.find(job_id) is None:
@@ -321,7 +321,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
                 end = run.queue_offset + run.letters
                 self.redriven.add(job_id, step.progress.topic, step.queue_id, run.queue_offset, end)
 
-    def _read(self, body: bytes) -> Step | RedriveImported:
+    def _read(self, body: bytes) -> JobStep | RedriveImported:
         return read_record(body)
 
     def _forgettable(self) -> Iterator[str]:
@@ -353,7 +353,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
             self.redriven.load(progress.topic, entry.sent, progress.job.job_id, end_of=self._end_of)
             self._keep(progress, last_record)
         self._is_changed = False
-        last: dict[str, tuple[Step, Record]] = {}
+        last: dict[str, tuple[JobStep, Record]] = {}
         for step, record in self._behind(table.queue_offset):
             if isinstance(step, RedriveImported):
                 self.redriven.load(step.imported, step.queues, IMPORTED, end_of=self._end_of)
@@ -367,7 +367,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
         for step, record in last.values():
             self._end_step(step, record)
 
-    def _end_step(self, step: Step, record: Record) -> None:
+    def _end_step(self, step: JobStep, record: Record) -> None:
         """Count the messages of a job's last step, because a crash may have torn its append."""
         messages = 0
         wanted = step.dead_letters([run for run in step.runs if run.outcome is RedriveOutcome.SENT])
@@ -385,7 +385,7 @@ class RedriveJobs(Journal[JobProgress, Step | RedriveImported]):
         if self.find(job_id) is None:
             return
         self.move(progress)
-        correction = Step(progress.at, progress).record(progress.job.changed_at_ms)
+        correction = JobStep(progress.at, progress).record(progress.job.changed_at_ms)
         queue_offset = self._correct(job_id, correction, stored=messages, of=step.messages)
         if queue_offset is not None:
             self._keep(progress, queue_offset)

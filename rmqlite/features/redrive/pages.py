@@ -25,7 +25,7 @@ from typing import Final
 
 from rmqlite.features.dead_letters.reading import property_slices
 from rmqlite.features.finding.matching import redriven_from
-from rmqlite.features.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step
+from rmqlite.features.redrive.jobs import At, JobProgress, JobStep, QueuePart, RedriveJobs
 from rmqlite.features.redrive.judge import Judged
 from rmqlite.features.redrive.requests import (
     GROUPS_NAMED_MAX,
@@ -35,12 +35,12 @@ from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     OutcomesPage,
     OutcomesQuery,
+    ReadersOfTopic,
     RedriveJob,
     RedriveOutcome,
     RedrivePreview,
     RedriveResults,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at
@@ -113,7 +113,7 @@ def page_of(store: MessageStore, jobs: RedriveJobs, query: OutcomesQuery) -> Ste
 
 def _steps(
     store: MessageStore, jobs: RedriveJobs, job_id: str, first: int
-) -> Iterator[tuple[int, Step]]:
+) -> Iterator[tuple[int, JobStep]]:
     """A job's records with their queue offsets, from queue offset `first` on."""
     queue = store.queue(REDRIVE_JOBS_TOPIC, 0)
     if queue is None:
@@ -177,14 +177,14 @@ def preview(progress: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[R
     )
 
 
-def with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[TopicCount, ...]:
+def with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[ReadersOfTopic, ...]:
     """The numbers of messages to each topic, the most first, and the groups that get them."""
     found, room = [], GROUPS_NAMED_MAX
     for topic, count in topics.most_common():
         groups = readers_of(topic)
         named = groups[:room]
         room -= len(named)
-        found.append(TopicCount(topic, count, named, len(groups) - len(named)))
+        found.append(ReadersOfTopic(topic, count, named, len(groups) - len(named)))
     return tuple(found)
 
 

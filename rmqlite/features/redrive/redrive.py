@@ -18,7 +18,7 @@ from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_lette
 from rmqlite.features.dead_letters.reading import whole_slices
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.redrive.imports import Imports
-from rmqlite.features.redrive.jobs import At, JobProgress, QueuePart, RedriveJobs, Step, counted
+from rmqlite.features.redrive.jobs import At, JobProgress, JobStep, QueuePart, RedriveJobs, counted
 from rmqlite.features.redrive.judge import Judge, Judged, RedrivenMessages, check_rate, runs_of
 from rmqlite.features.redrive.pages import Results, page_of, preview, read_cursor
 from rmqlite.features.redrive.requests import (
@@ -113,7 +113,7 @@ class Redrive:
         job_id = request.job_id or self._new_id(now_ms)
         progress = JobProgress.begun(job_id, spec, parts, now_ms)
         progress = replace(progress, job=progress.job.noted(note))
-        self._put(Step(progress.at, progress))
+        self._put(JobStep(progress.at, progress))
         log.info(
             "redrive started job=%s group=%s letters=%d", job_id, spec.group, progress.job.letters
         )
@@ -164,7 +164,7 @@ class Redrive:
             progress = progress.moved(progress.at, changed_at_ms=now_ms, **changes)
             progress = replace(progress, job=progress.job.noted(note))
             self.note(job.job_id, "")
-            self._put(Step(progress.at, progress))
+            self._put(JobStep(progress.at, progress))
             log.info(
                 "redrive changed job=%s state=%s max_per_second=%d",
                 job.job_id,
@@ -263,7 +263,7 @@ class Redrive:
             number, progress.parts[number].begin if number < len(progress.parts) else 0
         ), dead_letters
 
-    def _step(self, progress: JobProgress, at: At, dead_letters: list[Judged]) -> Step:
+    def _step(self, progress: JobProgress, at: At, dead_letters: list[Judged]) -> JobStep:
         """The job behind some dead letters."""
         runs = runs_of(dead_letters)
         counts = counted(runs)
@@ -286,9 +286,9 @@ class Redrive:
             refused=job.refused + counts[RedriveOutcome.REFUSED],
             **changes,
         )
-        return Step(progress.at, moved, runs)
+        return JobStep(progress.at, moved, runs)
 
-    def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
+    def _put(self, step: JobStep, messages: list[NewRecord] | None = None) -> None:
         """Append a step, then count it."""
         self._broker.topics.ensure(REDRIVE_JOBS_TOPIC, 1)
         # The job's record first: then it survives a crash that tears the append.

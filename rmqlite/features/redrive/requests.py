@@ -229,7 +229,7 @@ class RedrivePreviewRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicCount:
+class ReadersOfTopic:
     """groups: those that will get the messages: they read the topic, or have read it.
 
     more_groups: how many others there are, if the answer has no room for their names.  None is
@@ -242,9 +242,9 @@ class TopicCount:
     more_groups: int = 0
 
 
-def summed(counts: Iterable[TopicCount]) -> tuple[TopicCount, ...]:
+def summed(counts: Iterable[ReadersOfTopic]) -> tuple[ReadersOfTopic, ...]:
     """The counts of several pages as one for each topic, the most first."""
-    by_topic: dict[str, TopicCount] = {}
+    by_topic: dict[str, ReadersOfTopic] = {}
     for each in counts:
         known = by_topic.get(each.topic)
         by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
@@ -264,7 +264,7 @@ class RedrivePreview:
     sent: int
     already: int
     refused: int
-    topics: tuple[TopicCount, ...] = ()
+    topics: tuple[ReadersOfTopic, ...] = ()
     samples: tuple[DeadLetterOutcome, ...] = ()
     cursor: str = ""
 
@@ -327,7 +327,7 @@ class ImportAnswer:
     """letters: the outcome of each, by queue.  topics: where the sent ones go."""
 
     letters: tuple[DeadLetterOutcome, ...]
-    topics: tuple[TopicCount, ...] = ()
+    topics: tuple[ReadersOfTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

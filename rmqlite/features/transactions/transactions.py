@@ -55,7 +55,7 @@ HasProducer = Callable[[str], bool]
 """Is a producer of this group there, who can be asked?"""
 
 
-class Round(NamedTuple):
+class CheckRound(NamedTuple):
     """The half messages that a round of checks has still to look at: begin <= offset < end."""
 
     begin: int
@@ -65,7 +65,7 @@ class Round(NamedTuple):
 class Checked(NamedTuple):
     """What a step of a round did; the questions may be asked once the store is durable."""
 
-    rest: Round | None
+    rest: CheckRound | None
     questions: list[TransactionQuestion]
 
 
@@ -157,14 +157,14 @@ class Transactions:
 
     # ---- rounds of checks
 
-    def begin_round(self) -> Round | None:
+    def begin_round(self) -> CheckRound | None:
         """A round over all half messages that are open now; None if none is."""
         queue = self.halves.queue
         if queue is None or self.halves.begin >= queue.max_offset:
             return None
-        return Round(self.halves.begin, queue.max_offset)
+        return CheckRound(self.halves.begin, queue.max_offset)
 
-    def check(self, wanted: Round, has_producer: HasProducer) -> Checked:
+    def check(self, wanted: CheckRound, has_producer: HasProducer) -> Checked:
         """Look at the next open half messages of a round: copy those of which a producer must be
         asked, and give up those that are too old or were asked of too often.
 
@@ -193,7 +193,7 @@ class Transactions:
             size += entry.size
         else:
             upto = offsets[-1] + 1 if len(offsets) == STEP_HALVES else wanted.end
-        rest = Round(upto, wanted.end) if upto < wanted.end else None
+        rest = CheckRound(upto, wanted.end) if upto < wanted.end else None
         return Checked(rest, self._settle(due, done))
 
     def _is_asked(self, head: Head, has_producer: HasProducer) -> bool | None:

@@ -69,7 +69,7 @@ def _key(key: str, default: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ConfigOrigin:
     """Where values come from, for errors; two equal configurations may have two origins."""
 
     source: str = field(default="BrokerConfig", compare=False)
@@ -221,7 +221,7 @@ class BrokerConfig(BaseModel):
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
     drain_ms_max: Annotated[int, whole("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 
-    _origin: Origin = PrivateAttr(Origin())
+    _origin: ConfigOrigin = PrivateAttr(ConfigOrigin())
 
     @cached_property
     def levels(self) -> LevelTable:
@@ -248,7 +248,7 @@ class BrokerConfig(BaseModel):
     def _explained(
         cls, values: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        origin: Origin = info.context or Origin()
+        origin: ConfigOrigin = info.context or ConfigOrigin()
         try:
             config = read(values)
         except ValidationError as error:
@@ -346,7 +346,7 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
         lines[key] = number
         if key in _KNOWN:
             values[key] = value
-    return BrokerConfig.model_validate(values, context=Origin(source, lines))
+    return BrokerConfig.model_validate(values, context=ConfigOrigin(source, lines))
 
 
 _KNOWN: Final = frozenset(KEYS.values())
@@ -362,7 +362,7 @@ def _why_not(key: str) -> str:
     )
 
 
-def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
+def _first_refusal(error: ValidationError, origin: ConfigOrigin) -> ConfigInvalid:
     # The first in the order of lines, so that an operator mends a file from top to bottom.
     found = min(
         error.errors(include_url=False),

@@ -26,7 +26,7 @@ RETRY_S_MAX: Final = 8.0
 """The longest rest: so long after there is space again, delivery continues at the latest."""
 
 
-class Delivery:
+class DeliveryTasks:
     """The tasks that deliver."""
 
     def __init__(self, broker: Broker, clock: Clock, tasks: asyncio.TaskGroup) -> None:

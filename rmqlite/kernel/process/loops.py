@@ -16,7 +16,7 @@ from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.config.files import from_environment
 from rmqlite.kernel.schedule.level_changes import LevelChanges
 from rmqlite.kernel.service.turns import done_in_turns, set_or_late
-from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX, Membership
 from rmqlite.kernel.words.clock import WAKE_MS_MAX, Clock, elapsed_s
 from rmqlite.kernel.words.errors import ConfigInvalid, StoreUnavailable
@@ -64,7 +64,7 @@ class Rebalancing:
     The members of a small group are all woken at once.  heartbeats: those that wait, by group.
     """
 
-    def __init__(self, membership: Membership, heartbeats: Waiting, clock: Clock) -> None:
+    def __init__(self, membership: Membership, heartbeats: ParkedCalls, clock: Clock) -> None:
         self._membership = membership
         self._heartbeats = heartbeats
         self._clock = clock

@@ -21,7 +21,7 @@ from typing import Any, Final
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.delivery import Delivery
+from rmqlite.kernel.process.delivery import DeliveryTasks
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.loops import READY, STOPPING, Rebalancing, Reload, notify
 from rmqlite.kernel.process.neighbours import Neighbours
@@ -35,7 +35,7 @@ from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import event_loop
-from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
@@ -114,13 +114,13 @@ class _Server:
         self._config = config = assembly.config
         self._load = reload
         self._clock = assembly.clock
-        self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
-        self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
+        self._pulls = ParkedCalls("maxParkedPolls", config.parked_polls_max)
+        self._heartbeats = ParkedCalls("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
         self._commit: GroupCommit
-        self._delivery: Delivery
+        self._delivery: DeliveryTasks
         self._indexing: Indexing
 
     def appended(self, topic: str, queue_id: int) -> None:
@@ -186,7 +186,7 @@ class _Server:
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.run() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
-            self._delivery = Delivery(broker, self._clock, tasks)
+            self._delivery = DeliveryTasks(broker, self._clock, tasks)
             self._clock.on_jump = self._delivery.wake_overdue
             for sentence in service.open_ports:
                 log.warning("%s", sentence)

@@ -126,7 +126,7 @@ WORDS: Final = (
 """The first row that fits counts, for a record that completes a scheduled one."""
 
 
-class Step(enum.Enum):
+class TimerStep(enum.Enum):
     """What a record of RocketMQ 5 means for the timer that it names (timer reference section 4 to
     6); each ends the oldest pending record of its timer, if there is one."""
 
@@ -143,12 +143,12 @@ class Step(enum.Enum):
 
 
 STEPS: Final = (
-    Rule(Step.RECALL, (TIMER_TOPIC,), has=TIMER_NAMED),
-    Rule(Step.INTERNAL, (TIMER_TOPIC,), ahead=(HALF_TOPIC, REVIVE_PREFIX)),
-    Rule(Step.COPY, (TIMER_TOPIC,), has=_ROLL_TIMES),
-    Rule(Step.TIMER, (TIMER_TOPIC,)),
-    Rule(Step.COPY_DELIVERY, has=_ROLL_TIMES),
-    Rule(Step.DELIVERY),
+    Rule(TimerStep.RECALL, (TIMER_TOPIC,), has=TIMER_NAMED),
+    Rule(TimerStep.INTERNAL, (TIMER_TOPIC,), ahead=(HALF_TOPIC, REVIVE_PREFIX)),
+    Rule(TimerStep.COPY, (TIMER_TOPIC,), has=_ROLL_TIMES),
+    Rule(TimerStep.TIMER, (TIMER_TOPIC,)),
+    Rule(TimerStep.COPY_DELIVERY, has=_ROLL_TIMES),
+    Rule(TimerStep.DELIVERY),
 )
 """The first row that fits counts, for a record that has TIMER_OUT_MS; outside the topic of timers,
 for one without a pointer."""
@@ -220,7 +220,7 @@ def completion_of(topic: str, properties: PropertyString) -> Completion:
 # ---- timers of RocketMQ 5
 
 
-def timer_step(head: Head, properties: PropertyString) -> Step | None:
+def timer_step(head: Head, properties: PropertyString) -> TimerStep | None:
     """What a record means for a timer; None: nothing."""
     if properties.get(TIMER_OUT_MS) is None:
         return None
@@ -280,24 +280,24 @@ class TimerSteps:
         """A record that waits."""
         self._pending[timer] = (*self._pending.get(timer, ()), place)
 
-    def see(self, step: Step, timer: int, place: int) -> bool:
+    def see(self, step: TimerStep, timer: int, place: int) -> bool:
         """The next record, at a place; False for a delivery that ends none."""
-        if step in (Step.DELIVERY, Step.COPY_DELIVERY):
+        if step in (TimerStep.DELIVERY, TimerStep.COPY_DELIVERY):
             is_ended = self._end_oldest(timer, Over.DELIVERED)
-            if is_ended and step is Step.COPY_DELIVERY and timer not in self._pending:
+            if is_ended and step is TimerStep.COPY_DELIVERY and timer not in self._pending:
                 self._over.add(timer)
             return is_ended
-        if step is Step.RECALL:
+        if step is TimerStep.RECALL:
             self._over.add(timer)
             while self._end_oldest(timer, Over.CANCELLED):
                 pass
             self._end(place, Over.CANCELLING)
-        elif step is Step.INTERNAL:
+        elif step is TimerStep.INTERNAL:
             self._end(place, Over.INTERNAL)
         elif timer in self._over:
             self._end(place, Over.COPY)
         else:
-            if step is Step.COPY:
+            if step is TimerStep.COPY:
                 self._end_oldest(timer, Over.ROLLED)
             self.add(timer, place)
         return True

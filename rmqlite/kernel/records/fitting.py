@@ -51,7 +51,7 @@ _CHANGE_BYTES: Final = 64
 """A reason that is cut leaves so much free: a retry that waits may be rescheduled."""
 
 
-class Left(NamedTuple):
+class Spared(NamedTuple):
     """How a property string is edited so that it fits."""
 
     changes: dict[str, str | bytes]
@@ -62,12 +62,12 @@ class Left(NamedTuple):
         return properties if is_same else properties.edited(self.changes, self.without)
 
 
-_AS_IT_IS: Final = Left({}, frozenset())
+_AS_IT_IS: Final = Spared({}, frozenset())
 
 
 def left_after_sparing(
     properties: PropertyString, bytes_max: int, names: Sequence[str] = SPARED
-) -> Left | None:
+) -> Spared | None:
     """What is left without the first of these properties; None if that is not enough."""
     too_long = len(properties.encoded) - bytes_max
     if too_long <= 0:
@@ -81,17 +81,17 @@ def left_after_sparing(
             kept = value[: max(0, len(value) - too_long - _CHANGE_BYTES)]
             reason = kept.decode("utf-8", "ignore").rstrip()
             if reason:
-                return _if_it_fits(Left({name: reason}, frozenset(gone)), properties, bytes_max)
+                return _if_it_fits(Spared({name: reason}, frozenset(gone)), properties, bytes_max)
             # Without its reason, the number of its attempt says nothing.
             gone.add(FAILURE_REASON_ATTEMPT)
         gone.add(name)
         too_long -= len(name) + len(value) + 2
         if too_long <= 0:
             break
-    return _if_it_fits(Left({}, frozenset(gone)), properties, bytes_max)
+    return _if_it_fits(Spared({}, frozenset(gone)), properties, bytes_max)
 
 
-def _if_it_fits(left: Left, properties: PropertyString, bytes_max: int) -> Left | None:
+def _if_it_fits(left: Spared, properties: PropertyString, bytes_max: int) -> Spared | None:
     return left if len(left.of(properties).encoded) <= bytes_max else None
 
 

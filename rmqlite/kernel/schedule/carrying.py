@@ -41,7 +41,7 @@ _STAYS: Final = 1 << 62
 """More bytes than any part of the log has."""
 
 
-class Part(NamedTuple):
+class CarriedFiles(NamedTuple):
     """Neighbouring log files that may go once their timers are carried."""
 
     end: int
@@ -70,20 +70,20 @@ class Carrying:
         self.carried = 0
         """The number of timers carried since the start."""
 
-    def parts(self, end: int) -> Steps[list[Part]]:
+    def parts(self, end: int) -> Steps[list[CarriedFiles]]:
         """The parts of the log from its beginning to a file's end, the oldest first, in steps.
 
         Files behind the last part hold too many pending timers.
         """
         begin, file_bytes = self._store.min_offset, self._store.log_file_bytes
         self._counted = {at: each for at, each in self._counted.items() if at >= begin}
-        found: list[Part] = []
+        found: list[CarriedFiles] = []
         size = waiting_bytes = 0
         for start in range(begin, end, file_bytes):
             waiting_bytes += yield from self._waiting_bytes(start)
             size += file_bytes
             if waiting_bytes * SHARE <= size:
-                found.append(Part(start + file_bytes, waiting_bytes))
+                found.append(CarriedFiles(start + file_bytes, waiting_bytes))
                 size = waiting_bytes = 0
         return found
 

@@ -28,7 +28,7 @@ _TIMER: Final = 127
 """Stands for a level where pack_drafts() says that a message waits for an instant."""
 
 
-class Ending(NamedTuple):
+class PropertyEnding(NamedTuple):
     """How property strings of messages to a topic end.
 
     waiting: of one that waits, the part before its queue id.
@@ -89,10 +89,10 @@ class Packing:
 
 
 @lru_cache(maxsize=4096)
-def _ending(topic: str, cluster: str) -> Ending:
+def _ending(topic: str, cluster: str) -> PropertyEnding:
     usual = route(topic, 0, 0, cluster).ending
     real = f"{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01".encode()
-    return Ending(usual, usual + b"\x02" + real if usual else real)
+    return PropertyEnding(usual, usual + b"\x02" + real if usual else real)
 
 
 def _waiting(drafts: Sequence[Draft], levels: bytes) -> dict[QueueKey, Counter[str]]:

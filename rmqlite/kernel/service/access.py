@@ -28,7 +28,7 @@ _NO_SECRET: Final = "the secret of no account"
 _WRONG: Final = "there is no such access key, or the signature is wrong"
 
 
-class Account(Protocol):
+class CallerAccount(Protocol):
     """Who calls, and what they may do."""
 
     @property
@@ -54,11 +54,11 @@ class Account(Protocol):
         ...
 
 
-class Accounts(Protocol):
+class AccountsInForce(Protocol):
     """The accounts in force, by access key."""
 
     @property
-    def accounts(self) -> Mapping[str, Account]: ...
+    def accounts(self) -> Mapping[str, CallerAccount]: ...
 
     def is_trusted_at(self, host: str) -> bool:
         """May whoever comes from this host do everything, without an account?"""
@@ -71,7 +71,7 @@ class Caller(NamedTuple):
     protocol: by which it came, for the audit log.
     """
 
-    account: Account | None
+    account: CallerAccount | None
     address: str
     protocol: str = ""
 
@@ -179,7 +179,7 @@ def of_group(right: Right) -> Callable[[M], M]:
 class Access:
     """The accounts in force."""
 
-    def __init__(self, accounts: Accounts | None = None) -> None:
+    def __init__(self, accounts: AccountsInForce | None = None) -> None:
         self.accounts = accounts
         """None: there are none, and everybody may do everything."""
         self.refusals = audit.Refusals()

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 
-class Request(NamedTuple):
+class CountedRequest(NamedTuple):
     """What is counted of a request.  requests: 0 if it was counted before, without its bytes."""
 
     requests: int
@@ -18,11 +18,11 @@ class Request(NamedTuple):
 class Limits(Protocol):
     """The limits of one broker.  account "": none, so only limits of the connection count."""
 
-    def of_connection(self, address: str, request: Request) -> None:
+    def of_connection(self, address: str, request: CountedRequest) -> None:
         """Count a request on a connection.  Raises Overloaded."""
         ...
 
-    def of_account(self, account: str, request: Request) -> None:
+    def of_account(self, account: str, request: CountedRequest) -> None:
         """Count a request of an account.  Raises Overloaded."""
         ...
 

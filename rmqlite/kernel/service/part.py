@@ -22,7 +22,7 @@ from rmqlite.kernel.service.access import CALLER, NOTE, Access, Rule, of_admins,
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.service.turns import done_in_turns, let_others
-from rmqlite.kernel.service.waiting import Waiting
+from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.clock import Clock
@@ -48,8 +48,8 @@ class ServiceParts:
     config: BrokerConfig
     broker: Broker
     commit: GroupCommit
-    pulls: Waiting
-    heartbeats: Waiting
+    pulls: ParkedCalls
+    heartbeats: ParkedCalls
     clock: Clock
     access: Access
     limits: Limits | None

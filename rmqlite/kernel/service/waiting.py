@@ -24,7 +24,7 @@ WOKEN_PAUSE_S: Final = 0.01
 So eight of them and this pause leave more than half of the time to other calls."""
 
 
-class Waiting:
+class ParkedCalls:
     """Parked calls by key, at most limit of them; limit_name is the limit's key in broker.conf.
 
     One account may have half of them.

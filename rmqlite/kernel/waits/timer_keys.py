@@ -22,8 +22,8 @@ from rmqlite.kernel.store.timers.comparison import RowComparison, check_mark
 from rmqlite.kernel.store.timers.index import (
     OFFSETS,
     IndexDamaged,
+    IndexMark,
     IndexWrite,
-    Mark,
     TimerIndex,
     due_of,
     key_of,
@@ -78,7 +78,7 @@ class TimerKeys:
         log.warning("the index of the timers is made again reason=%s", reason)
         self._index.remove()
 
-    def _begin(self, mark: Mark | None) -> None:
+    def _begin(self, mark: IndexMark | None) -> None:
         """Begin with the table as it is; None: with an empty one."""
         upto = mark.upto if mark else max(self._completed.below, self._queue.min_offset)
         self.unindexed = Unindexed(self._queue, self._completed, upto)

@@ -21,8 +21,8 @@ from rmqlite.kernel.store.timers.index import (
     INSERTED_TOGETHER,
     OFFSETS,
     Indexed,
+    IndexMark,
     IndexWrite,
-    Mark,
     NewEntries,
     TimerIndex,
     due_of,
@@ -39,7 +39,7 @@ READ_TOGETHER: Final = 4_096
 
 
 @dataclass(slots=True)
-class Span:
+class OffsetSpan:
     """Queue offsets begin <= n < end: up to where they are noted, frozen for a write, written."""
 
     begin: int
@@ -49,7 +49,7 @@ class Span:
     written: int
 
     @classmethod
-    def at(cls, begin: int, end: int = OFFSETS) -> Span:
+    def at(cls, begin: int, end: int = OFFSETS) -> OffsetSpan:
         return cls(begin, end, begin, begin, begin)
 
 
@@ -64,7 +64,10 @@ class Unindexed:
         """Keys whose rows are to be deleted; the write that runs deletes those of _going."""
         self._going = set[int]()
         self._noted = self._noted_writing = self._ended = 0
-        self._old, self._live = Span.at(upto, queue.max_offset), Span.at(queue.max_offset)
+        self._old, self._live = (
+            OffsetSpan.at(upto, queue.max_offset),
+            OffsetSpan.at(queue.max_offset),
+        )
 
     def notice(self, queue_offset: int, due_ms: int) -> None:
         """Note the entries from queue_offset to the queue's end; due_ms: that of the first."""
@@ -91,7 +94,7 @@ class Unindexed:
         self._note(old, min(old.noted + READ_TOGETHER, old.end))
         return True
 
-    def _note(self, span: Span, end: int) -> None:
+    def _note(self, span: OffsetSpan, end: int) -> None:
         while span.noted < end:
             start = span.noted
             codes = self._queue.tags_codes(start, min(READ_TOGETHER, end - start))
@@ -185,7 +188,7 @@ class Unindexed:
         ]
         upto = live.noted if old.noted == old.end else old.noted
         last = self._queue.entry(upto - 1) or Entry(-1, 0, -1)
-        mark = Mark(upto, last.physical_offset, last.tags_code, log_end)
+        mark = IndexMark(upto, last.physical_offset, last.tags_code, log_end)
         gone = tuple(self._gone)
         self.writing, self.fresh = self.fresh, SortedKeys()
         self._going, self._gone = self._gone, set()
@@ -193,7 +196,7 @@ class Unindexed:
         old.frozen, live.frozen = old.noted, live.noted
         return IndexWrite(index, passed, gone, new, mark)
 
-    def _new(self, span: Span) -> Iterator[tuple[int, int]]:
+    def _new(self, span: OffsetSpan) -> Iterator[tuple[int, int]]:
         """Ranges of entries to write, without the long completed parts between them."""
         start = end = span.frozen
         while (waiting := self._completed.next_open(end)) < span.noted:

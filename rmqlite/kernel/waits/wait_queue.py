@@ -85,7 +85,7 @@ def _rounded_up(late_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class Run:
+class SortedRun:
     """Queue offsets cursor <= n < end, sorted by deliver time; head_due_ms: that of cursor."""
 
     cursor: int
@@ -171,7 +171,7 @@ class LevelQueue(WaitQueue):
 
     def __init__(self, number: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
         super().__init__(number, queue, completed)
-        self.runs: list[Run] = []
+        self.runs: list[SortedRun] = []
         self._seen = max(completed.below, queue.min_offset)
         while self._seen < queue.max_offset:
             self._notice_all(queue.tags_codes(self._seen, SCAN_ENTRIES))
@@ -192,7 +192,7 @@ class LevelQueue(WaitQueue):
             last.end = end
             last.last_due_ms = due_ms
         else:
-            self.runs.append(Run(queue_offset, end, due_ms, due_ms))
+            self.runs.append(SortedRun(queue_offset, end, due_ms, due_ms))
 
     def next_due_ms(self) -> int | None:
         if len(self.runs) == 1:
@@ -211,10 +211,10 @@ class LevelQueue(WaitQueue):
         first = runs[0].cursor
         return range(first, self.completed.open_until(first, min(runs[0].end, first + count_max)))
 
-    def _due_runs(self, now_ms: int) -> list[Run]:
+    def _due_runs(self, now_ms: int) -> list[SortedRun]:
         return [run for run in self.runs if run.head_due_ms <= now_ms]
 
-    def places(self, run: Run, queue_offset: int) -> Iterator[PendingPlace]:
+    def places(self, run: SortedRun, queue_offset: int) -> Iterator[PendingPlace]:
         """The pending messages of a run from a queue offset on, in due order."""
         number, completed = self.id, self.completed
         for start in range(queue_offset, run.end, READ_ENTRIES):
@@ -244,7 +244,7 @@ class LevelQueue(WaitQueue):
             yield
         return tuple(sums)
 
-    def first_after(self, run: Run, due_ms: int, wait_queue: int, queue_offset: int) -> int:
+    def first_after(self, run: SortedRun, due_ms: int, wait_queue: int, queue_offset: int) -> int:
         """The first queue offset of a run that is behind a place in due order; run.end if none."""
         low, high = run.cursor, run.end
         while low < high:
@@ -256,7 +256,7 @@ class LevelQueue(WaitQueue):
                 high = middle
         return low
 
-    def pending_before(self, run: Run, queue_offset: int) -> int:
+    def pending_before(self, run: SortedRun, queue_offset: int) -> int:
         """How many messages wait in a run before a queue offset."""
         completed = self.completed.count_between(run.cursor, queue_offset)
         return queue_offset - run.cursor - completed

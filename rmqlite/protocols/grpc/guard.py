@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from rmqlite.kernel.service.access import CALLER, Access, Caller
-from rmqlite.kernel.service.limits import Limits, Request
+from rmqlite.kernel.service.limits import CountedRequest, Limits
 from rmqlite.protocols.grpc.calls import Charge, Context
 
 CallerOf = Callable[[str, Context], Caller]
 """Who makes the call of a path, when there are accounts.  Raises RmqliteError."""
 
 
-class Guard:
+class GrpcGuard:
     """keeping: the paths of what keeps a consumer in its group, and does not fall under the limit
     of other requests."""
 
@@ -31,7 +31,7 @@ class Guard:
             self._identify(path, context)
             return None
         keeps_member = path in self._keeping
-        request = Request(1, 0, keeps_member)
+        request = CountedRequest(1, 0, keeps_member)
         limits.of_connection(context.peer(), request)
         account = self._identify(path, context)
         limits.of_account(account, request)
@@ -41,7 +41,7 @@ class Guard:
         def charge(size: int) -> None:
             nonlocal further
             # The first one was counted when the call began.
-            arrived, further = Request(further, size, keeps_member), 1
+            arrived, further = CountedRequest(further, size, keeps_member), 1
             limits.of_connection(context.peer(), arrived)
             limits.of_account(account, arrived)
 

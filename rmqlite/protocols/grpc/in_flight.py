@@ -25,7 +25,7 @@ WAIT_S_MAX: Final = 15.0
 LOOK_S: Final = 1.0
 
 
-class Room:
+class BytesInFlight:
     """The bytes that one request has taken; call give_back() when it is answered."""
 
     __slots__ = ("_in_flight", "bytes")
@@ -77,18 +77,18 @@ class InFlight:
         self.unread = Unread(limit)
         """The bytes of answers, which have the same limit for themselves."""
 
-    async def room(self) -> Room:
+    async def room(self) -> BytesInFlight:
         """Room for a request, perhaps after a wait.  Raises Overloaded."""
         if self._line or not self._has_room():
             await self._turn()
         else:
             self.bytes += self._request_bytes_max
-        return Room(self, self._request_bytes_max)
+        return BytesInFlight(self, self._request_bytes_max)
 
-    def taken(self, size: int) -> Room:
+    def taken(self, size: int) -> BytesInFlight:
         """Room for bytes that are here already: they may pass the limit, and others wait."""
         self.bytes += size
-        return Room(self, size)
+        return BytesInFlight(self, size)
 
     def give_back(self, size: int) -> None:
         """Free this many bytes and let the next request in line take them."""

@@ -37,7 +37,7 @@ from rmqlite.kernel.service.service import Ports
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
-from rmqlite.protocols.metrics.timers import TimerMetrics
+from rmqlite.protocols.metrics.timers import TimerFigures
 from rmqlite.views.groups import GroupFigures, group_figures
 from rmqlite.views.levels import delay_cell, level_text
 
@@ -324,7 +324,7 @@ class Metrics:
         self._files = files
         self._ports = ports or Ports()
         self._process = ProcessCollector(registry=None)
-        self._timers = TimerMetrics(broker)
+        self._timers = TimerFigures(broker)
 
     def collected(self, status: BrokerStatus) -> Steps[Collected]:
         """All metrics, those of the process included, in steps.  status: the broker's, now."""

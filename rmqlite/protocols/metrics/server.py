@@ -25,7 +25,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.protocols.metrics.metrics import TEXT_TYPE, Metrics
-from rmqlite.protocols.shared.tls import Keys, Listening, listen
+from rmqlite.protocols.shared.tls import Listening, TlsKeys, listen
 
 TOKEN_BYTES_MAX: Final = 4_096
 TOKEN_CHARS_MIN: Final = 16
@@ -39,7 +39,7 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 log = logging.getLogger(__name__)
 
 
-class Page(NamedTuple):
+class HttpPage(NamedTuple):
     """An answer."""
 
     body: bytes
@@ -47,14 +47,14 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-Pages = Mapping[str, Callable[[str], Awaitable[Page]]]
+Pages = Mapping[str, Callable[[str], Awaitable[HttpPage]]]
 """Pages by their path, such as /metrics; each gets the request's header Authorization, or ""."""
 
 
 class HttpPort:
     """Answers a GET of a path in pages with its page, any other request with an error."""
 
-    def __init__(self, keys: Keys | None = None) -> None:
+    def __init__(self, keys: TlsKeys | None = None) -> None:
         self._keys = keys
         self._pages: Pages = {}
         self._exchanges: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class HttpPort:
         reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX)
         return asyncio.StreamReaderProtocol(reader, self.exchange)
 
-    async def _page(self, request: bytes) -> Page:
+    async def _page(self, request: bytes) -> HttpPage:
         first, *headers = request.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -147,14 +147,14 @@ def _authorization(headers: Sequence[str]) -> str:
     return ""
 
 
-def _error(status: HTTPStatus) -> Page:
-    return Page(f"{status.value} {status.phrase}\n".encode(), status=status)
+def _error(status: HTTPStatus) -> HttpPage:
+    return HttpPage(f"{status.value} {status.phrase}\n".encode(), status=status)
 
 
 UNAUTHORIZED: Final = _error(HTTPStatus.UNAUTHORIZED)
 
 
-def _encoded(page: Page) -> bytes:
+def _encoded(page: HttpPage) -> bytes:
     asks = "WWW-Authenticate: Bearer\r\n" if page.status is HTTPStatus.UNAUTHORIZED else ""
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
@@ -168,7 +168,7 @@ def _encoded(page: Page) -> bytes:
 class MetricsServer:
     """The port for Prometheus and probes; it answers until close()."""
 
-    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+    def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._http = HttpPort(keys)
         path = config.metrics_token_file
@@ -191,14 +191,14 @@ class MetricsServer:
             service.ports,
         )
 
-        async def metrics_page(authorization: str) -> Page:
+        async def metrics_page(authorization: str) -> HttpPage:
             if self._token is not None and not self._token.is_in(authorization):
                 return UNAUTHORIZED
             CALLER.set(BROKER)
             collected = await done_in_turns(metrics.collected(await service.status()))
-            return Page(await asyncio.to_thread(collected.text), TEXT_TYPE)
+            return HttpPage(await asyncio.to_thread(collected.text), TEXT_TYPE)
 
-        async def health_page(_authorization: str) -> Page:
+        async def health_page(_authorization: str) -> HttpPage:
             return page_of_health(service)
 
         if self._token is not None:
@@ -259,11 +259,11 @@ class _Token(WatchedFiles[str]):
         return [self._warning] if self._warning else []
 
 
-def page_of_health(service: Service) -> Page:
+def page_of_health(service: Service) -> HttpPage:
     """200 while the broker serves, 503 while it drains or a port does not answer."""
     if service.is_closing:
-        return Page(b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+        return HttpPage(b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
     if service.ports.away:
         away = "\n".join(service.ports.away)
-        return Page(f"{away}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
-    return Page(b"serving\n")
+        return HttpPage(f"{away}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+    return HttpPage(b"serving\n")

@@ -31,7 +31,7 @@ KEPT: Final = 20
 """Counts are kept so many times as long as it took to count: at most 5 % of the loop's time."""
 
 
-class TimerMetrics:
+class TimerFigures:
     """The metrics of one broker's timers; only the broker's own thread may use it."""
 
     def __init__(self, broker: Broker, elapsed: Callable[[], float] = elapsed_s) -> None:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.turns import let_others
-from rmqlite.protocols.native.bytes.limits import RequestLimits
+from rmqlite.protocols.native.bytes.limits import NativeLimits
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 
 Q = TypeVar("Q")
@@ -27,7 +27,7 @@ class Conversion:
     """Decodes the requests and encodes the answers of one broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._limits = RequestLimits(config)
+        self._limits = NativeLimits(config)
 
     async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
         """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""

@@ -10,7 +10,7 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.words.message import unpack_host
 from rmqlite.protocols.grpc.calls import Context, peer_host
-from rmqlite.protocols.grpc.guard import Guard
+from rmqlite.protocols.grpc.guard import GrpcGuard
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.notes import read_note
 from rmqlite.protocols.native.replays import Replays
@@ -24,9 +24,9 @@ KEEPING: Final = frozenset(
 """What keeps a consumer in its group."""
 
 
-def guard_of(access: Access, limits: Limits | None) -> Guard:
+def guard_of(access: Access, limits: Limits | None) -> GrpcGuard:
     """Lets calls in that an account has signed, each once, and within the limits."""
-    return Guard(access, limits, SignedCalls(access).caller_of, KEEPING)
+    return GrpcGuard(access, limits, SignedCalls(access).caller_of, KEEPING)
 
 
 def take_note(context: Context) -> None:

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rmqlite.kernel.service.access import CALLER, Caller
-from rmqlite.kernel.service.limits import Limits, Request
+from rmqlite.kernel.service.limits import CountedRequest, Limits
 from rmqlite.kernel.service.turns import Gate
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.names import FieldError
-from rmqlite.protocols.remoting.bytes.requests.request import Request as Row
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import REFUSED_SEND_EXT
 from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import write_body
-from rmqlite.protocols.remoting.connection import Connection, NotAnswered
-from rmqlite.protocols.remoting.guard import Guard
+from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
+from rmqlite.protocols.remoting.guard import RemotingGuard
 
 Q = TypeVar("Q", bound=tuple[Any, ...])
 S = TypeVar("S")
@@ -30,9 +30,9 @@ _ROWS: Final = "answered_rows"
 class Call(NamedTuple, Generic[Q]):
     """A request, the connection that it came on, and its row of the table."""
 
-    connection: Connection
+    connection: ClientConnection
     command: Command
-    row: Row[Q, Any]
+    row: RemotingRequest[Q, Any]
 
     def asked(self) -> Q:
         """Its fields.  Raises FieldError."""
@@ -52,7 +52,7 @@ AtOnce = Callable[[Call[Any]], Command | None]
 """Answers a request that has to wait for nothing; None: its handler answers it."""
 
 
-def answers(*rows: Row[Q, Any]) -> Callable[[Method[S, Q]], Method[S, Q]]:
+def answers(*rows: RemotingRequest[Q, Any]) -> Callable[[Method[S, Q]], Method[S, Q]]:
     """Mark the method that answers these requests; its answer is None if they get none."""
 
     def marked(method: Method[S, Q]) -> Method[S, Q]:
@@ -65,7 +65,7 @@ def answers(*rows: Row[Q, Any]) -> Callable[[Method[S, Q]], Method[S, Q]]:
 class Handler(NamedTuple):
     """What answers the requests of a row."""
 
-    row: Row[Any, Any]
+    row: RemotingRequest[Any, Any]
     answer: Callable[[Call[Any]], Awaitable[Command | None]]
 
 
@@ -97,15 +97,15 @@ AT_ONCE_S: Final = 0.01
 log = logging.getLogger(__name__)
 
 
-class Gathering(Protocol):
+class Gathered(Protocol):
     """Handles requests that are gathered, and answers them itself."""
 
     def add(
-        self, connection: Connection, command: Command, size: int, caller: Caller | None
+        self, connection: ClientConnection, command: Command, size: int, caller: Caller | None
     ) -> None: ...
 
 
-class Refusal(Exception):
+class CodeRefusal(Exception):
     """Ends a request with a code that no error of the broker has."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
@@ -119,11 +119,11 @@ class Calls:
     def __init__(
         self,
         handlers: Mapping[int, Handler],
-        gathered: Mapping[int, Gathering],
+        gathered: Mapping[int, Gathered],
         at_once: Mapping[int, AtOnce],
-        guard: Guard,
+        guard: RemotingGuard,
         limits: Limits | None,
-        gone: Sequence[Callable[[Connection], None]],
+        gone: Sequence[Callable[[ClientConnection], None]],
     ) -> None:
         """gone: called with each connection that has ended."""
         self._handlers = handlers
@@ -138,7 +138,7 @@ class Calls:
         """In this pass of the loop; 0 if it has answered none at once."""
         self.running: set[asyncio.Task[None]] = set()
 
-    def begin(self, connection: Connection, command: Command, size: int) -> None:
+    def begin(self, connection: ClientConnection, command: Command, size: int) -> None:
         gathering = self._gathered.get(command.code)
         try:
             if self._limits is None:
@@ -174,17 +174,17 @@ class Calls:
         self.running.add(task)
         task.add_done_callback(self.running.discard)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         if self._limits is not None:
             self._limits.ended(connection)
         for each in self._gone:
             each(connection)
 
     def _limited(
-        self, limits: Limits, connection: Connection, command: Command, size: int
+        self, limits: Limits, connection: ClientConnection, command: Command, size: int
     ) -> Caller | None:
         """Whose request this is.  Raises AccessDenied, Overloaded."""
-        request = Request(1, size, command.code in KEEPING)
+        request = CountedRequest(1, size, command.code in KEEPING)
         # Before the signature, so that a wrong one counts, too.
         limits.of_connection(connection.address, request)
         caller = self._guard.caller_of(connection, command)
@@ -213,7 +213,7 @@ class Calls:
             return encode(refused(call.command, error))
 
     async def _run(
-        self, handler: Handler, connection: Connection, command: Command, size: int
+        self, handler: Handler, connection: ClientConnection, command: Command, size: int
     ) -> None:
         frame: bytes | None = None
         try:
@@ -233,7 +233,7 @@ def _framed(answer: Command) -> bytes:
     if len(frame) > _LONGEST:
         size = len(answer.body)
         remark = f"the answer has {size} bytes, more than a frame of this protocol"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
     return frame
 
 
@@ -246,7 +246,7 @@ without one Java's client throws a NullPointerException, and C++'s crashes."""
 
 def refused(command: Command, error: Exception, ext: dict[str, str] | None = None) -> Command:
     """The answer to a request that failed."""
-    if isinstance(error, Refusal):
+    if isinstance(error, CodeRefusal):
         return command.answer(error.code, ext, remark=str(error))
     if isinstance(error, NotAnswered):
         return command.answer(ResponseCode.CONSUME_MSG_TIMEOUT, ext, remark=str(error))

@@ -18,7 +18,7 @@ from rmqlite.kernel.words.message import host_text, pack_host
 from rmqlite.protocols.remoting.bytes.command import Command, server_request
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
-from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.grpc_refusal import PREFACE, GrpcRefusal
 from rmqlite.protocols.remoting.wrong_signatures import Trust, WrongSignatures
 
@@ -43,7 +43,7 @@ class NotAnswered(Exception):
     """A client did not answer a request of the broker, or is gone."""
 
 
-class Asked:
+class OwnRequests:
     """The requests of the broker on one connection."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Asked:
         self._waiting.clear()
 
 
-class Answered(NamedTuple):
+class AnsweredRequest(NamedTuple):
     """A request of this size in bytes, and its answer."""
 
     request: Command
@@ -102,11 +102,11 @@ class Answered(NamedTuple):
 class Handling(Protocol):
     """What a connection calls."""
 
-    def begin(self, connection: Connection, command: Command, size: int) -> None:
+    def begin(self, connection: ClientConnection, command: Command, size: int) -> None:
         """Begin a request of this size; connection.answer() is called for each one."""
         ...
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         """The connection has ended."""
         ...
 
@@ -119,20 +119,20 @@ class Connections:
     connections_max: int
     bytes_max: int
     grpc_hint: str
-    open: set[Connection] = field(default_factory=set)
+    open: set[ClientConnection] = field(default_factory=set)
     bytes: int = 0
     """Bytes of requests that are not answered, and of frames that are not complete."""
     wrong_signatures: WrongSignatures = field(default_factory=WrongSignatures)
-    without_room: set[Connection] = field(default_factory=set)
+    without_room: set[ClientConnection] = field(default_factory=set)
     """Connections that are not read from until there is room again."""
     is_draining: bool = False
     _is_full: bool = False
 
-    def made(self) -> Connection:
+    def made(self) -> ClientConnection:
         """The protocol of a new connection."""
-        return Connection(self)
+        return ClientConnection(self)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ClientConnection) -> bool:
         """False if there are maxConnections already."""
         if len(self.open) < self.connections_max:
             self.open.add(connection)
@@ -143,7 +143,7 @@ class Connections:
         self._is_full = True
         return False
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: ClientConnection) -> None:
         self.open.discard(connection)
         self.without_room.discard(connection)
         self._is_full = False
@@ -162,7 +162,7 @@ class Connections:
             for connection in waiting:
                 connection.regulate()
 
-    def keep_room(self, connection: Connection) -> None:
+    def keep_room(self, connection: ClientConnection) -> None:
         """A connection may hold more than before of a frame that is not whole.  If no room is left,
         close the one that holds the most, whose bytes are free at once.
 
@@ -176,7 +176,7 @@ class Connections:
         longest.abort()
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A client's connection.  born_host: its packed address, which stored messages keep."""
 
     def __init__(self, connections: Connections) -> None:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
         self._answered = 0
         """Requests that have ended since the last read."""
         self._bytes = 0
-        self._asked = Asked()
+        self._asked = OwnRequests()
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._reading = asyncio.Lock()
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
         if self._is_paused:
             self.regulate()
 
-    def answer_all(self, answers: Sequence[Answered]) -> None:
+    def answer_all(self, answers: Sequence[AnsweredRequest]) -> None:
         """End several requests, and send what is answered to them at once."""
         if not self.is_open:
             return
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
         elif len(self._out) == 1:
             self._loop.call_soon(self._flush)
 
-    def notify(self, row: Request[Q, Any], fields: Q, body: bytes = b"") -> None:
+    def notify(self, row: RemotingRequest[Q, Any], fields: Q, body: bytes = b"") -> None:
         """Send a request to which the client gives no answer.
 
         A client that does not read gets none, or they would pile up.
@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
             self.write(encode(self._asked.request(row.code, ext, body, is_one_way=True)))
 
     async def ask(
-        self, row: Request[Q, Any], fields: Q, body: bytes = b"", *, seconds: float
+        self, row: RemotingRequest[Q, Any], fields: Q, body: bytes = b"", *, seconds: float
     ) -> Command:
         """Send a request and return the client's answer.  Raises NotAnswered."""
         client = f"the client {self.address}"

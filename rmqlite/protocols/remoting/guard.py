@@ -14,7 +14,7 @@ from rmqlite.kernel.service.access import BROKER, Access, Caller
 from rmqlite.kernel.words.errors import AccessDenied
 from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, Command, is_signed
-from rmqlite.protocols.remoting.connection import Connection
+from rmqlite.protocols.remoting.connection import ClientConnection
 
 PROTOCOL: Final = "remoting"
 """This protocol's name in the audit log."""
@@ -36,13 +36,13 @@ _LOOKING: Final = frozenset(
 """What tools ask for and changes nothing.  Every other code needs an admin."""
 
 
-class Guard:
+class RemotingGuard:
     """Lets requests in that an account has signed."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def caller_of(self, connection: Connection, command: Command) -> Caller | None:
+    def caller_of(self, connection: ClientConnection, command: Command) -> Caller | None:
         """Whose request this is; None without accounts.
 
         Raises AccessDenied.  Only a wrong signature makes the connection wait: a right one may

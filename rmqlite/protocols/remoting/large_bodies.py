@@ -17,7 +17,7 @@ from rmqlite.protocols.remoting.bytes.command import ResponseCode
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.names import camel_case
 from rmqlite.protocols.remoting.bytes.shapes import check_size, read_body, write_body
-from rmqlite.protocols.remoting.calls import Refusal
+from rmqlite.protocols.remoting.calls import CodeRefusal
 
 T = TypeVar("T")
 READ_BYTES_MAX: Final = 32 << 10
@@ -68,7 +68,9 @@ def _written(empty: Any, name: str, entries: Iterable[Any]) -> Steps[bytes]:
         parts.append(write_body(replace(empty, **{name: some}))[len(head) : -len(tail)])
         size += len(parts[-1])
         if size > BYTES_MAX:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the answer has more than {BYTES_MAX} bytes")
+            raise CodeRefusal(
+                ResponseCode.SYSTEM_ERROR, f"the answer has more than {BYTES_MAX} bytes"
+            )
     if size > COPIED_BYTES:
         yield
     body = b"".join([head, b",".join(parts), tail])

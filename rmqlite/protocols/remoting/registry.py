@@ -20,7 +20,7 @@ from rmqlite.kernel.tables.topics import READ, WRITE
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Registration
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 
 MASTER: Final = 0
 EXPIRY_MS: Final = 120_000
@@ -60,7 +60,7 @@ class _Entry:
     connection: object
     at_ms: int
     digest: Digest
-    version: DataVersion
+    version: TableVersionBody
     is_whole: bool
 
 
@@ -181,8 +181,8 @@ class Registry:
             self._remove(entry, "it said so")
 
     def compare(
-        self, broker: Registrant, version: DataVersion, connection: object
-    ) -> DataVersion | None:
+        self, broker: Registrant, version: TableVersionBody, connection: object
+    ) -> TableVersionBody | None:
         """The version of the table in force; None if it is not whole, or none.
 
         An equal one counts as a registration.
@@ -295,7 +295,7 @@ class Registry:
             del self._named[named.name]
 
 
-def are_equal(one: DataVersion, other: DataVersion) -> bool:
+def are_equal(one: TableVersionBody, other: TableVersionBody) -> bool:
     """As RocketMQ compares: there is no "newer"."""
     return (one.timestamp, one.counter) == (other.timestamp, other.counter)
 

@@ -16,20 +16,20 @@ from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.words.message import host_text
 from rmqlite.protocols.remoting.calls import Calls, handlers_of
 from rmqlite.protocols.remoting.connection import Connections
-from rmqlite.protocols.remoting.guard import Guard
+from rmqlite.protocols.remoting.guard import RemotingGuard
 from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry
-from rmqlite.protocols.remoting.requests.broker import Figures, Settings
-from rmqlite.protocols.remoting.requests.clients import Clients
-from rmqlite.protocols.remoting.requests.groups import Groups, Offsets
-from rmqlite.protocols.remoting.requests.messages import Messages, Transactions
-from rmqlite.protocols.remoting.requests.name_server import KeyValues, NameServer
+from rmqlite.protocols.remoting.requests.broker import Figures, SettingRequests
+from rmqlite.protocols.remoting.requests.clients import RemotingClients
+from rmqlite.protocols.remoting.requests.groups import Groups, OffsetRequests
+from rmqlite.protocols.remoting.requests.messages import Messages, TransactionRequests
+from rmqlite.protocols.remoting.requests.name_server import KeyValueRequests, NameServer
 from rmqlite.protocols.remoting.requests.pop import Modes, Pops
 from rmqlite.protocols.remoting.requests.queues import Queues
-from rmqlite.protocols.remoting.requests.registering import Registering
+from rmqlite.protocols.remoting.requests.registering import RegistrationRequests
 from rmqlite.protocols.remoting.requests.relays import ConnectionLists, Relays
-from rmqlite.protocols.remoting.requests.sends import SENDS, Recalls, Replies, Sends
+from rmqlite.protocols.remoting.requests.sends import SENDS, Recalls, Replies, SendRequests
 from rmqlite.protocols.remoting.requests.topics import Topics
-from rmqlite.protocols.shared.tls import Keys, Listening, listen
+from rmqlite.protocols.shared.tls import Listening, TlsKeys, listen
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""
@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 class RemotingServer:
     """The ports for RocketMQ's own clients."""
 
-    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
+    def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._keys = keys
         self._sockets: list[socket.socket] = []
         self._servers: list[Listening] = []
         self._connections: Connections | None = None
         self._calls: Calls | None = None
-        self._sends: Sends | None = None
+        self._sends: SendRequests | None = None
         self._registry: Registry | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
@@ -78,12 +78,12 @@ class RemotingServer:
     async def open(self, running: Running) -> None:
         config = self._config.model_copy(update={"listen_port": self.port})
         service, name = running.service, config.broker_name
-        clients = Clients(service)
+        clients = RemotingClients(service)
         address = host_text(config.broker_ip, config.listen_port)
         own = Registrant(name, config.cluster_name, MASTER, address)
         registry = self._registry = Registry(own, service.clock.now_ms)
         service.registered = registry.rows
-        self._sends = Sends(config, service)
+        self._sends = SendRequests(config, service)
         messages = Messages(config, service, clients)
         handlers = handlers_of(
             clients,
@@ -92,20 +92,20 @@ class RemotingServer:
             Pops(config, service, clients),
             Queues(service),
             Recalls(service),
-            Transactions(service, clients),
+            TransactionRequests(service, clients),
             Replies(config, service, clients, self._sends),
             NameServer(config, service, own, registry),
-            KeyValues(service),
-            Registering(config, service, registry),
+            KeyValueRequests(service),
+            RegistrationRequests(config, service, registry),
             Topics(name, service, clients),
             Groups(service),
             ConnectionLists(service, clients),
-            Offsets(name, address, service),
+            OffsetRequests(name, address, service),
             Figures(config, service),
-            Settings(service),
+            SettingRequests(service),
             Relays(name, service, clients),
         )
-        sends, guard = dict.fromkeys(SENDS, self._sends), Guard(service.access)
+        sends, guard = dict.fromkeys(SENDS, self._sends), RemotingGuard(service.access)
         gone = clients.gone, registry.ended
         self._calls = Calls(handlers, sends, messages.at_once(), guard, service.limits, gone)
         here = "this is a port of RocketMQ's remoting protocol"

@@ -29,10 +29,10 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.grpc.unread import making, working
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal, refusal_of
-from rmqlite.protocols.rocketmq_v2.bytes.limits import RequestLimits
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, refusal_of
+from rmqlite.protocols.rocketmq_v2.bytes.limits import RocketmqLimits
 from rmqlite.protocols.rocketmq_v2.bytes.messages import takes_long_to_read, write_message
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition
 from rmqlite.protocols.rocketmq_v2.guard import Asker, asker_of
 
 One = Callable[[Any, Asker], Awaitable[Any]]
@@ -51,9 +51,9 @@ class Decoding:
     """Checks the limits of requests, then decodes them."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._limits = RequestLimits(config)
+        self._limits = RocketmqLimits(config)
 
-    async def read(self, rpc: Rpc[Any, Any], data: bytes) -> Any:
+    async def read(self, rpc: RocketmqRpc[Any, Any], data: bytes) -> Any:
         """Raises RmqliteError, Refusal."""
         if self._limits.check(rpc, data) <= SHORT_BYTES_MAX:
             return rpc.decode(data)
@@ -64,7 +64,7 @@ class Decoding:
 
 
 def one_handler(
-    rpc: Rpc[Any, Any], method: One, decoding: Decoding, in_flight: InFlight, enter: Enter
+    rpc: RocketmqRpc[Any, Any], method: One, decoding: Decoding, in_flight: InFlight, enter: Enter
 ) -> Handler:
     """The handler of a call with one answer."""
 
@@ -81,7 +81,7 @@ def one_handler(
 
 
 def many_handler(
-    rpc: Rpc[Any, Any], method: Many, decoding: Decoding, in_flight: InFlight, enter: Enter
+    rpc: RocketmqRpc[Any, Any], method: Many, decoding: Decoding, in_flight: InFlight, enter: Enter
 ) -> Handler:
     """The handler of a call with one request and many answers."""
 
@@ -106,7 +106,7 @@ async def written(into: definition.Message, record: Record, topic: str, **more: 
     await to_thread(write) if takes_long_to_read(record) else write()
 
 
-def refusing(rpc: Rpc[Any, Any]) -> Refuse:
+def refusing(rpc: RocketmqRpc[Any, Any]) -> Refuse:
     """Shows errors as answers of a call."""
 
     def refuse(path: str, error: Exception, _: Context) -> Sequence[bytes]:
@@ -115,13 +115,15 @@ def refusing(rpc: Rpc[Any, Any]) -> Refuse:
     return refuse
 
 
-def no_lite_topics() -> Refusal:
+def no_lite_topics() -> RocketmqRefusal:
     """The refusal of whatever asks for lite topics."""
-    return Refusal(Code.UNSUPPORTED, "lite topics are not supported: use a topic for each of them")
+    return RocketmqRefusal(
+        Code.UNSUPPORTED, "lite topics are not supported: use a topic for each of them"
+    )
 
 
-def refused(path: str, error: Exception) -> Refusal:
+def refused(path: str, error: Exception) -> RocketmqRefusal:
     """How a call ends that has failed; a bug is logged."""
-    if isinstance(error, Refusal):
+    if isinstance(error, RocketmqRefusal):
         return error
     return refusal_of(error if isinstance(error, RmqliteError) else failed(path, error))

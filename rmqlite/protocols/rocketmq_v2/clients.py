@@ -60,7 +60,7 @@ class Client:
             self.stream = None
 
 
-class Clients:
+class RocketmqClients:
     """All clients of one broker."""
 
     def __init__(self, clock: Clock) -> None:

@@ -10,9 +10,9 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied
 from rmqlite.kernel.words.message import unpack_host
 from rmqlite.protocols.grpc.calls import Context, peer_host
-from rmqlite.protocols.grpc.guard import Guard
+from rmqlite.protocols.grpc.guard import GrpcGuard
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.rules import client_id_of
 from rmqlite.protocols.rocketmq_v2.bytes.signing import DATE_TIME, is_right, read_signed
 
@@ -59,16 +59,16 @@ class Asker(NamedTuple):
         return self.key.client_id
 
 
-def guard_of(access: Access, limits: Limits | None) -> Guard:
+def guard_of(access: Access, limits: Limits | None) -> GrpcGuard:
     """Lets calls in that an account has signed, within the limits."""
 
     def caller_of(path: str, context: Context) -> Caller:
         try:
             return _caller_of(access, path, context)
         except AccessDenied as error:
-            raise Refusal(Code.UNAUTHORIZED, str(error)) from None
+            raise RocketmqRefusal(Code.UNAUTHORIZED, str(error)) from None
 
-    return Guard(access, limits, caller_of, KEEPING)
+    return GrpcGuard(access, limits, caller_of, KEEPING)
 
 
 def asker_of(context: Context) -> Asker:
@@ -92,7 +92,7 @@ def _caller_of(access: Access, path: str, context: Context) -> Caller:
     address = unpack_host(peer_host(context.peer()))
     try:
         signed = read_signed(context.invocation_metadata() or ())
-    except Refusal as error:
+    except RocketmqRefusal as error:
         trusted = Caller(None, address, PROTOCOL)
         if access.is_trusted(address):
             return trusted

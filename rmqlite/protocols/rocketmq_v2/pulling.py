@@ -11,7 +11,7 @@ from rmqlite.kernel.requests.topics import Queue, TimeQuery
 from rmqlite.kernel.service.service import Service
 from rmqlite.protocols.grpc.unread import making
 from rmqlite.protocols.rocketmq_v2.bytes import rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, Refusal, broken, status
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal, broken, status
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from rmqlite.protocols.rocketmq_v2.calls import written
 from rmqlite.protocols.rocketmq_v2.guard import Asker
@@ -84,7 +84,7 @@ class Pulling:
         offsets = await self._service.groups.offsets(OffsetsQuery(group, (queue,)))
         if queue not in offsets:
             why = f"group {group!r} has committed no offset in queue {queue.queue_id}"
-            raise Refusal(Code.OFFSET_NOT_FOUND, f"{why} of topic {queue.topic!r}")
+            raise RocketmqRefusal(Code.OFFSET_NOT_FOUND, f"{why} of topic {queue.topic!r}")
         return service.GetOffsetResponse(status=OK, offset=offsets[queue])
 
     async def offset(

@@ -32,7 +32,7 @@ from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     service,
 )
 from rmqlite.protocols.rocketmq_v2.calls import no_lite_topics, refused, written
-from rmqlite.protocols.rocketmq_v2.clients import Clients
+from rmqlite.protocols.rocketmq_v2.clients import RocketmqClients
 from rmqlite.protocols.rocketmq_v2.guard import Asker
 
 NACK_MS_MIN: Final = 1_000
@@ -46,7 +46,7 @@ _INVALID: Final = refusal_of(HandleInvalid("")).status
 class Receiving:
     """Requests of consumers about messages."""
 
-    def __init__(self, config: BrokerConfig, own: Service, clients: Clients) -> None:
+    def __init__(self, config: BrokerConfig, own: Service, clients: RocketmqClients) -> None:
         self._wait_ms_max = config.pull_wait_ms_max
         self._service = own
         self._clients = clients

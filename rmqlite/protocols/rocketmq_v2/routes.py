@@ -16,7 +16,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.tables.topics import READ, WRITE
 from rmqlite.kernel.words.errors import AccessDenied, TopicUnknown
 from rmqlite.protocols.rocketmq_v2.bytes import rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, Refusal, broken
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal, broken
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from rmqlite.protocols.rocketmq_v2.guard import Asker
 
@@ -73,7 +73,7 @@ class Routes:
         topic = await self._found(rules.topic_of(request.topic))
         rules.group_of(request.group)
         if not topic.perm & READ or not topic.read_queues:
-            raise Refusal(Code.FORBIDDEN, f"topic {topic.topic!r} may not be read")
+            raise RocketmqRefusal(Code.FORBIDDEN, f"topic {topic.topic!r} may not be read")
         queue = self._queue(request)
         queue.id, queue.permission = ANY_QUEUE, definition.READ
         assignments = [definition.Assignment(message_queue=queue)]

@@ -20,12 +20,12 @@ from rmqlite.kernel.service.messages import DraftsSent
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import FlushFailed, RmqliteError
 from rmqlite.protocols.rocketmq_v2.bytes import rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, Refusal, status
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal, status
 from rmqlite.protocols.rocketmq_v2.bytes.messages import SendRules, draft_of, takes_long_to_store
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SEND_MESSAGE, definition, service
 from rmqlite.protocols.rocketmq_v2.bytes.transactions import transaction_id
 from rmqlite.protocols.rocketmq_v2.calls import refused
-from rmqlite.protocols.rocketmq_v2.clients import Clients
+from rmqlite.protocols.rocketmq_v2.clients import RocketmqClients
 from rmqlite.protocols.rocketmq_v2.guard import Asker
 from rmqlite.protocols.rocketmq_v2.sent_window import SentWindow, key_of
 from rmqlite.protocols.shared.gathering import Gathering
@@ -35,10 +35,10 @@ AT_ONCE_MAX: Final = 32
 """So many messages of one call are stored together, in 5 ms; clients send one."""
 
 
-class Sends:
+class RocketmqSends:
     """Requests of producers."""
 
-    def __init__(self, config: BrokerConfig, own: Service, clients: Clients) -> None:
+    def __init__(self, config: BrokerConfig, own: Service, clients: RocketmqClients) -> None:
         self._config = config
         self._service = own
         self._clients = clients
@@ -76,7 +76,7 @@ class Sends:
         changed = await self._service[ChangeCalls].recall(topic, request.recall_handle)
         if changed.outcome is not ChangeOutcome.DONE:
             # Not MESSAGE_NOT_FOUND: some clients take that for success.
-            raise Refusal(Code.NOT_FOUND, why_not_recalled(changed))
+            raise RocketmqRefusal(Code.NOT_FOUND, why_not_recalled(changed))
         return service.RecallMessageResponse(status=OK, message_id=changed.message_id)
 
     async def _entry(

@@ -11,7 +11,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.protocols.grpc.calls import Handlers, many_answers
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, service
 from rmqlite.protocols.rocketmq_v2.calls import (
     Decoding,
     Many,
@@ -21,14 +21,14 @@ from rmqlite.protocols.rocketmq_v2.calls import (
     one_handler,
     refusing,
 )
-from rmqlite.protocols.rocketmq_v2.clients import Clients
+from rmqlite.protocols.rocketmq_v2.clients import RocketmqClients
 from rmqlite.protocols.rocketmq_v2.guard import Asker, guard_of
 from rmqlite.protocols.rocketmq_v2.pulling import Pulling
 from rmqlite.protocols.rocketmq_v2.receiving import Receiving
 from rmqlite.protocols.rocketmq_v2.routes import Routes
-from rmqlite.protocols.rocketmq_v2.sends import Sends
+from rmqlite.protocols.rocketmq_v2.sends import RocketmqSends
 from rmqlite.protocols.rocketmq_v2.telemetry import Telemetry
-from rmqlite.protocols.rocketmq_v2.transactions import Asking, Transactions
+from rmqlite.protocols.rocketmq_v2.transactions import RocketmqTransactions, TelemetryProducers
 
 
 class Protocol:
@@ -37,13 +37,13 @@ class Protocol:
     def __init__(self, config: BrokerConfig, own: Service, port: int) -> None:
         self._service = own
         self._decoding = Decoding(config)
-        self.clients = Clients(own.clock)
+        self.clients = RocketmqClients(own.clock)
         self.telemetry = Telemetry(config, own, self.clients, self._decoding)
-        routes, sends = Routes(config, own, port), Sends(config, own, self.clients)
+        routes, sends = Routes(config, own, port), RocketmqSends(config, own, self.clients)
         receiving = Receiving(config, own, self.clients)
-        pulling, transactions = Pulling(config, own), Transactions(own)
-        own[TransactionCalls].listen(Asking(self.clients))
-        self._ones: dict[Rpc[Any, Any], One] = {
+        pulling, transactions = Pulling(config, own), RocketmqTransactions(own)
+        own[TransactionCalls].listen(TelemetryProducers(self.clients))
+        self._ones: dict[RocketmqRpc[Any, Any], One] = {
             rpcs.QUERY_ROUTE: routes.route,
             rpcs.QUERY_ASSIGNMENT: routes.assignment,
             rpcs.SEND_MESSAGE: sends.send,
@@ -59,7 +59,7 @@ class Protocol:
             rpcs.QUERY_OFFSET: pulling.offset,
             rpcs.SYNC_LITE_SUBSCRIPTION: _sync_lite,
         }
-        self._manies: dict[Rpc[Any, Any], Many] = {
+        self._manies: dict[RocketmqRpc[Any, Any], Many] = {
             rpcs.RECEIVE_MESSAGE: receiving.receive,
             rpcs.PULL_MESSAGE: pulling.pull,
         }

@@ -35,7 +35,7 @@ from rmqlite.protocols.rocketmq_v2.bytes.settings import (
     waits_of,
 )
 from rmqlite.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
-from rmqlite.protocols.rocketmq_v2.clients import CLIENTS_MAX, Clients
+from rmqlite.protocols.rocketmq_v2.clients import CLIENTS_MAX, RocketmqClients
 from rmqlite.protocols.rocketmq_v2.guard import Asker, asker_of
 from rmqlite.protocols.rocketmq_v2.streams import Stream
 
@@ -59,7 +59,7 @@ class Telemetry:
     """The Telemetry calls of all clients, and their heartbeats and goodbyes."""
 
     def __init__(
-        self, config: BrokerConfig, own: Service, clients: Clients, decoding: Decoding
+        self, config: BrokerConfig, own: Service, clients: RocketmqClients, decoding: Decoding
     ) -> None:
         self._config = config
         self._service = own

@@ -11,14 +11,14 @@ from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
 from rmqlite.protocols.rocketmq_v2.bytes import rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import service
 from rmqlite.protocols.rocketmq_v2.bytes.transactions import end_of, recover_command
-from rmqlite.protocols.rocketmq_v2.clients import Clients
+from rmqlite.protocols.rocketmq_v2.clients import RocketmqClients
 from rmqlite.protocols.rocketmq_v2.guard import Asker
 
 
-class Transactions:
+class RocketmqTransactions:
     """Requests that end a transaction."""
 
     def __init__(self, own: Service) -> None:
@@ -34,14 +34,14 @@ class Transactions:
             try:
                 await self._service[TransactionCalls].end(end)
             except (MessageNotFound, InvalidValue) as error:
-                raise Refusal(Code.INVALID_TRANSACTION_ID, str(error)) from None
+                raise RocketmqRefusal(Code.INVALID_TRANSACTION_ID, str(error)) from None
         return service.EndTransactionResponse(status=OK)
 
 
-class Asking:
+class TelemetryProducers:
     """Asks producers through their Telemetry calls: the Producers of this protocol."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: RocketmqClients) -> None:
         self._clients = clients
 
     def has(self, group: str) -> bool:

@@ -47,7 +47,7 @@ class Pem(NamedTuple):
         return "Pem(...)"
 
 
-class Keys(WatchedFiles[Pem]):
+class TlsKeys(WatchedFiles[Pem]):
     """The broker's certificate and key in force."""
 
     name = "TLS keys"
@@ -127,14 +127,14 @@ def _reason(error: OSError) -> str:
     return str(getattr(error, "reason", None) or error.strerror or "not PEM")
 
 
-def load_keys(config: BrokerConfig) -> Keys | None:
+def load_keys(config: BrokerConfig) -> TlsKeys | None:
     """The keys for all ports; None without TLS.  Raises ConfigInvalid."""
     if config.grpc_tls_port and config.tls_mode != "permissive":
         rule = f"0 unless {KEYS['tls_mode']}=permissive: else grpcPort takes one kind of connection"
         raise config.refusal("grpc_tls_port", rule)
     if config.tls_mode == "disabled":
         return None
-    keys = Keys(config)
+    keys = TlsKeys(config)
     keys.load()
     return keys
 
@@ -151,7 +151,7 @@ class Listening(Protocol):
 Factory = Callable[[], asyncio.BaseProtocol]
 
 
-async def listen(bound: socket.socket, factory: Factory, keys: Keys | None) -> Listening:
+async def listen(bound: socket.socket, factory: Factory, keys: TlsKeys | None) -> Listening:
     """Accept connections on a bound socket; without keys plain ones only.
 
     They inherit its options.  asyncio would not set TCP_NODELAY, as the sockets that Python makes
@@ -185,7 +185,7 @@ class _PlainPort:
 class _TlsPort:
     """Accepts connections itself: each takes the newest keys, and may begin with either kind."""
 
-    def __init__(self, bound: socket.socket, factory: Factory, keys: Keys) -> None:
+    def __init__(self, bound: socket.socket, factory: Factory, keys: TlsKeys) -> None:
         self._socket = bound
         self._factory = factory
         self._keys = keys

@@ -13,7 +13,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.visible import did_you_mean
 
 
-class Column(NamedTuple):
+class ArrowColumn(NamedTuple):
     """A column: its type in Spark's words; README.md of spark/ has its meaning."""
 
     name: str
@@ -30,53 +30,53 @@ PROPERTIES: Final = "map<string,string>"
 """The types of columns, in Spark's words."""
 
 COLUMNS: Final = (
-    Column("topic", TEXT, True),
-    Column("queue_id", INT, True),
-    Column("queue_offset", LONG, True),
-    Column("body", BYTES, True),
-    Column("keys", TEXT, True),
-    Column("tags", TEXT, True),
-    Column("unique_key", TEXT, True),
-    Column("delay_level", INT, True),
-    Column("real_topic", TEXT, True),
-    Column("real_queue_id", INT, True),
-    Column("deliver_timestamp", TIME, True),
-    Column("born_timestamp", TIME, True),
-    Column("store_timestamp", TIME, True),
-    Column("born_host", TEXT, True),
-    Column("store_host", TEXT, True),
-    Column("reconsume_times", INT, False),
-    Column("flag", INT, False),
-    Column("sys_flag", INT, False),
-    Column("store_size", INT, False),
-    Column("body_size", INT, False),
-    Column("body_crc", INT, False),
-    Column("physical_offset", LONG, False),
-    Column("end_offset", LONG, False),
-    Column("prepared_transaction_offset", LONG, False),
-    Column("completes", LONG, False),
-    Column("completed_level", INT, False),
-    Column("completion", TEXT, False),
-    Column("timer", TEXT, False),
-    Column("timer_step", TEXT, False),
-    Column("origin_topic", TEXT, False),
-    Column("origin_message_id", TEXT, False),
-    Column("origin_queue_id", INT, False),
-    Column("origin_queue_offset", LONG, False),
-    Column("delivery_attempts", INT, False),
-    Column("first_failure_timestamp", TIME, False),
-    Column("last_failure_timestamp", TIME, False),
-    Column("failure_reason", TEXT, False),
-    Column("failure_kind", TEXT, False),
-    Column("redriven_from", TEXT, False),
-    Column("redriven_by", TEXT, False),
-    Column("properties", PROPERTIES, False),
+    ArrowColumn("topic", TEXT, True),
+    ArrowColumn("queue_id", INT, True),
+    ArrowColumn("queue_offset", LONG, True),
+    ArrowColumn("body", BYTES, True),
+    ArrowColumn("keys", TEXT, True),
+    ArrowColumn("tags", TEXT, True),
+    ArrowColumn("unique_key", TEXT, True),
+    ArrowColumn("delay_level", INT, True),
+    ArrowColumn("real_topic", TEXT, True),
+    ArrowColumn("real_queue_id", INT, True),
+    ArrowColumn("deliver_timestamp", TIME, True),
+    ArrowColumn("born_timestamp", TIME, True),
+    ArrowColumn("store_timestamp", TIME, True),
+    ArrowColumn("born_host", TEXT, True),
+    ArrowColumn("store_host", TEXT, True),
+    ArrowColumn("reconsume_times", INT, False),
+    ArrowColumn("flag", INT, False),
+    ArrowColumn("sys_flag", INT, False),
+    ArrowColumn("store_size", INT, False),
+    ArrowColumn("body_size", INT, False),
+    ArrowColumn("body_crc", INT, False),
+    ArrowColumn("physical_offset", LONG, False),
+    ArrowColumn("end_offset", LONG, False),
+    ArrowColumn("prepared_transaction_offset", LONG, False),
+    ArrowColumn("completes", LONG, False),
+    ArrowColumn("completed_level", INT, False),
+    ArrowColumn("completion", TEXT, False),
+    ArrowColumn("timer", TEXT, False),
+    ArrowColumn("timer_step", TEXT, False),
+    ArrowColumn("origin_topic", TEXT, False),
+    ArrowColumn("origin_message_id", TEXT, False),
+    ArrowColumn("origin_queue_id", INT, False),
+    ArrowColumn("origin_queue_offset", LONG, False),
+    ArrowColumn("delivery_attempts", INT, False),
+    ArrowColumn("first_failure_timestamp", TIME, False),
+    ArrowColumn("last_failure_timestamp", TIME, False),
+    ArrowColumn("failure_reason", TEXT, False),
+    ArrowColumn("failure_kind", TEXT, False),
+    ArrowColumn("redriven_from", TEXT, False),
+    ArrowColumn("redriven_by", TEXT, False),
+    ArrowColumn("properties", PROPERTIES, False),
 )
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 DEFAULT_NAMES: Final = tuple(column.name for column in COLUMNS if column.is_default)
 
 
-def columns_named(text: str) -> tuple[Column, ...]:
+def columns_named(text: str) -> tuple[ArrowColumn, ...]:
     """The columns of a list such as "topic, queue_id"; empty text means the default ones.
 
     "*" stands for all.  Raises InvalidValue for an unknown or repeated name.
@@ -87,9 +87,9 @@ def columns_named(text: str) -> tuple[Column, ...]:
     return columns_of(names or DEFAULT_NAMES)
 
 
-def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
+def columns_of(names: Sequence[str]) -> tuple[ArrowColumn, ...]:
     """The columns with these names, in this order.  Raises InvalidValue."""
-    found: dict[str, Column] = {}
+    found: dict[str, ArrowColumn] = {}
     for name in names:
         column = BY_NAME.get(name)
         if column is None:

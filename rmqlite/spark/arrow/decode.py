@@ -42,12 +42,12 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.spark.arrow import columns as c
-from rmqlite.spark.arrow.columns import BY_NAME, Column
+from rmqlite.spark.arrow.columns import BY_NAME, ArrowColumn
 from rmqlite.spark.arrow.pairs import Pairs, interleaved
-from rmqlite.spark.arrow.records import Flags, Longs, Records, UnsoundRecord
+from rmqlite.spark.arrow.records import Flags, Longs, RecordArray, UnsoundRecord
 from rmqlite.spark.arrow.waits import (
     TIMERS_QUEUE,
-    Completing,
+    CompletingRows,
     Dues,
     Facts,
     completing,
@@ -111,12 +111,12 @@ _HEAD_LONGS: Final = ("queue_offset", "physical_offset", "prepared_transaction_o
 class Decoder:
     """Makes batches with exactly these columns, in this order."""
 
-    def __init__(self, columns: Sequence[Column], dues: Dues) -> None:
+    def __init__(self, columns: Sequence[ArrowColumn], dues: Dues) -> None:
         self.names = tuple(column.name for column in columns)
         self.schema = arrow_schema(columns)
         self.dues = dues
 
-    def batch(self, records: Records) -> pa.RecordBatch:
+    def batch(self, records: RecordArray) -> pa.RecordBatch:
         """One row for each record.  Raises UnsoundRecord."""
         if not len(records):
             return pa.RecordBatch.from_pylist([], schema=self.schema)
@@ -125,12 +125,12 @@ class Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+def arrow_schema(columns: Sequence[ArrowColumn]) -> pa.Schema:
     """The columns with exactly the Arrow types that Spark expects."""
     return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
 
 
-def topics_of(records: Records) -> pa.Array:
+def topics_of(records: RecordArray) -> pa.Array:
     """The topic of each record.  Raises UnsoundRecord for a topic that no record can have."""
     if not len(records):
         return pa.array([], pa.string())
@@ -157,7 +157,7 @@ def topics_of(records: Records) -> pa.Array:
 class _Batch:
     """The columns of some records; parts that several columns need are made once."""
 
-    def __init__(self, records: Records, dues: Dues) -> None:
+    def __init__(self, records: RecordArray, dues: Dues) -> None:
         self._records = records
         self._dues = dues
         self._count = len(records)
@@ -275,9 +275,9 @@ class _Batch:
         return Facts(self._records, self.topics, self.pairs)
 
     @cached_property
-    def _completing(self) -> Completing:
+    def _completing(self) -> CompletingRows:
         if not self._records.longs("prepared_transaction_offset").any():
-            return Completing(np.empty(0, np.int64), np.empty(0, np.int64))
+            return CompletingRows(np.empty(0, np.int64), np.empty(0, np.int64))
         return completing(self._facts)
 
     def failure_kind(self) -> pa.Array:
@@ -323,7 +323,7 @@ def _times(values_ms: Longs) -> pa.Array:
     return pa.Array.from_buffers(TIME, len(values_us), [None, pa.py_buffer(values_us)])
 
 
-def _hosts(records: Records, name: str) -> pa.Array:
+def _hosts(records: RecordArray, name: str) -> pa.Array:
     """The hosts as text.  Few producers send many messages, so each address is made once."""
     if records.is_v6:
         texts = [unpack_host(records.host_at(row, name)) for row in range(len(records))]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqlite.kernel.words.message import decode_properties, encode_properties
-from rmqlite.spark.arrow.records import Bytes, Flags, Longs, Records, gathered
+from rmqlite.spark.arrow.records import Bytes, Flags, Longs, RecordArray, gathered
 
 _KEY_END: Final = 1
 _PAIR_END: Final = 2
@@ -57,7 +57,7 @@ def as_text(found: pa.Array) -> pa.Array:
 class Pairs:
     """The pairs of the property strings of some records."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: RecordArray) -> None:
         self.count = len(records)
         # The pad may have any bytes: take the end of the last record.
         last = int(records.end[-1])

@@ -24,7 +24,7 @@ class QueueStretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """A store's folder (root) or a broker (endpoint), in its state when the reading was planned.
 
     Only begin <= physical offset < end is read.  known_end: for records before this physical
@@ -52,7 +52,7 @@ class LogSlice:
     bounds: stretches of queues; records of these queues outside of the stretches are left out.
     """
 
-    place: Place
+    place: StorePlace
     begin: int
     end: int
     bounds: tuple[QueueStretch, ...] = ()
@@ -63,7 +63,7 @@ class QueueSlices:
     """Records by their queue offsets, stretch by stretch; place None: the task looks it up."""
 
     ranges: tuple[QueueStretch, ...]
-    place: Place | None = None
+    place: StorePlace | None = None
 
 
 Partition = LogSlice | QueueSlices

@@ -19,9 +19,9 @@ from rmqlite.spark.arrow.options import EARLIEST, LATEST, SLICE_BYTES_MIN, Offse
 from rmqlite.spark.arrow.partitions import (
     LogSlice,
     Partition,
-    Place,
     QueueSlices,
     QueueStretch,
+    StorePlace,
     packed,
 )
 
@@ -41,7 +41,7 @@ class Look:
     warnings: see StoreLayout.
     """
 
-    place: Place
+    place: StorePlace
     newest_timestamp_ms: int
     files: tuple[tuple[int, int | None], ...]
     queues: tuple[QueueStretch, ...]
@@ -94,7 +94,7 @@ def look_at_store(
     folder = Path(path).absolute()
     with StoreReader(folder, config, only_layout=True) as reader:
         layout = reader.layout(allow_loss=allow_loss)
-    place = Place(
+    place = StorePlace(
         str(folder),
         "",
         layout.log_file_bytes,
@@ -144,7 +144,7 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
 
 
 def _log_slices(
-    place: Place,
+    place: StorePlace,
     files: Sequence[tuple[int, int]],
     options: ReadOptions,
     bounds: tuple[QueueStretch, ...],
@@ -167,7 +167,7 @@ def _log_slices(
     return slices
 
 
-def _log_bounds(place: Place, options: ReadOptions) -> tuple[int, int]:
+def _log_bounds(place: StorePlace, options: ReadOptions) -> tuple[int, int]:
     begin, end = options.starting_physical_offset, options.ending_physical_offset
     if end is not None and end > place.end:
         raise InvalidValue("endingPhysicalOffset", end, f"at most {place.end}, where the log ends")

@@ -18,7 +18,15 @@ from rmqlite.kernel.words.errors import OffsetGone
 from rmqlite.spark.arrow.decode import topics_of
 from rmqlite.spark.arrow.options import ReadOptions
 from rmqlite.spark.arrow.partitions import LogSlice, QueueStretch
-from rmqlite.spark.arrow.records import Block, Bytes, Flags, Longs, Records, field_of, log_blocks
+from rmqlite.spark.arrow.records import (
+    Block,
+    Bytes,
+    Flags,
+    Longs,
+    RecordArray,
+    field_of,
+    log_blocks,
+)
 from rmqlite.spark.arrow.store_files import LogGone, StoreFiles
 
 PIECE_BYTES: Final = 4 << 20
@@ -90,7 +98,7 @@ def _fitting(
     good &= field_of(data, at, "queue_offset") == offsets
     rows = np.flatnonzero(good)
     if len(rows):
-        topics = topics_of(Records(data, base, starts[rows]))
+        topics = topics_of(RecordArray(data, base, starts[rows]))
         good[rows] = pc.equal(topics, topic).to_numpy(zero_copy_only=False)
     return good, good | lost
 
@@ -107,7 +115,7 @@ def _behind(
         for data, base, starts in log_blocks(
             files, LogSlice(place, position, min(file_end, place.end))
         ):
-            records = Records(data, base, starts)
+            records = RecordArray(data, base, starts)
             offsets = records.longs("queue_offset")
             is_lost = records.head["sys_flag"] & NO_ENTRY != 0
             has_lost |= bool((is_lost & (offsets == _ANONYMOUS)).any())

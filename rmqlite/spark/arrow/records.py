@@ -92,7 +92,7 @@ def gathered(data: Bytes, places: Any, kind: str | np.dtype[Any]) -> NDArray[Any
     return found
 
 
-class Records:
+class RecordArray:
     """Records of one array of bytes; every position is an index into that array."""
 
     __slots__ = ("begin", "data", "is_v6", *_PER_RECORD)
@@ -149,11 +149,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def only(self, wanted: Flags) -> Records:
+    def only(self, wanted: Flags) -> RecordArray:
         """The wanted records."""
         if wanted.all():
             return self
-        found = object.__new__(Records)
+        found = object.__new__(RecordArray)
         found.data, found.begin, found.is_v6 = self.data, self.begin, self.is_v6
         for name in _PER_RECORD:
             setattr(found, name, getattr(self, name)[wanted])
@@ -321,11 +321,11 @@ def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
         yield data, base, starts[starts >= wanted.begin - base]
 
 
-def joined(parts: list[Records]) -> Records:
+def joined(parts: list[RecordArray]) -> RecordArray:
     """Several parts of the same array as one, in the order of their positions."""
     if len(parts) == 1:
         return parts[0]
-    found = object.__new__(Records)
+    found = object.__new__(RecordArray)
     found.data, found.begin = parts[0].data, parts[0].begin
     found.is_v6 = any(part.is_v6 for part in parts)
     # Parts may be from several queues; sorted, their bytes are gathered in one forward pass.
@@ -337,7 +337,7 @@ def joined(parts: list[Records]) -> Records:
 
 def _is_sound(data: Bytes, base: int, start: int) -> bool:
     try:
-        Records(data, base, np.array([start])).check_bodies()
+        RecordArray(data, base, np.array([start])).check_bodies()
     except UnsoundRecord:
         return False
     return True

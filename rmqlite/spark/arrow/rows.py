@@ -17,20 +17,26 @@ from rmqlite.kernel.words.errors import OffsetGone
 from rmqlite.spark.arrow.columns import columns_named, columns_of
 from rmqlite.spark.arrow.decode import Decoder, topics_of
 from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
+from rmqlite.spark.arrow.partitions import (
+    LogSlice,
+    Partition,
+    QueueSlices,
+    QueueStretch,
+    StorePlace,
+)
 from rmqlite.spark.arrow.queue_rows import stretches
 from rmqlite.spark.arrow.records import (
     WINDOW_BYTES,
     Block,
     Bytes,
     Longs,
-    Records,
+    RecordArray,
     UnsoundRecord,
     joined,
     log_blocks,
 )
 from rmqlite.spark.arrow.store_files import LogGone, StoreFiles
-from rmqlite.spark.arrow.waits import Dues, Promises
+from rmqlite.spark.arrow.waits import Dues, PromisedRows
 
 
 def store_rows(
@@ -65,7 +71,7 @@ class RowFilter:
         self._is_by_name = isinstance(partition, LogSlice)
         self._bounds: tuple[QueueStretch, ...] = getattr(partition, "bounds", ())
 
-    def taken(self, records: Records) -> Records:
+    def taken(self, records: RecordArray) -> RecordArray:
         """The wanted records.  Raises UnsoundRecord."""
         options, head = self._options, records.head
         keep = head["sys_flag"] & NO_ENTRY == 0
@@ -86,7 +92,7 @@ class RowFilter:
             records = records.only(self._named(records))
         return records
 
-    def _named(self, records: Records) -> Any:
+    def _named(self, records: RecordArray) -> Any:
         topics = topics_of(records).dictionary_encode()
         names = topics.dictionary.to_pylist()
         codes = topics.indices.to_numpy()
@@ -105,10 +111,10 @@ class Making:
     def __init__(
         self,
         partition: Partition,
-        place: Place,
+        place: StorePlace,
         options: ReadOptions,
         columns: tuple[str, ...],
-        promises: Promises | None = None,
+        promises: PromisedRows | None = None,
     ) -> None:
         """columns: names, or empty for those of the options.  Raises InvalidValue."""
         named = columns_of(columns) if columns else columns_named(options.columns)
@@ -119,7 +125,7 @@ class Making:
 
     def batches(self, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
         """In the order of the blocks.  Raises UnsoundRecord."""
-        parts: list[Records] = []
+        parts: list[RecordArray] = []
         rows = size = 0
         for data, begin, starts in blocks:
             for first in range(0, len(starts), self._rows_max):
@@ -142,8 +148,8 @@ class Making:
         if parts:
             yield self._decoder.batch(joined(parts))
 
-    def _taken(self, data: Bytes, begin: int | None, starts: Longs) -> Records:
-        records = self._wanted.taken(Records(data, begin, starts))
+    def _taken(self, data: Bytes, begin: int | None, starts: Longs) -> RecordArray:
+        records = self._wanted.taken(RecordArray(data, begin, starts))
         if self._checks_bodies:
             records.check_bodies()
         return records

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rmqlite.kernel.records.wait_queues import HASH_END
 from rmqlite.kernel.store.disk.regular_file import check_regular
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
-from rmqlite.spark.arrow.partitions import Place
-from rmqlite.spark.arrow.records import Bytes, Longs, Records, UnsoundRecord
+from rmqlite.spark.arrow.partitions import StorePlace
+from rmqlite.spark.arrow.records import Bytes, Longs, RecordArray, UnsoundRecord
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize
@@ -36,7 +36,7 @@ class LogGone(Exception):
 class StoreFiles:
     """The log and the queues of one store."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StorePlace) -> None:
         self.place = place
         self._root = Path(place.root)
         self._log: tuple[int, Bytes] = (-1, _NOTHING)
@@ -79,7 +79,7 @@ class StoreFiles:
             found[rows] = table[at].view(ENTRY)
         return found
 
-    def promised_ms(self, topic: str, records: Records, rows: Longs) -> Longs:
+    def promised_ms(self, topic: str, records: RecordArray, rows: Longs) -> Longs:
         """See waits.Promises: the time in the queue entry that points at the record."""
         head = records.head[rows]
         queue_ids = head["queue_id"].astype(np.int64)

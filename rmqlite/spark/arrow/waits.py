@@ -33,17 +33,17 @@ from rmqlite.kernel.words.message import (
     UNIQ_KEY,
 )
 from rmqlite.spark.arrow.pairs import Pairs
-from rmqlite.spark.arrow.records import Flags, Longs, Records
+from rmqlite.spark.arrow.records import Flags, Longs, RecordArray
 
 TIMERS_QUEUE: Final = queue_of(TIMERS)
 _EXACT: Final = re.compile(f"{TIMER_EXACT}\x01".encode())
 _INT_MAX: Final = (1 << 31) - 1
 
 
-class Promises(Protocol):
+class PromisedRows(Protocol):
     """The deliver times that the queue entries of scheduled records promise."""
 
-    def promised_ms(self, topic: str, records: Records, rows: Longs) -> Longs:
+    def promised_ms(self, topic: str, records: RecordArray, rows: Longs) -> Longs:
         """The times in the entries of these rows, all of this topic; 0 without one."""
 
 
@@ -54,7 +54,7 @@ class Dues:
     timer the time in its properties.
     """
 
-    def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
+    def __init__(self, levels: LevelHistory, promises: PromisedRows | None = None) -> None:
         self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
         # Asked once for every table and queue, not once for every record.
         due_ms = [
@@ -64,7 +64,7 @@ class Dues:
         self._delays_ms = np.array(due_ms, np.int64) - self._since_ms[:, np.newaxis]
         self._promises = promises
 
-    def of_levels(self, records: Records, rows: Longs, pairs: Callable[[], Pairs]) -> Longs:
+    def of_levels(self, records: RecordArray, rows: Longs, pairs: Callable[[], Pairs]) -> Longs:
         """The deliver times of these rows, all of levels; pairs: of all records, if needed."""
         head = records.head[rows]
         stored_ms = head["store_timestamp"].astype(np.int64)
@@ -81,21 +81,21 @@ class Dues:
             due_ms = np.where(is_timer[rows], _property_ms(found)[rows], due_ms)
         return self._or_promised(queue_of(1)[0], records, rows, due_ms)
 
-    def of_timers(self, records: Records, rows: Longs, pairs: Pairs) -> Longs:
+    def of_timers(self, records: RecordArray, rows: Longs, pairs: Pairs) -> Longs:
         """The deliver times of these rows, all of timers; pairs: of all records."""
         asked_ms = _property_ms(pairs)
         stored_ms = records.head["store_timestamp"].astype(np.int64)
         due_ms = np.where(asked_ms != 0, asked_ms, stored_ms)
         return self._or_promised(TIMERS_QUEUE[0], records, rows, due_ms[rows])
 
-    def _or_promised(self, topic: str, records: Records, rows: Longs, due_ms: Longs) -> Longs:
+    def _or_promised(self, topic: str, records: RecordArray, rows: Longs, due_ms: Longs) -> Longs:
         if self._promises is None:
             return due_ms
         promised = self._promises.promised_ms(topic, records, rows)
         return np.where(promised > 0, promised, due_ms)
 
 
-class Completing(NamedTuple):
+class CompletingRows(NamedTuple):
     """The rows that end the wait of a scheduled record, and the wait queue that each leaves."""
 
     rows: Longs
@@ -105,7 +105,7 @@ class Completing(NamedTuple):
 class Facts:
     """What the rules ask of some records."""
 
-    def __init__(self, records: Records, topics: pa.Array, pairs: Pairs) -> None:
+    def __init__(self, records: RecordArray, topics: pa.Array, pairs: Pairs) -> None:
         self.records = records
         self.topics = topics
         self.pairs = pairs
@@ -157,7 +157,7 @@ class Facts:
         return self._flags[key]
 
 
-def completing(facts: Facts) -> Completing:
+def completing(facts: Facts) -> CompletingRows:
     """Which of these records end a wait?"""
     is_open = facts.records.longs("prepared_transaction_offset") != 0
     left = np.zeros(len(is_open), np.int64)
@@ -169,7 +169,7 @@ def completing(facts: Facts) -> Completing:
             left[rows] = queues[rows]
         is_open &= ~rows
     ending = np.flatnonzero(left)
-    return Completing(ending, left[ending])
+    return CompletingRows(ending, left[ending])
 
 
 def _named(left: Left, pairs: Pairs) -> Longs:
@@ -187,7 +187,7 @@ def _named(left: Left, pairs: Pairs) -> Longs:
     return found
 
 
-def completions(found: Completing, facts: Facts) -> pa.Array:
+def completions(found: CompletingRows, facts: Facts) -> pa.Array:
     """How each record ends a wait; null for one that ends none."""
     wanted = np.zeros(len(facts.records), bool)
     wanted[found.rows] = True

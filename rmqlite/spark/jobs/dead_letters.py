@@ -81,7 +81,7 @@ class LetterFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedLetters:
     """The result of an export.
 
     counts: rows of group, day, dead_letters, added, top_kind, for the letters of this run.
@@ -136,7 +136,7 @@ def check_names(names: Sequence[str], place: str) -> None:
     hadoop.check_names(names, place, *_NAMES)
 
 
-def export(dead: DataFrame, place: str) -> Exported:
+def export(dead: DataFrame, place: str) -> ExportedLetters:
     """Add the letters to an export that it does not have yet.
 
     dead: from dead_letters().  place: a folder on any file system that Hadoop supports.  Two
@@ -157,7 +157,7 @@ def export(dead: DataFrame, place: str) -> Exported:
     finally:
         marked.unpersist()
     looked_at = sum(row["dead_letters"] for row in counts)
-    return Exported(place, added, looked_at - added, counts)
+    return ExportedLetters(place, added, looked_at - added, counts)
 
 
 def read_export(spark: SparkSession, place: str) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rmqlite.kernel.records.completion import Completion, Over, Step, TimerSteps
+from rmqlite.kernel.records.completion import Completion, Over, TimerStep, TimerSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -75,7 +75,7 @@ def _settled(rows: Iterable[Row]) -> list[_Wait]:
 
     steps = TimerSteps(end)
     for row in rows:
-        is_one = steps.see(Step(row.timer_step), 0, row.place)
+        is_one = steps.see(TimerStep(row.timer_step), 0, row.place)
         if not is_one and (twice := ended or [w for w in waits.values() if w["completion"]]):
             # Delivered once more.
             twice[-1]["completions"] += 1

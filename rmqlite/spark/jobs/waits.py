@@ -20,7 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rmqlite.kernel.records import wait_queues
-from rmqlite.kernel.records.completion import Completion, Step
+from rmqlite.kernel.records.completion import Completion, TimerStep
 from rmqlite.kernel.words.names import TIMER_TOPIC, WAIT_TOPICS
 from rmqlite.spark.jobs.timers import followed
 
@@ -54,9 +54,11 @@ TIMERS: Final = wait_queues.TIMERS
 """The level of a timer, as in every answer of the broker."""
 _CODES: Final = 8
 """More than the number of completions: a code fits beside a physical offset in one number."""
-_NO_WAITS: Final = tuple(each.value for each in (Step.COPY, Step.RECALL, Step.INTERNAL))
+_NO_WAITS: Final = tuple(
+    each.value for each in (TimerStep.COPY, TimerStep.RECALL, TimerStep.INTERNAL)
+)
 """Steps that say that this record, or another one, may not wait."""
-_DELIVERIES: Final = tuple(each.value for each in (Step.DELIVERY, Step.COPY_DELIVERY))
+_DELIVERIES: Final = tuple(each.value for each in (TimerStep.DELIVERY, TimerStep.COPY_DELIVERY))
 
 
 def is_scheduled() -> Column:

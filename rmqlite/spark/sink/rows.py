@@ -25,7 +25,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SinkCall:
     """Some rows of a batch as one call.
 
     rows: the row in the batch of each message of the request.  refused: the other rows, and the
@@ -40,7 +40,7 @@ class Part:
 
 def parts_of(
     batch: pa.RecordBatch, options: SinkOptions, *, job_id: str, id_prefix: str, first_row: int
-) -> Iterator[Part]:
+) -> Iterator[SinkCall]:
     """All rows of a batch in calls.
 
     id_prefix, first_row: without a column of ids a row's id is the prefix, a colon and the row's
@@ -66,7 +66,7 @@ def _part(
     job_id: str,
     rows: range,
     places: list[str],
-) -> Part:
+) -> SinkCall:
     columns = _Columns(piece)
     bodies = columns.values("body", _body)
     id_column = options.dedup_column or (ID_COLUMN if columns.has(ID_COLUMN) else "")
@@ -89,7 +89,7 @@ def _part(
     }
     if not columns.errors:
         arguments |= {name: tuple(values) for name, values in sent.items()}
-        return Part(batch, BulkRequest(tuple(bodies), tuple(ids), **arguments), rows, {})
+        return SinkCall(batch, BulkRequest(tuple(bodies), tuple(ids), **arguments), rows, {})
     refused = {
         rows[at]: Refusal.of(str(ids[at] if ids[at] is not None else places[at]), error)
         for at, error in sorted(columns.errors.items())
@@ -106,7 +106,7 @@ def _part(
         already_refused=tuple(refused.values()),
         **arguments,
     )
-    return Part(batch, request, [rows[at] for at in sendable], refused)
+    return SinkCall(batch, request, [rows[at] for at in sendable], refused)
 
 
 class _Columns:

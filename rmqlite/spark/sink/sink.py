@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from rmqlite.spark.sink.rows import Part
+    from rmqlite.spark.sink.rows import SinkCall
 
 PLAN_RETRY_MS_MAX: Final = 5_000
 PLAN_PAUSE_S: Final = 0.2
@@ -147,7 +147,7 @@ def send(
     from rmqlite.kernel.words.clock import elapsed_s, pause_s
 
     unsent, kept = 0, RefusedRows(folder)
-    waiting: deque[Part] = deque()
+    waiting: deque[SinkCall] = deque()
     began_s = elapsed_s()
 
     def requests() -> Iterator[BulkRequest]:
@@ -181,7 +181,7 @@ def send(
     return Sent(progress.messages + unsent, progress.accepted, kept.name)
 
 
-def _refusals(part: Part, answer: BulkAnswer) -> dict[int, Refusal]:
+def _refusals(part: SinkCall, answer: BulkAnswer) -> dict[int, Refusal]:
     """The refused rows of a call, by their numbers in the batch."""
     of_broker = {part.rows[each.position]: each.refusal for each in answer.refused}
     return dict(part.refused) | of_broker
@@ -196,7 +196,7 @@ def _keep_refused(
 
 def _parts(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, job_id: str, id_prefix: str
-) -> Iterator[Part]:
+) -> Iterator[SinkCall]:
     from rmqlite.spark.sink.rows import parts_of
 
     first_row = 0

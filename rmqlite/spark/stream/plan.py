@@ -15,7 +15,7 @@ from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.kernel.words.names import check_group, is_system
 from rmqlite.spark.arrow.options import EARLIEST, LATEST, ReadOptions
-from rmqlite.spark.arrow.partitions import Place, QueueStretch, packed
+from rmqlite.spark.arrow.partitions import QueueStretch, StorePlace, packed
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, QueueRanges, Ranges, limited
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class StreamPlan:
         return _ends(self._ranges)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> StorePlace | None:
         """The place of the last slices()."""
         return self._source.place
 

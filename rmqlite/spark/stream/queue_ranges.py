@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rmqlite.kernel.requests.topics import Queue as BrokerQueue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.arrow.partitions import Place
+from rmqlite.spark.arrow.partitions import StorePlace
 from rmqlite.spark.arrow.planning import Look
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.options import STAMPS
@@ -38,7 +38,7 @@ Ranges = dict[Queue, tuple[int, int]]
 class QueueRanges(Protocol):
     """The source of a stream's offsets."""
 
-    place: Place | None
+    place: StorePlace | None
     """The store or broker at the last look, for the readers."""
 
     def ranges(self, *, is_new: bool) -> Ranges:
@@ -67,7 +67,7 @@ class StoreRanges:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self.place: Place | None = None
+        self.place: StorePlace | None = None
 
     def ranges(self, *, is_new: bool) -> Ranges:
         del is_new
@@ -95,7 +95,7 @@ class BrokerRanges:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._reader: RawReader | None = None
-        self.place: Place | None = None
+        self.place: StorePlace | None = None
 
     def ranges(self, *, is_new: bool) -> Ranges:
         found = look_of(self._options.endpoint, self._opened().snapshot(is_known=not is_new))

@@ -25,7 +25,7 @@ from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.store_tools.checking.finding import Damage, Finding, Gap, what_is_wrong
 from rmqlite.store_tools.checking.index import IndexCheck
 from rmqlite.store_tools.checking.queues import QueueChecks
-from rmqlite.store_tools.checking.sums import Span, SumsCheck, span_finding
+from rmqlite.store_tools.checking.sums import SumsCheck, UnsoundSpan, span_finding
 
 READ_BYTES: Final = 1 << 20
 RECORD: Final = "damaged-record"
@@ -69,7 +69,7 @@ class LogCheck:
         self.gaps: list[Gap] = []
         self.starts: list[Head] = []
         """Records with which a queue begins, or begins anew, and records without a queue."""
-        self.changed: list[tuple[Span, int]] = []
+        self.changed: list[tuple[UnsoundSpan, int]] = []
         """Bytes that have changed, and where a record begins at or before them."""
         self.content_ends: dict[int, int] = {}
         """By start of the file: one past its last record and its blank's head."""

@@ -37,7 +37,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class UnsoundSpan:
     """The bytes from first, which is right, to the claim, which their chain does not fit."""
 
     first: Point
@@ -69,13 +69,13 @@ class SumsCheck:
         self._is_live = is_live
         self.bytes_without = 0
         """The number of bytes that no checksum covers."""
-        self.spans: list[Span] = []
+        self.spans: list[UnsoundSpan] = []
         """Changed bytes, in order; the reader may remove them."""
         self.wrong: list[tuple[int, Finding]] = []
         """Wrong checksums, each with the physical offset up to which it counts."""
         self._groups: list[list[Claim]] = []
         self._point = self._right = Point(0, 0)
-        self._odd: Span | None = None
+        self._odd: UnsoundSpan | None = None
         """The last span, while the next chain can still show that its claim is wrong."""
         self._straight = 0
         self._summed_end = 0
@@ -137,7 +137,7 @@ class SumsCheck:
             return
         if self._odd is not None:
             self.spans.append(self._odd)
-        self._odd = Span(self._right, group[0], chain)
+        self._odd = UnsoundSpan(self._right, group[0], chain)
         self._straight = chain
         self._point = self._right = Point(position, group[0].chain)
 
@@ -207,7 +207,7 @@ def sums_path(log: CommitLog, start: int) -> Path:
     return path.parent.with_name(CHECKSUMS) / path.name
 
 
-def span_finding(log: CommitLog, span: Span) -> Finding:
+def span_finding(log: CommitLog, span: UnsoundSpan) -> Finding:
     """The finding for changed bytes that no damaged record covers."""
     begin, end = span.first.position, span.claim.position
     at = begin % log.segment_bytes

@@ -96,7 +96,7 @@ class LevelInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class KeptFiles:
     """The undelivered message that keeps expired log files, and the bytes of these files.
 
     level: -1 for a timer.
@@ -139,7 +139,7 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ScheduledWait:
     """The deliver time of a scheduled record, and whether it still waits; level -1: a timer.
 
     ended: for a record that waits no more, how its wait ended, if known.
@@ -156,7 +156,7 @@ class Waiting:
         return "pending" if self.is_pending else self.ended
 
 
-class Overview:
+class StoreOverview:
     """Counts the figures of a snapshot.  Every method may raise StoreDamaged."""
 
     def __init__(
@@ -239,7 +239,7 @@ class Overview:
             )
         return found
 
-    def pin(self, older_than_ms: int) -> Pin | None:
+    def pin(self, older_than_ms: int) -> KeptFiles | None:
         """The oldest undelivered message, if it keeps log files older than a time."""
         oldest = self._oldest_pending()
         if oldest is None:
@@ -254,7 +254,7 @@ class Overview:
                 break
             if start + log.segment_bytes > physical_offset:
                 kept += log.segment_bytes
-        return Pin(level, deliver_at_ms, physical_offset, kept) if kept else None
+        return KeptFiles(level, deliver_at_ms, physical_offset, kept) if kept else None
 
     def lags(self) -> list[GroupLag]:
         """The progress of each group in each queue it has read; by group, topic and queue."""

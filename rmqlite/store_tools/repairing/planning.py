@@ -28,7 +28,7 @@ from rmqlite.store_tools.checking.folders import FOREIGN, GAP, LENGTH
 from rmqlite.store_tools.checking.index import INDEX_FAULTS
 from rmqlite.store_tools.checking.log import LOST_TAIL, POINTER, LogCheck
 from rmqlite.store_tools.checking.queues import WRONG_ENTRIES
-from rmqlite.store_tools.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
+from rmqlite.store_tools.checking.sums import BROKEN_MARK, WRONG_SUM, UnsoundSpan, span_finding
 from rmqlite.store_tools.checking.tables import UNREADABLE, load_sound
 from rmqlite.store_tools.reading.snapshot import Snapshot
 from rmqlite.store_tools.reading.topic_counts import TopicCounts, count_topics, total
@@ -270,7 +270,7 @@ class Planning:
         if walk.changed:
             yield from forget_progress(files, self._root, _OLD_LOG)
 
-    def _is_mended(self, log: CommitLog, span: Span) -> bool:
+    def _is_mended(self, log: CommitLog, span: UnsoundSpan) -> bool:
         """Does another action change these bytes, or were their checksums renewed?"""
         begin, end = interval(span)
         path, at = log.path_at(begin), begin % log.segment_bytes
@@ -282,7 +282,7 @@ class Planning:
                         return True
         return begin - at in self._renewed
 
-    def _accept(self, log: CommitLog, span: Span, anchor: int) -> Action:
+    def _accept(self, log: CommitLog, span: UnsoundSpan, anchor: int) -> Action:
         finding = span_finding(log, span)
         _, heads, _ = records_of(log, span, anchor)
         remedy = "it is unknown which bytes: they stay as they are and get a new checksum"
@@ -337,7 +337,7 @@ class Planning:
         )
 
 
-def interval(span: Span) -> Interval:
+def interval(span: UnsoundSpan) -> Interval:
     return span.first.position, span.claim.position
 
 

@@ -17,7 +17,7 @@ from rmqlite.kernel.store.log.repaired_place import encode_anonymous, is_repaire
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.levels import LevelHistory
 from rmqlite.store_tools.checking.finding import Damage, Gap
-from rmqlite.store_tools.checking.sums import Span
+from rmqlite.store_tools.checking.sums import UnsoundSpan
 from rmqlite.store_tools.repairing.changes import Overwrite
 from rmqlite.store_tools.repairing.entries import Pointers, pointer_of
 from rmqlite.store_tools.repairing.log import head_at, mend_stretch
@@ -34,7 +34,7 @@ class Suspects:
         self._pointers = pointers
         self._levels = levels
 
-    def in_span(self, span: Span, anchor: int, newest_ms: int | None) -> Iterator[Action]:
+    def in_span(self, span: UnsoundSpan, anchor: int, newest_ms: int | None) -> Iterator[Action]:
         """Give up the records of a changed span that cannot be right.
 
         anchor: where a record begins at or before it.  newest_ms: the store timestamp of a
@@ -109,7 +109,7 @@ class Suspects:
 
 
 def records_of(
-    log: CommitLog, span: Span, anchor: int
+    log: CommitLog, span: UnsoundSpan, anchor: int
 ) -> tuple[Head | None, list[Head], Head | None]:
     """The record before a span, those that overlap it, and the one behind, within a file."""
     begin, end = span.first.position, span.claim.position

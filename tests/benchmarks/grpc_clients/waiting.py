@@ -218,7 +218,7 @@ async def _invisible(broker: BrokerProcess, count: int) -> Invisible:
         return Invisible(count, resident_mib(broker) - before_mib, receive_us)
 
 
-def _call(channel: Any, rpc: rpcs.Rpc[Any, Any]) -> Any:
+def _call(channel: Any, rpc: rpcs.RocketmqRpc[Any, Any]) -> Any:
     make_call = channel.unary_stream if rpc.has_many_answers else channel.unary_unary
     return make_call(
         rpc.path,

@@ -12,7 +12,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from rmqlite.cli.top.app import TopApp
-from rmqlite.cli.top.overview_screen import Overview
+from rmqlite.cli.top.overview_screen import OverviewScreen
 from rmqlite.client import AdminClient
 from tests.support.fake_broker import FakeBroker
 
@@ -84,7 +84,7 @@ def drive(
     """Run the application against the broker, and look at it."""
     seconds = Seconds()
     admin = AdminClient(broker.endpoint, timeout_ms=CALL_MS_MAX)
-    app = TopApp(admin, "127.0.0.1:10911", Overview, elapsed=seconds)
+    app = TopApp(admin, "127.0.0.1:10911", OverviewScreen, elapsed=seconds)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

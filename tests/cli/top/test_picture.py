@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rmqlite.cli.status import GROUPS_A_ROUND, Asked, Picture, Questions
+from rmqlite.cli.status import GROUPS_A_ROUND, Picture, Questions, StatusCalls
 from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from tests.support.broker_answers import NOW_MS, dead, group, status, told, waiting
 
-EVERYTHING = Questions(set(Asked))
+EVERYTHING = Questions(set(StatusCalls))
 
 
 def full_round(at_s: float, count: int = 1) -> Picture:
@@ -28,8 +28,8 @@ def test_what_costs_more_is_asked_less_often() -> None:
     """Counting dead letters twice a second would be a load of its own."""
     picture = full_round(10.0)
     assert picture.questions(11.0) == Questions(set(), ("g00",))
-    assert picture.questions(12.0) == Questions({Asked.GROUPS, Asked.PENDING}, ("g00",))
-    assert picture.questions(15.0).parts == set(Asked)
+    assert picture.questions(12.0) == Questions({StatusCalls.GROUPS, StatusCalls.PENDING}, ("g00",))
+    assert picture.questions(15.0).parts == set(StatusCalls)
 
 
 def test_a_running_redrive_is_asked_for_each_time() -> None:
@@ -37,7 +37,7 @@ def test_a_running_redrive_is_asked_for_each_time() -> None:
     picture = full_round(10.0)
     job = RedriveJob("j", RedriveSpec("g00"), JobState.RUNNING, 10)
     picture.take(told(11.0, jobs=(job,)))
-    assert Asked.JOBS in picture.questions(11.5).parts
+    assert StatusCalls.JOBS in picture.questions(11.5).parts
 
 
 def test_many_groups_are_asked_in_turns() -> None:
@@ -102,9 +102,9 @@ def test_a_part_that_fails_keeps_what_was_known() -> None:
     picture.take(told(11.0, dead=(dead("workers", 3),)))
     error = InvalidValue("x", "y", "z")
     picture.take(told(16.0, dead=error))
-    assert picture.errors == {Asked.DEAD: error}
+    assert picture.errors == {StatusCalls.DEAD: error}
     assert picture.figures("workers").dead == 3
-    assert Asked.DEAD not in picture.questions(17.0).parts
+    assert StatusCalls.DEAD not in picture.questions(17.0).parts
     picture.take(told(21.0, dead=()))
     assert not picture.errors
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rmqlite.cli.status import Asked, Questions, ask
+from rmqlite.cli.status import Questions, StatusCalls, ask
 from rmqlite.client import AdminClient
 from rmqlite.kernel.words.errors import BrokerUnreachable, GroupUnknown
 from tests.support.fake_broker import FakeBroker
 
-EVERYTHING = Questions(frozenset(Asked), ("workers", "nobody"))
+EVERYTHING = Questions(frozenset(StatusCalls), ("workers", "nobody"))
 
 
 def test_a_round_brings_every_answer_and_every_error(broker: FakeBroker) -> None:
@@ -15,8 +15,8 @@ def test_a_round_brings_every_answer_and_every_error(broker: FakeBroker) -> None
     with AdminClient(broker.endpoint) as admin:
         answers = ask(admin, EVERYTHING, lambda: 7.0)
     assert (answers.asked_at_s, answers.answered_at_s) == (7.0, 7.0)
-    assert set(answers.parts) == set(Asked)
-    assert [each.group for each in answers.parts[Asked.DEAD]] == ["workers"]
+    assert set(answers.parts) == set(StatusCalls)
+    assert [each.group for each in answers.parts[StatusCalls.DEAD]] == ["workers"]
     (_, workers), (name, error) = answers.described
     assert not isinstance(workers, Exception)
     assert name == "nobody"

@@ -9,10 +9,10 @@ from rmqlite.features.changes.requests import ChangedId, ChangeOutcome
 from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery, HistoryQuery
 from rmqlite.features.redrive.requests import (
     JobState,
+    ReadersOfTopic,
     RedriveJob,
     RedrivePreview,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
@@ -276,7 +276,7 @@ def test_a_dead_letter_is_published_to_its_topic_once_its_readers_are_named(
     broker: FakeBroker,
 ) -> None:
     """Every group of the topic gets it: that must be known before the y."""
-    topics = (TopicCount("orders", 1, ("mails", "workers"), 2),)
+    topics = (ReadersOfTopic("orders", 1, ("mails", "workers"), 2),)
     broker.answers["PreviewRedrive"] = lambda _: RedrivePreview(1, 1, 1, 0, 0, topics)
 
     async def look(shown: Shown) -> None:

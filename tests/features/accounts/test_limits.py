@@ -15,11 +15,11 @@ from rmqlite.features.accounts.gate.limits import (
     limits_of,
 )
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.service.limits import Request
+from rmqlite.kernel.service.limits import CountedRequest
 from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import SetTime
 
-ONE = Request(1, 0)
+ONE = CountedRequest(1, 0)
 
 
 @pytest.fixture
@@ -69,25 +69,25 @@ def test_only_a_limit_that_is_set_makes_work(name: str) -> None:
 def test_requests_and_bytes_of_an_account_are_counted_together(now: SetTime) -> None:
     """On whatever connection; the error names the key and its value."""
     limited = limits(now, account_requests_per_s_max=2, account_bytes_per_s_max=100)
-    limited.of_account("a", Request(1, 60))
+    limited.of_account("a", CountedRequest(1, 60))
     with pytest.raises(Overloaded, match="at its limit maxAccountBytesPerSecond=100"):
-        limited.of_account("a", Request(1, 60))
+        limited.of_account("a", CountedRequest(1, 60))
     with pytest.raises(Overloaded, match="at its limit maxAccountRequestsPerSecond=2"):
         limited.of_account("a", ONE)
-    limited.of_account("b", Request(1, 60))
+    limited.of_account("b", CountedRequest(1, 60))
     for _ in range(10):
-        limited.of_account("", Request(1, 60))
-        limited.of_connection("10.0.0.1:7", Request(1, 60))
+        limited.of_account("", CountedRequest(1, 60))
+        limited.of_connection("10.0.0.1:7", CountedRequest(1, 60))
     now.s += 1
-    limited.of_account("a", Request(1, 60))
+    limited.of_account("a", CountedRequest(1, 60))
 
 
 def test_a_connection_has_limits_of_its_own(now: SetTime) -> None:
     """Also where there are no accounts."""
     limited = limits(now, connection_requests_per_s_max=1, connection_bytes_per_s_max=100)
-    limited.of_connection("10.0.0.1:7", Request(1, 60))
+    limited.of_connection("10.0.0.1:7", CountedRequest(1, 60))
     with pytest.raises(Overloaded) as refused:
-        limited.of_connection("10.0.0.1:7", Request(0, 60))
+        limited.of_connection("10.0.0.1:7", CountedRequest(0, 60))
     assert refused.value.field == KEYS["connection_bytes_per_s_max"]
     limited.of_connection("10.0.0.1:8", ONE)
 
@@ -98,8 +98,8 @@ def test_what_keeps_a_consumer_in_its_group_is_counted_apart(now: SetTime) -> No
     for _ in range(2):
         limited.of_account("a", ONE)
     for _ in range(2 * KEEPING_FACTOR):
-        limited.of_account("a", Request(1, 0, keeps_member=True))
-    for request in (ONE, Request(1, 0, keeps_member=True)):
+        limited.of_account("a", CountedRequest(1, 0, keeps_member=True))
+    for request in (ONE, CountedRequest(1, 0, keeps_member=True)):
         with pytest.raises(Overloaded):
             limited.of_account("a", request)
 

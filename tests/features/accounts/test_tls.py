@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.words.errors import ConfigInvalid
-from rmqlite.protocols.shared.tls import OPENING_MAX, OPENING_S_MAX, Keys, listen, load_keys
+from rmqlite.protocols.shared.tls import OPENING_MAX, OPENING_S_MAX, TlsKeys, listen, load_keys
 from tests.support.brokers import small_config
 from tests.support.certificates import keys_of, made
 from tests.support.clock import FakeClock
@@ -29,7 +29,7 @@ ATTRIBUTES = {
 }
 
 
-def keys_in(folder: Path, **changes: str) -> Keys | None:
+def keys_in(folder: Path, **changes: str) -> TlsKeys | None:
     """The keys of a configuration that names the files of this folder."""
     given = {ATTRIBUTES[key]: value for key, value in keys_of(folder, **changes).items()}
     return load_keys(small_config(folder, **given))
@@ -77,7 +77,9 @@ Connect = Callable[[ssl.SSLContext | None], Awaitable[Client]]
 
 
 def run(
-    keys: Keys | None, scenario: Callable[[Connect], Awaitable[Any]], clock: FakeClock | None = None
+    keys: TlsKeys | None,
+    scenario: Callable[[Connect], Awaitable[Any]],
+    clock: FakeClock | None = None,
 ) -> Any:
     """Run it with a way to connect to a port of echoes; all connections are closed at the end."""
 

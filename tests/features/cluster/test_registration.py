@@ -23,7 +23,7 @@ from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
 from rmqlite.protocols.remoting.bytes.command import is_signed
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests import name_server as codes
-from rmqlite.protocols.remoting.bytes.requests.name_server import QueueData, Route
+from rmqlite.protocols.remoting.bytes.requests.name_server import QueueData, RouteBody
 from rmqlite.protocols.remoting.bytes.shapes import write_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made
@@ -403,7 +403,7 @@ def test_the_queues_of_other_brokers_are_those_of_the_route(under_test: BrokerUn
     ) -> None:
         route = codes.GET_ROUTEINFO_BY_TOPIC.code
         second.answers[route] = lambda asked: encode(
-            asked.answer(0, body=write_body(Route((), rows, {}), is_strict=True))
+            asked.answer(0, body=write_body(RouteBody((), rows, {}), is_strict=True))
         )
         first.answers[route] = lambda _: None
         await first.until(lambda: all(each.is_registered for each in kept.statuses()))

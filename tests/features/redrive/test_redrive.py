@@ -15,12 +15,12 @@ from rmqlite.features.redrive.requests import (
     JobChange,
     JobState,
     OutcomesQuery,
+    ReadersOfTopic,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.errors import (
@@ -627,8 +627,8 @@ def test_a_preview_says_what_a_job_would_do_and_changes_nothing(
     would = preview(under_test)
     assert (would.letters, would.looked_at, would.cursor) == (3, 3, "")
     assert (would.sent, would.already, would.refused) == (2, 1, 0)
-    assert would.topics == (TopicCount("%RETRY%shop", 2, ("shop",)),)
-    assert preview(under_test, to_group=False).topics == (TopicCount("orders", 2),)
+    assert would.topics == (ReadersOfTopic("%RETRY%shop", 2, ("shop",)),)
+    assert preview(under_test, to_group=False).topics == (ReadersOfTopic("orders", 2),)
     assert [each.outcome for each in would.samples] == [SENT, ALREADY, SENT]
     preview(under_test, to_topic="another")
     assert (under_test.store.end, under_test.broker.topics.all()) == (end, topics)

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from rmqlite.features.redrive.jobs import At, JobProgress, Step
+from rmqlite.features.redrive.jobs import At, JobProgress, JobStep
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
     GROUPS_NAMED_MAX,
+    ReadersOfTopic,
     RedriveOutcome,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.messages import SendBackRequest
@@ -37,7 +37,7 @@ RETRY = retry_topic(GROUP)
 SPECS = codecs.of(RedriveSpec, pb.RedriveSpec)
 
 
-def topics_of(broker: BrokerUnderTest, **spec: object) -> tuple[TopicCount, ...]:
+def topics_of(broker: BrokerUnderTest, **spec: object) -> tuple[ReadersOfTopic, ...]:
     """The topics and groups of a preview."""
     request = RedrivePreviewRequest(RedriveSpec(**{"group": GROUP, **spec}))  # type: ignore[arg-type]
     return done(broker.broker[Redrive].preview(request)).topics
@@ -114,13 +114,13 @@ def test_a_letter_that_went_back_is_a_retry_that_has_not_failed_yet(
 def test_jobs_and_clients_from_before_mean_the_original_topics() -> None:
     """What an operator has started must not turn round when the broker is a new one."""
     kept = JobProgress.begun("old", RedriveSpec(GROUP, to_group=False), (), 1)
-    body = Step(At(0, 0), kept).record(1).body
+    body = JobStep(At(0, 0), kept).record(1).body
     tree = json.loads(body)
     del tree["job"]["spec"]["to_group"]
     for told in (body, json.dumps(tree).encode()):
-        assert not Step.read(told).progress.job.spec.to_group
+        assert not JobStep.read(told).progress.job.spec.to_group
     back = JobProgress.begun("new", RedriveSpec(GROUP), (), 1)
-    assert Step.read(Step(At(0, 0), back).record(1).body).progress.job.spec.to_group
+    assert JobStep.read(JobStep(At(0, 0), back).record(1).body).progress.job.spec.to_group
     assert not SPECS.from_pb(pb.RedriveSpec(group=GROUP)).to_group
     assert SPECS.from_pb(SPECS.to_pb(RedriveSpec(GROUP))).to_group
     assert not RedriveSpec(GROUP, to_topic="orders").to_group
@@ -132,7 +132,7 @@ def test_a_group_that_was_deleted_is_made_with_its_retry_topic(make: Make) -> No
     bury_many(broker, 1)
     broker.broker.groups.delete(GROUP)
     forget_topic(broker, RETRY)
-    assert topics_of(broker) == (TopicCount(RETRY, 1, (GROUP,)),)
+    assert topics_of(broker) == (ReadersOfTopic(RETRY, 1, (GROUP,)),)
     assert broker.broker.topics.get(RETRY) is None
     assert redrive(broker).sent == 1
     assert bodies(broker, RETRY) == ["0"]
@@ -175,14 +175,14 @@ def test_a_dead_letter_of_the_schedule_goes_to_its_topic(under_test: BrokerUnder
 def test_a_redrive_to_a_topic_names_the_groups_that_get_it(under_test: BrokerUnderTest) -> None:
     """Those that have read the topic, and those that read it now."""
     bury_many(under_test, 3)
-    assert topics_of(under_test, to_topic="orders") == (TopicCount("orders", 3),)
+    assert topics_of(under_test, to_topic="orders") == (ReadersOfTopic("orders", 3),)
     under_test.broker.commit_offsets(OffsetsCommit("mail", {Queue("orders", 0): 1}))
     member = HeartbeatRequest("audit", "one", (Subscription("orders"),))
     under_test.broker.heartbeat(member)
     (counted,) = topics_of(under_test, to_topic="orders")
-    assert counted == TopicCount("orders", 3, ("audit", "mail"))
-    assert topics_of(under_test) == (TopicCount(RETRY, 3, (GROUP,)),)
-    assert topics_of(under_test, to_group=False) == (TopicCount("orders", 3),)
+    assert counted == ReadersOfTopic("orders", 3, ("audit", "mail"))
+    assert topics_of(under_test) == (ReadersOfTopic(RETRY, 3, (GROUP,)),)
+    assert topics_of(under_test, to_group=False) == (ReadersOfTopic("orders", 3),)
 
 
 def test_only_so_many_groups_are_named(under_test: BrokerUnderTest) -> None:

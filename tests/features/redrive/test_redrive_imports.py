@@ -15,8 +15,8 @@ from rmqlite.features.redrive.requests import (
     ImportAnswer,
     ImportedDeadLetter,
     ImportRequest,
+    ReadersOfTopic,
     RedriveOutcome,
-    TopicCount,
 )
 from rmqlite.kernel.words.errors import DiskFull, InvalidName, InvalidValue, TopicUnknown
 from rmqlite.kernel.words.message import REDRIVEN_BY, Message, StoredMessage, encode_properties
@@ -79,7 +79,7 @@ def test_repaired_letters_go_back_and_count_as_redriven(
     letters = exported(under_test, body=b"repaired")
     answer = imported(under_test, letters[1:3])
     assert outcomes(answer) == [SENT, SENT]
-    assert answer.topics == (TopicCount(RETRY, 2, (GROUP,)),)
+    assert answer.topics == (ReadersOfTopic(RETRY, 2, (GROUP,)),)
     assert bodies(under_test, RETRY) == ["repaired", "repaired"]
     for _ in range(2):
         assert open_count(under_test) == 3
@@ -162,7 +162,7 @@ def test_an_import_may_publish_to_a_topic(under_test: BrokerUnderTest) -> None:
     assert outcomes(imported(under_test, (letters[0], nowhere), dry_run=True)) == [SENT, REFUSED]
     answer = imported(under_test, (letters[0], nowhere), to_topic="rescued")
     assert outcomes(answer) == [SENT, SENT]
-    assert answer.topics == (TopicCount("rescued", 2),)
+    assert answer.topics == (ReadersOfTopic("rescued", 2),)
     assert open_count(under_test) == 0
 
 

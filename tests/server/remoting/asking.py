@@ -12,7 +12,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     Heartbeat,
     MessageModel,
     ProducerData,
-    Subscription,
+    SubscriptionBody,
 )
 from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
@@ -62,7 +62,7 @@ def heartbeat(
                 ConsumerData(
                     group_name=name,
                     message_model=model,
-                    subscription_data_set=(Subscription(topic, expression),),
+                    subscription_data_set=(SubscriptionBody(topic, expression),),
                 )
                 for name in groups
             ]

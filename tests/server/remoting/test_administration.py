@@ -36,9 +36,9 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     OfProducerGroup,
     ProducerConnections,
     ProducerData,
-    Producers,
+    ProducersBody,
 )
-from rmqlite.protocols.remoting.bytes.requests.clients import Subscription as Wanted
+from rmqlite.protocols.remoting.bytes.requests.clients import SubscriptionBody as Wanted
 from rmqlite.protocols.remoting.bytes.requests.groups import (
     CLONE_GROUP_OFFSET,
     DELETE_SUBSCRIPTIONGROUP,
@@ -84,8 +84,8 @@ from rmqlite.protocols.remoting.bytes.requests.topics import (
     GroupList,
     OfTopic,
     QueueQuery,
-    QueueRange,
-    QueueView,
+    QueueRangeBody,
+    QueueViewBody,
     TopicChange,
     TopicConfig,
     TopicConfigs,
@@ -165,19 +165,19 @@ def test_queues_and_their_entries_are_listed(under_test: BrokerUnderTest) -> Non
         async with protocol.client() as client:
             body = fine(await client.ask(GET_TOPIC_STATS_INFO, OfTopic(TOPIC)))
             assert read_body(TopicStats, body).offset_table == {
-                MessageQueue(TOPIC, 0, "broker-a"): QueueRange(0, 2, stored_ms),
-                MessageQueue(TOPIC, 1, "broker-a"): QueueRange(0, 0, 0),
+                MessageQueue(TOPIC, 0, "broker-a"): QueueRangeBody(0, 2, stored_ms),
+                MessageQueue(TOPIC, 1, "broker-a"): QueueRangeBody(0, 0, 0),
             }
             assert (await client.ask(GET_TOPIC_STATS_INFO, OfTopic("none"))).code == 17
             await join(client)
             asked = QueueQuery(TOPIC, 0, 0, 10, GROUP)
-            view = read_body(QueueView, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
+            view = read_body(QueueViewBody, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
             assert (view.min_queue_index, view.max_queue_index) == (0, 2)
             assert [each.tags_code for each in view.queue_data] == [2598919, 0]
             assert view.subscription_data is not None
             assert view.subscription_data.sub_string == "TagA"
             asked = QueueQuery(TOPIC, 0, 1, 10)
-            view = read_body(QueueView, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
+            view = read_body(QueueViewBody, fine(await client.ask(QUERY_CONSUME_QUEUE, asked)))
             assert (len(view.queue_data), view.filter_data) == (1, None)
             answer = await client.ask(QUERY_CONSUME_QUEUE, QueueQuery(TOPIC, 7, 0, 1))
             assert answer.code == 1
@@ -236,7 +236,7 @@ def test_clients_are_listed_those_of_other_faces_too(under_test: BrokerUnderTest
             body = fine(await tool.ask(GET_PRODUCER_CONNECTION_LIST, OfProducerGroup("senders")))
             assert read_body(ProducerConnections, body).connection_set[0].client_addr == here
             body = fine(await tool.ask(GET_ALL_PRODUCER_INFO))
-            assert read_body(Producers, body).data["senders"][0].remote_ip == f"/{here}"
+            assert read_body(ProducersBody, body).data["senders"][0].remote_ip == f"/{here}"
 
     served_protocol(under_test, scenario)
 

@@ -22,7 +22,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
 from rmqlite.protocols.remoting.bytes.requests.groups import OfGroup
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from rmqlite.protocols.remoting.requests import clients as limits
-from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.remoting.requests.clients import RemotingClients
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
@@ -35,10 +35,10 @@ def _topic(under_test: BrokerUnderTest) -> None:
     under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
 
 
-def registered(protocol: ProtocolUnderTest) -> Clients:
+def registered(protocol: ProtocolUnderTest) -> RemotingClients:
     """What the protocol remembers of clients."""
     calls: Any = protocol.calls
-    clients: Clients = calls._gone[0].__self__
+    clients: RemotingClients = calls._gone[0].__self__
     return clients
 
 

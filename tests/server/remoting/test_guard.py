@@ -26,9 +26,9 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     PEEK_MESSAGE,
     POP_MESSAGE,
     SET_MESSAGE_REQUEST_MODE,
-    RequestModeChange,
+    ModeChangeBody,
 )
-from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     RECALL_MESSAGE,
     SEND_BATCH_MESSAGE,
@@ -270,14 +270,14 @@ def test_no_code_is_in_two_tables() -> None:
 
 def test_a_pop_needs_the_right_to_read_and_a_mode_an_admin(under_test: BrokerUnderTest) -> None:
     """The service knows the topic and the group, also those of a retry's ack."""
-    asked: dict[Request[Any, Any], object] = {
+    asked: dict[RemotingRequest[Any, Any], object] = {
         POP_MESSAGE: pop.PopMessage("readers", TOPIC, -1, 1, 60_000, 0),
         PEEK_MESSAGE: pop.PeekMessage("readers", TOPIC, -1, 1),
         ACK_MESSAGE: pop.AckMessage(
             "readers", f"%RETRY%readers_{TOPIC}", 0, "0 1 1 0 1 broker-a 0 0", 0
         ),
     }
-    mode = RequestModeChange(TOPIC, "readers", RequestMode.POP)
+    mode = ModeChangeBody(TOPIC, "readers", RequestMode.POP)
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         for who, denied in ((READER, False), (SENDER, True)):

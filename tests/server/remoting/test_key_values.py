@@ -20,7 +20,7 @@ from rmqlite.protocols.remoting.bytes.requests.name_server import (
     KvNamespace,
     KvPair,
     OfBroker,
-    Route,
+    RouteBody,
     RouteQuery,
     TopicDelete,
 )
@@ -30,10 +30,10 @@ from tests.support.messages import TOPIC, create_topic
 from tests.support.remoting import LoopClient, ProtocolUnderTest, served_protocol
 
 
-async def route(client: LoopClient, topic: str = TOPIC) -> Route:
+async def route(client: LoopClient, topic: str = TOPIC) -> RouteBody:
     answer = await client.ask(GET_ROUTEINFO_BY_TOPIC, RouteQuery(topic))
     assert answer.code == 0
-    return read_body(Route, answer.body)
+    return read_body(RouteBody, answer.body)
 
 
 def test_values_are_put_read_listed_and_deleted(under_test: BrokerUnderTest) -> None:

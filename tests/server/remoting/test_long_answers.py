@@ -20,7 +20,7 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     ConsumeStatsQuery,
     GroupOffsets,
 )
-from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import ProtocolUnderTest, served_protocol
@@ -33,7 +33,7 @@ OFFSETS = len(TOPICS) * QUEUES
 
 
 async def answered(
-    protocol: ProtocolUnderTest, row: Request[Any, Any], asked: Any
+    protocol: ProtocolUnderTest, row: RemotingRequest[Any, Any], asked: Any
 ) -> tuple[Command, int]:
     """An answer, and how many turns another task got until the broker had made it."""
     turns = 0

@@ -19,13 +19,13 @@ import pytest
 
 from rmqlite.features.accounts.accounts import Role
 from rmqlite.kernel.requests.topics import TopicInfo
-from rmqlite.protocols.metrics.server import HttpPort, Page
+from rmqlite.protocols.metrics.server import HttpPage, HttpPort
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     GET_CONSUMER_RUNNING_INFO,
     RunningInfoQuery,
 )
-from rmqlite.protocols.remoting.connection import Connection, NotAnswered
+from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
 from rmqlite.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
 from rmqlite.protocols.shared.tls import load_keys
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
@@ -127,11 +127,11 @@ def test_a_lost_connection_of_the_remoting_protocol_leaves_nothing(
     assert left[-1] == set()
 
 
-def is_waiting(connection: Connection) -> bool:
+def is_waiting(connection: ClientConnection) -> bool:
     return connection.trust.is_waiting
 
 
-def is_refused(connection: Connection) -> bool:
+def is_refused(connection: ClientConnection) -> bool:
     return connection._refusal is not None
 
 
@@ -158,7 +158,7 @@ def test_a_request_of_the_broker_to_a_lost_client_leaves_nothing(
     async def scenario(protocol: ProtocolUnderTest) -> None:
         asking: list[asyncio.Task[Any]] = []
 
-        async def asked(connection: Connection) -> None:
+        async def asked(connection: ClientConnection) -> None:
             with suppress(NotAnswered):
                 await connection.ask(GET_CONSUMER_RUNNING_INFO, ASKED, seconds=60.0)
 
@@ -210,8 +210,8 @@ def test_the_beginning_of_a_grpc_client_counts_and_is_bounded(under_test: Broker
     served_protocol(under_test, scenario)
 
 
-async def page(_: str) -> Page:
-    return Page(b"a page")
+async def page(_: str) -> HttpPage:
+    return HttpPage(b"a page")
 
 
 REQUEST: Final = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqlite.protocols.remoting.bytes.requests.name_server import (
     GET_ROUTEINFO_BY_TOPIC,
-    Route,
+    RouteBody,
     RouteQuery,
 )
 from rmqlite.protocols.remoting.bytes.shapes import read_body
@@ -24,7 +24,7 @@ def test_the_route_of_a_topic_has_no_blank_and_names_the_port_that_was_taken(
             assert b" " not in answer.body
             # RocketMQ 5's client for Rust reads no broker without it.
             assert b'"enableActingMaster":false' in answer.body
-            route = read_body(Route, answer.body)
+            route = read_body(RouteBody, answer.body)
             assert route.broker_datas[0].broker_addrs == {0: f"127.0.0.1:{protocol.protocol.port}"}
 
     served_protocol(under_test, scenario)

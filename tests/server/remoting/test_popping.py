@@ -25,8 +25,11 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     MessageModel,
     UnregisterClient,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
-from rmqlite.protocols.remoting.bytes.requests.name_server import REGISTER_BROKER, RegisteredBroker
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
+from rmqlite.protocols.remoting.bytes.requests.name_server import (
+    REGISTER_BROKER,
+    RegistrationFields,
+)
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
@@ -38,17 +41,17 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     QUERY_ASSIGNMENT,
     SET_MESSAGE_REQUEST_MODE,
     AckMessage,
-    AssignmentQuery,
+    AssignmentBody,
     Assignments,
     BatchAck,
     BatchAcks,
     ChangeInvisibleTime,
     ExtraInfo,
+    ModeChangeBody,
     Notification,
     PeekMessage,
     PollingInfo,
     PopMessage,
-    RequestModeChange,
 )
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, send_of
@@ -466,7 +469,7 @@ def test_the_broker_says_which_queues_a_client_reads_and_how(broker: BrokerUnder
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
-            query = AssignmentQuery(TOPIC, GROUP, "client-1", "AVG")
+            query = AssignmentBody(TOPIC, GROUP, "client-1", "AVG")
 
             async def assigned() -> list[tuple[int, str]] | None:
                 answer = await client.ask(QUERY_ASSIGNMENT, None, query)
@@ -480,10 +483,10 @@ def test_the_broker_says_which_queues_a_client_reads_and_how(broker: BrokerUnder
             assert await assigned() is None
             await beat(client, "client-1")
             assert await assigned() == [(each, "PULL") for each in range(4)]
-            mode = RequestModeChange(TOPIC, GROUP, RequestMode.POP)
+            mode = ModeChangeBody(TOPIC, GROUP, RequestMode.POP)
             assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, mode)).code == 0
             assert await assigned() == [(-1, "POP")]
-            retries = RequestModeChange(retry_topic(GROUP), GROUP, RequestMode.POP)
+            retries = ModeChangeBody(retry_topic(GROUP), GROUP, RequestMode.POP)
             assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, retries)).code == 16
 
     served_protocol(broker, scenario)
@@ -491,8 +494,8 @@ def test_the_broker_says_which_queues_a_client_reads_and_how(broker: BrokerUnder
 
 def test_a_client_is_given_the_queues_of_all_brokers(broker: BrokerUnderTest) -> None:
     """It asks any one of them, and takes the answer for all."""
-    other = RegisteredBroker("broker-b", "10.0.0.2:10911", "C", "10.0.0.2:10912", 0)
-    table = Registration(DataVersion(1, 1), {TOPIC: RegisteredTopic(3, 3, 6)})
+    other = RegistrationFields("broker-b", "10.0.0.2:10911", "C", "10.0.0.2:10912", 0)
+    table = Registration(TableVersionBody(1, 1), {TOPIC: RegisteredTopic(3, 3, 6)})
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:
@@ -500,7 +503,7 @@ def test_a_client_is_given_the_queues_of_all_brokers(broker: BrokerUnderTest) ->
             async def assigned(
                 client_id: str, model: MessageModel = MessageModel.CLUSTERING
             ) -> list[tuple[str, int]]:
-                query = AssignmentQuery(TOPIC, GROUP, client_id, "AVG", model)
+                query = AssignmentBody(TOPIC, GROUP, client_id, "AVG", model)
                 answer = await client.ask(QUERY_ASSIGNMENT, None, query)
                 rows = read_body(Assignments, answer.body).message_queue_assignments or ()
                 return [(row.message_queue.broker_name, row.message_queue.queue_id) for row in rows]
@@ -513,7 +516,7 @@ def test_a_client_is_given_the_queues_of_all_brokers(broker: BrokerUnderTest) ->
             assert await assigned("c1") == every[:4]
             assert await assigned("c2") == every[4:]
             assert await assigned("c3", MessageModel.BROADCASTING) == every
-            mode = RequestModeChange(TOPIC, GROUP, RequestMode.POP)
+            mode = ModeChangeBody(TOPIC, GROUP, RequestMode.POP)
             assert (await client.ask(SET_MESSAGE_REQUEST_MODE, None, mode)).code == 0
             assert await assigned("c2") == [(BROKER, -1), ("broker-b", -1)]
 

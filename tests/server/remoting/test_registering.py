@@ -22,7 +22,7 @@ from rmqlite.protocols.remoting.bytes.registration import (
     encode_plain,
 )
 from rmqlite.protocols.remoting.bytes.requests import name_server as codes
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.name_server import (
     BrokerAtName,
     ClusterInfo,
@@ -30,12 +30,12 @@ from rmqlite.protocols.remoting.bytes.requests.name_server import (
     KvPair,
     OfBroker,
     OfCluster,
-    RegisteredBroker,
-    Route,
+    RegistrationFields,
+    RouteBody,
     RouteQuery,
     TopicDelete,
 )
-from rmqlite.protocols.remoting.bytes.requests.request import Request
+from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from rmqlite.protocols.remoting.registry import EXPIRY_MS
@@ -47,7 +47,7 @@ from tests.support.messages import create_topic
 from tests.support.remoting import LoopClient, ProtocolUnderTest, Talk, served_protocol
 from tests.support.steps import done
 
-A: Final = RegisteredBroker("a", "10.0.0.2:10911", "C1", "10.0.0.2:10912", 0)
+A: Final = RegistrationFields("a", "10.0.0.2:10911", "C1", "10.0.0.2:10912", 0)
 ROW: Final = RegisteredTopic(4, 8, 6)
 TOPICS: Final = dict.fromkeys(("a", "T"), ROW)
 KEY: Final = "the-brokers"
@@ -67,12 +67,12 @@ def named(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> N
 
 def registering(
     talk: Talk,
-    broker: RegisteredBroker = A,
+    broker: RegistrationFields = A,
     topics: dict[str, RegisteredTopic] = TOPICS,
     version: int = 1,
     flag: int = 0,
 ) -> Command:
-    table = Registration(DataVersion(version, version), topics)
+    table = Registration(TableVersionBody(version, version), topics)
     body = done(encode_plain(table))
     if broker.compressed:
         body = compressed(done(encode_packed(table)))
@@ -91,10 +91,10 @@ async def ask_route(client: LoopClient, topic: str) -> Command:
     return await client.ask(codes.GET_ROUTEINFO_BY_TOPIC, RouteQuery(topic))
 
 
-async def route(client: LoopClient, topic: str) -> Route:
+async def route(client: LoopClient, topic: str) -> RouteBody:
     answer = await ask_route(client, topic)
     assert answer.code == 0, answer.remark
-    return read_body(Route, answer.body)
+    return read_body(RouteBody, answer.body)
 
 
 async def names_of(client: LoopClient, topic: str) -> list[str]:
@@ -102,7 +102,7 @@ async def names_of(client: LoopClient, topic: str) -> list[str]:
     answer = await ask_route(client, topic)
     if answer.code == 17:
         return []
-    return [each.broker_name for each in read_body(Route, answer.body).queue_datas]
+    return [each.broker_name for each in read_body(RouteBody, answer.body).queue_datas]
 
 
 @pytest.mark.parametrize("is_compressed", [False, True])
@@ -126,7 +126,7 @@ def test_a_route_has_the_queues_of_all_brokers(
         assert (await ask_route(client, "own")).body == before
         both = await ask_route(client, "both")
         assert b'"brokerAddrs":{"0":"10.0.0.2:10911"}' in both.body, "strict JSON"
-        found = read_body(Route, both.body)
+        found = read_body(RouteBody, both.body)
         assert [each.broker_name for each in found.broker_datas] == ["ours", "a"]
         assert [each.cluster for each in found.broker_datas] == ["C", "C1"]
         queues = [
@@ -269,21 +269,21 @@ def test_a_broker_that_only_asks_for_its_version_stays(under_test: BrokerUnderTe
     asked = BrokerAtName("a", A.broker_addr, "C1", 0)
 
     async def scenario(_: ProtocolUnderTest, client: LoopClient) -> None:
-        async def changed(version: DataVersion) -> tuple[str, bytes]:
+        async def changed(version: TableVersionBody) -> tuple[str, bytes]:
             answer = await client.ask(codes.QUERY_DATA_VERSION, asked, version)
             assert answer.code == 0, answer.remark
             return answer.ext["changed"], answer.body
 
-        assert await changed(DataVersion(1, 1)) == ("true", b"")
+        assert await changed(TableVersionBody(1, 1)) == ("true", b"")
         await registered(client)
         for _time in range(3):
             under_test.clock.forward(EXPIRY_MS - 1)
             kept = b'{"counter":1,"timestamp":1}'
-            assert await changed(DataVersion(1, 1)) == ("false", kept)
-        assert await changed(DataVersion(1, 2)) == ("true", kept)
+            assert await changed(TableVersionBody(1, 1)) == ("false", kept)
+        assert await changed(TableVersionBody(1, 2)) == ("true", kept)
         under_test.clock.forward(EXPIRY_MS)
         assert await names_of(client, "T") == []
-        assert await changed(DataVersion(1, 1)) == ("true", b"")
+        assert await changed(TableVersionBody(1, 1)) == ("true", b"")
 
     named(under_test, scenario)
 
@@ -451,7 +451,7 @@ def test_with_accounts_the_account_decides(
 
 
 ORDERS: Final = "ORDER_TOPIC_CONFIG"
-CHANGES: Final[dict[str, tuple[Request[Any, Any], ...]]] = {
+CHANGES: Final[dict[str, tuple[RemotingRequest[Any, Any], ...]]] = {
     "mqadmin updateOrderConf T1 (at name server 1 only)": (codes.PUT_KV_CONFIG,),
     "order configuration deleted": (codes.DELETE_KV_CONFIG,),
     "broker-a starts, compressedRegister=true forceRegister=false registerNameServerPeriod=10000": (
@@ -486,7 +486,7 @@ def test_brokers_of_rocketmq_get_the_answers_that_were_captured(
 
     async def scenario(protocol: ProtocolUnderTest, client: LoopClient) -> None:
         if name == "slave-register":
-            master = RegisteredBroker("broker-a", "127.0.0.1:1", "C1", "127.0.0.1:2", 0)
+            master = RegistrationFields("broker-a", "127.0.0.1:1", "C1", "127.0.0.1:2", 0)
             await registered(client, master)
         compared = 0
         async with AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.remoting import registry as limits
 from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Registration
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.registry import Registrant, Registry
 from tests.support.clock import FakeClock
 
@@ -41,7 +41,7 @@ class Names:
         """Like a new body; a topic of the broker's own name makes the table a whole one."""
         table = dict.fromkeys((broker.name, *topics), ROW) if rows is None else dict(rows)
         self._bodies += 1
-        registration = Registration(DataVersion(version, version), table)
+        registration = Registration(TableVersionBody(version, version), table)
         self.registry.register(broker, (self._bodies,), registration, connection)
 
     def topics(self, name: str = "a") -> set[str]:
@@ -100,7 +100,7 @@ def test_a_single_topic_that_comes_first_hides_nothing(names: Names) -> None:
     """After a restart of the name server: RocketMQ's then takes the whole table for known."""
     names.register(A, rows={"V": ROW}, version=7)
     assert names.topics() == {"V"}
-    assert names.registry.compare(A, DataVersion(7, 7), "first") is None, (
+    assert names.registry.compare(A, TableVersionBody(7, 7), "first") is None, (
         "so the broker sends it whole"
     )
     names.register(A, "T", "V", version=7)
@@ -159,7 +159,7 @@ def test_what_contradicts_a_living_broker_is_refused(
 def test_this_broker_may_register_at_itself(names: Names) -> None:
     """Where all brokers have the same namesrvAddr; its topics are known better."""
     assert names.registry.repeats(OWN, (), "its connection")
-    assert names.registry.compare(OWN, DataVersion(3, 3), "first") == DataVersion(3, 3)
+    assert names.registry.compare(OWN, TableVersionBody(3, 3), "first") == TableVersionBody(3, 3)
     assert [*names.registry.named()] == []
 
 
@@ -201,10 +201,10 @@ def test_who_is_silent_for_two_minutes_is_gone(names: Names) -> None:
     names.register(A_SLAVE, "S")
     for _ in range(3):
         names.clock.forward(limits.EXPIRY_MS - 1)
-        assert names.registry.compare(A, DataVersion(1, 1), "first") == DataVersion(1, 1)
+        assert names.registry.compare(A, TableVersionBody(1, 1), "first") == TableVersionBody(1, 1)
         assert names.registry.repeats(A_SLAVE, (2,), "first")
     names.clock.forward(limits.EXPIRY_MS - 1)
-    assert names.registry.compare(A, DataVersion(2, 2), "first") == DataVersion(1, 1)
+    assert names.registry.compare(A, TableVersionBody(2, 2), "first") == TableVersionBody(1, 1)
     assert names.registry.repeats(A_SLAVE, (2,), "first")
     names.clock.forward(1)
     assert names.addresses() == {1: A_SLAVE.address}
@@ -227,7 +227,7 @@ def test_the_last_connection_counts(names: Names) -> None:
 def test_a_broker_that_only_compares_its_table_has_its_new_connection(names: Names) -> None:
     """After a lost connection it sends its table only if that has changed."""
     names.register(A, "T", connection="old")
-    assert names.registry.compare(A, DataVersion(1, 1), "new") == DataVersion(1, 1)
+    assert names.registry.compare(A, TableVersionBody(1, 1), "new") == TableVersionBody(1, 1)
     names.registry.ended("old")
     assert names.addresses() == {0: A.address}
     names.registry.ended("new")

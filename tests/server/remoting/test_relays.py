@@ -28,7 +28,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     OffsetTable,
     ResetOffset,
     RunningInfoQuery,
-    Subscription,
+    SubscriptionBody,
 )
 from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, PopMessage
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
@@ -43,7 +43,7 @@ ODD = b'{"mqTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"x":1}},"unknown
 
 
 async def join(client: LoopClient, client_id: str = "me") -> None:
-    data = ConsumerData(GROUP, subscription_data_set=(Subscription(TOPIC),))
+    data = ConsumerData(GROUP, subscription_data_set=(SubscriptionBody(TOPIC),))
     answer = await client.ask(HEART_BEAT, None, Heartbeat(client_id, (), (data,)))
     assert answer.code == 0
 

@@ -11,7 +11,7 @@ from rmqlite.features.accounts.accounts import PERMS
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import ALL, encode
-from rmqlite.protocols.remoting.connection import Connection, Connections
+from rmqlite.protocols.remoting.connection import ClientConnection, Connections
 from rmqlite.protocols.remoting.wrong_signatures import (
     FIRST_FRAMES_MAX,
     HOST_BURST,
@@ -86,7 +86,7 @@ class Judge:
         self.begun: list[tuple[int, int]] = []
         """The opaque of each, and the milliseconds since the start."""
 
-    def begin(self, connection: Connection, command: Command, size: int) -> None:
+    def begin(self, connection: ClientConnection, command: Command, size: int) -> None:
         self.begun.append((command.opaque, self._clock.now_ms() - self._began_ms))
         if command.code == WRONG:
             connection.trust.wrong(connection.go_on)
@@ -94,7 +94,7 @@ class Judge:
             connection.trust.right()
         connection.answer(command, size, None)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from rmqlite.kernel.words import limits
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.limits import ACKS_MAX, ADDRESSES_MAX, TOPICS_MAX
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.bytes.rules import USER_PROPERTIES_MAX
 from rmqlite.protocols.rocketmq_v2.routes import ENDPOINTS_BYTES_MAX
 from tests.server.largest_calls import GROUP, TOPIC, WIDE
@@ -121,7 +121,7 @@ def _changes(_: BrokerUnderTest, serial: int) -> service.ChangeInvisibleDuration
     )
 
 
-REQUESTS: Final[dict[Rpc[Any, Any], Callable[[BrokerUnderTest, int], Any]]] = {
+REQUESTS: Final[dict[RocketmqRpc[Any, Any], Callable[[BrokerUnderTest, int], Any]]] = {
     rpcs.QUERY_ROUTE: lambda *_: service.QueryRouteRequest(topic=named(WIDE), endpoints=ENDPOINTS),
     rpcs.QUERY_ASSIGNMENT: lambda *_: service.QueryAssignmentRequest(
         topic=named(WIDE), group=named(GROUP), endpoints=ENDPOINTS
@@ -166,7 +166,7 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[BrokerUnderTest, int], Any]]] = {
 }
 
 
-async def before(v2: V2, rpc: Rpc[Any, Any]) -> None:
+async def before(v2: V2, rpc: RocketmqRpc[Any, Any]) -> None:
     """Bring the client where its call is longest."""
     if rpc is rpcs.HEARTBEAT:
         call = v2.telemetry()
@@ -177,7 +177,7 @@ async def before(v2: V2, rpc: Rpc[Any, Any]) -> None:
             await v2.received(topic=TOPIC, group="receivers-0")
 
 
-async def ask(v2: V2, rpc: Rpc[Any, Any], data: bytes) -> list[Any]:
+async def ask(v2: V2, rpc: RocketmqRpc[Any, Any], data: bytes) -> list[Any]:
     """Its answers."""
     if rpc is not rpcs.TELEMETRY:
         return await v2.answers(rpc, data, left_s=0.5)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
 from tests.support.rocketmq_v2_client import (
@@ -116,7 +116,7 @@ async def given_out(v2: V2) -> dict[str, str]:
     }
 
 
-async def asked(v2: V2, rpc: Rpc[Any, Any], request: Message) -> list[Any]:
+async def asked(v2: V2, rpc: RocketmqRpc[Any, Any], request: Message) -> list[Any]:
     if rpc is not rpcs.TELEMETRY:
         return await v2.answers(rpc, request, left_s=0.5)
     call = v2.telemetry()
@@ -128,7 +128,7 @@ async def asked(v2: V2, rpc: Rpc[Any, Any], request: Message) -> list[Any]:
 
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
 def test_any_request_is_answered(
-    rpc: Rpc[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rpc: RocketmqRpc[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No stack in the log, no internal error in the answer, and the next send is stored."""
     caplog.set_level(logging.ERROR)

@@ -18,7 +18,7 @@ from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS
 from tests.support.rocketmq_v2_client import (
@@ -81,8 +81,8 @@ Rows = dict[str, tuple[Any, Code]]
 """What is wrong -> the request, and the code of its answer."""
 
 
-def rows_of_names() -> Iterator[tuple[Rpc[Any, Any], Rows]]:
-    by_topic: list[tuple[Rpc[Any, Any], Callable[[str], Any]]] = [
+def rows_of_names() -> Iterator[tuple[RocketmqRpc[Any, Any], Rows]]:
+    by_topic: list[tuple[RocketmqRpc[Any, Any], Callable[[str], Any]]] = [
         (rpcs.QUERY_ROUTE, route),
         (rpcs.QUERY_ASSIGNMENT, assignment),
         (rpcs.SEND_MESSAGE, lambda topic: send(message(topic=topic))),
@@ -91,7 +91,7 @@ def rows_of_names() -> Iterator[tuple[Rpc[Any, Any], Rows]]:
     wrong = Code.ILLEGAL_TOPIC
     for rpc, request in by_topic:
         yield rpc, {f"topic {name!r:.12}": (request(name), wrong) for name in NO_TOPICS}
-    by_group: list[tuple[Rpc[Any, Any], Callable[[str], Any]]] = [
+    by_group: list[tuple[RocketmqRpc[Any, Any], Callable[[str], Any]]] = [
         (rpcs.QUERY_ASSIGNMENT, lambda group: assignment(TOPIC, group)),
         (rpcs.RECEIVE_MESSAGE, lambda group: receive(group=group)),
         (rpcs.HEARTBEAT, beat),
@@ -178,7 +178,7 @@ def ends() -> Rows:
     }
 
 
-ROWS: list[tuple[Rpc[Any, Any], Rows]] = [
+ROWS: list[tuple[RocketmqRpc[Any, Any], Rows]] = [
     *rows_of_names(),
     (rpcs.SEND_MESSAGE, sends()),
     (rpcs.RECEIVE_MESSAGE, receives()),
@@ -223,7 +223,7 @@ ROWS: list[tuple[Rpc[Any, Any], Rows]] = [
     ids=[f"{rpc.name}: {name}" for rpc, rows in ROWS for name in rows],
 )
 def test_a_wrong_request_is_answered_with_its_code(
-    under_test: BrokerUnderTest, rpc: Rpc[Any, Any], request_: Any, code: Code
+    under_test: BrokerUnderTest, rpc: RocketmqRpc[Any, Any], request_: Any, code: Code
 ) -> None:
     """And with a sentence, which names the field and the rule; nothing is stored."""
 

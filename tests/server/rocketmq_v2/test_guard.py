@@ -13,7 +13,7 @@ from rmqlite.kernel.config.addresses import parse_addresses
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.bytes.signing import AUTHORIZATION, DATE_TIME
 from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
@@ -50,7 +50,9 @@ def header(text: str) -> Sent:
 
 
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
-def test_every_call_asks_for_an_account(under_test: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
+def test_every_call_asks_for_an_account(
+    under_test: BrokerUnderTest, rpc: RocketmqRpc[Any, Any]
+) -> None:
     """Before it reads the request, which is no request at all here; and it ends well for gRPC."""
 
     async def scenario(v2: V2) -> None:

@@ -16,7 +16,7 @@ from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import page_of_health
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, service
 from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
@@ -45,7 +45,7 @@ class Channel:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
 
-    async def ask(self, rpc: Rpc[Any, Any], request: Any) -> Any:
+    async def ask(self, rpc: RocketmqRpc[Any, Any], request: Any) -> Any:
         call: Any = self._channel.unary_unary(
             rpc.path,
             request_serializer=rpc.encode,
@@ -53,7 +53,7 @@ class Channel:
         )
         return await call(request, metadata=METADATA, timeout=PATIENCE_S)
 
-    def many(self, rpc: Rpc[Any, Any], request: Any, timeout_s: float = PATIENCE_S) -> Any:
+    def many(self, rpc: RocketmqRpc[Any, Any], request: Any, timeout_s: float = PATIENCE_S) -> Any:
         call: Any = self._channel.unary_stream(
             rpc.path,
             request_serializer=rpc.encode,

@@ -13,7 +13,7 @@ from rmqlite.web.sessions import (
     IDLE_MS_MAX,
     SESSION_MS_MAX,
     SESSIONS_MAX,
-    Attempts,
+    LoginAttempts,
     Sessions,
 )
 from tests.support.accounts import SECRET, account, accounts
@@ -126,7 +126,7 @@ def test_where_everybody_is_trusted_for_an_account_the_session_is_good_only_ther
         sessions.log_in(THERE, "trusted", "another secret")
 
 
-def waits(attempts: Attempts, clock: FakeClock, address: str, count: int) -> list[int]:
+def waits(attempts: LoginAttempts, clock: FakeClock, address: str, count: int) -> list[int]:
     """The waits after so many failures, each as soon as it may be."""
     found = []
     for _ in range(count):
@@ -141,12 +141,12 @@ def waits(attempts: Attempts, clock: FakeClock, address: str, count: int) -> lis
 
 def test_an_address_waits_longer_after_each_failure(clock: FakeClock) -> None:
     """A thousand guesses take most of a day."""
-    assert waits(Attempts(clock), clock, HERE, 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert waits(LoginAttempts(clock), clock, HERE, 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_an_account_waits_too_but_not_for_long(clock: FakeClock) -> None:
     """Each guess may come from another address; and its owner must get in."""
-    attempts, found = Attempts(clock), []
+    attempts, found = LoginAttempts(clock), []
     for number in range(6):
         attempts.fail(f"192.0.2.{number}:5000", "operator")
         found.append(attempts.wait_s("198.51.100.1:5000", "operator"))
@@ -157,7 +157,7 @@ def test_an_account_waits_too_but_not_for_long(clock: FakeClock) -> None:
 
 def test_where_an_account_has_logged_in_others_cannot_make_it_wait(clock: FakeClock) -> None:
     """Whoever tries all the time would always be the first after each wait."""
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     attempts.succeed(HERE, "operator")
     for _ in range(5):
         attempts.fail(THERE, "operator")
@@ -169,7 +169,7 @@ def test_where_an_account_has_logged_in_others_cannot_make_it_wait(clock: FakeCl
 
 def test_a_success_ends_the_waiting_of_both(clock: FakeClock) -> None:
     """The next typing error waits a second, not a minute."""
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     for _ in range(5):
         attempts.fail(HERE, "operator")
     clock.forward(60_000)
@@ -181,7 +181,7 @@ def test_a_success_ends_the_waiting_of_both(clock: FakeClock) -> None:
 
 def test_failures_are_forgotten(clock: FakeClock) -> None:
     """After a quarter of an hour without another one."""
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     for pause_ms, expected in ((0, 16), (limits.FORGOTTEN_MS - 1, 32), (limits.FORGOTTEN_MS, 1)):
         clock.forward(pause_ms)
         for _ in range(5 if pause_ms == 0 else 1):
@@ -196,7 +196,7 @@ def test_the_table_of_failures_is_bounded(
     """Whoever has many addresses, or thinks of many accounts, does not fill the memory."""
     monkeypatch.setattr(limits, "ATTEMPTS_MAX", 10)
     monkeypatch.setattr(limits, "KNOWN_MAX", 5)
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     for number in range(50):
         attempts.fail(f"192.0.2.{number}:5000", f"account-{number}" * 1_000)
         attempts.succeed(f"192.0.3.{number}:5000", f"account-{number}")
@@ -221,6 +221,6 @@ def test_all_addresses_of_one_network_of_ipv6_are_one(
     first: str, second: str, is_same: bool, clock: FakeClock
 ) -> None:
     """Whoever has one of them has 2^64."""
-    attempts = Attempts(clock)
+    attempts = LoginAttempts(clock)
     attempts.fail(first, "operator")
     assert (attempts.wait_s(second, "another") > 0) is is_same

@@ -9,7 +9,7 @@ from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests.broker import read_settings
-from rmqlite.protocols.remoting.bytes.requests.request import Body, Request
+from rmqlite.protocols.remoting.bytes.requests.request import Body, RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import SendMessage
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 
@@ -22,7 +22,7 @@ def items_of(body: bytes) -> list[BatchItem]:
     ]
 
 
-def read_request(row: Request[Any, Any], command: Command) -> tuple[Any, Any]:
+def read_request(row: RemotingRequest[Any, Any], command: Command) -> tuple[Any, Any]:
     """The fields, and the body.  Raises FieldError."""
     fields = row.fields.read(command.ext)
     if isinstance(fields, SendMessage) and fields.is_batch:

@@ -33,7 +33,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     MessageModel,
     OffsetTable,
 )
-from rmqlite.protocols.remoting.bytes.requests.name_server import BrokerData, QueueData, Route
+from rmqlite.protocols.remoting.bytes.requests.name_server import BrokerData, QueueData, RouteBody
 from rmqlite.protocols.remoting.bytes.requests.queues import LockRequest, MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.forms import damaged, needs_compiled
@@ -112,7 +112,7 @@ def test_a_map_by_queue_comes_out_in_both_spellings(table: dict[MessageQueue, in
     assert read_body(ClientOffsets, strict) == value
 
 
-ROUTE = Route(
+ROUTE = RouteBody(
     (BrokerData("broker-a", {0: "127.0.0.1:10911"}, "DefaultCluster"),),
     (QueueData("broker-a", 4, 4, 6),),
     {},
@@ -125,7 +125,7 @@ def test_a_route_has_quoted_or_bare_broker_ids_and_no_blank() -> None:
     assert b'{"brokerAddrs":{0:"127.0.0.1:10911"},' in bare
     assert b'{"brokerAddrs":{"0":"127.0.0.1:10911"},' in quoted
     assert b" " not in bare + quoted
-    assert read_body(Route, bare) == read_body(Route, quoted) == ROUTE
+    assert read_body(RouteBody, bare) == read_body(RouteBody, quoted) == ROUTE
 
 
 def test_a_heartbeat_is_read_by_name_by_number_and_with_nothing_in_it() -> None:

@@ -21,7 +21,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
     SHORT_NAMES,
-    SendAnswer,
+    SendAnswerFields,
     SendMessage,
 )
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES, REFUSED
@@ -133,7 +133,7 @@ def test_an_answers_values_are_all_texts() -> None:
         "maxOffset": "20",
         "suggestWhichBrokerId": "0",
     }
-    sent = SEND_MESSAGE.answer.write(SendAnswer("7F", 1, 2))
+    sent = SEND_MESSAGE.answer.write(SendAnswerFields("7F", 1, 2))
     assert sent == {"msgId": "7F", "queueId": "1", "queueOffset": "2", **REFUSED_SEND_EXT}
 
 

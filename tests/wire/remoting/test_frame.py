@@ -15,7 +15,11 @@ from rmqlite.protocols.remoting.bytes.limits import (
     FRAME_BYTES_MAX,
     HEADER_BYTES_MAX,
 )
-from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendAnswer, SendMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import (
+    SEND_MESSAGE_V2,
+    SendAnswerFields,
+    SendMessage,
+)
 from tests.support.exchanges import command_of
 from tests.wire.remoting.memory import peak_bytes
 
@@ -104,7 +108,7 @@ def test_the_fast_answer_to_a_send_is_the_plain_one() -> None:
     """Two ways to write one answer must not drift apart."""
     for is_binary in (False, True):
         request = Command(310, 17, {}, is_binary=is_binary)
-        plain = SEND_MESSAGE_V2.answer.write(SendAnswer("7F00", 3, 2**40))
+        plain = SEND_MESSAGE_V2.answer.write(SendAnswerFields("7F00", 3, 2**40))
         fast = command_of(encode_sent(request, 0, "7F00", 3, 2**40))
         assert fast == command_of(encode(request.answer(0, plain)))
 

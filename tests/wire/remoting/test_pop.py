@@ -17,7 +17,7 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     BatchAck,
     BatchAcks,
     ExtraInfo,
-    Offsets,
+    PopOffsets,
     Popped,
 )
 from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS
@@ -68,7 +68,7 @@ def test_the_clients_extra_info_follows_from_our_fields() -> None:
     for answer, ack in zip(answers, acks, strict=True):
         (record,) = records_of(answer.body)
         fields = pop.POP_MESSAGE.answer.read(answer.ext)
-        offsets = Offsets.of([Popped(pop.NORMAL, record.queue_id, record.queue_offset)])
+        offsets = PopOffsets.of([Popped(pop.NORMAL, record.queue_id, record.queue_offset)])
         assert (fields.start_offset_info, fields.msg_offset_info) == offsets[:2]
         asked = pop.ACK_MESSAGE.fields.read(ack.ext)
         info = ExtraInfo.parse(asked.extra_info)
@@ -118,7 +118,7 @@ def test_other_words_are_no_extra_info(text: str) -> None:
 
 def test_offsets_have_a_part_for_each_queue_in_the_order_of_the_body() -> None:
     """The client looks for a message's offset by its place among those of its queue."""
-    found = Offsets.of(
+    found = PopOffsets.of(
         [
             Popped(pop.NORMAL, 3, 17),
             Popped(pop.RETRY, 0, 4, 2),
@@ -129,7 +129,7 @@ def test_offsets_have_a_part_for_each_queue_in_the_order_of_the_body() -> None:
     assert found.start == "0 3 17;1 0 4;0 0 5"
     assert found.messages == "0 3 17,16;1 0 4;0 0 5"
     assert found.attempts == "1 qo0%4 2;0 qo0%5 1"
-    assert Offsets.of([Popped(pop.NORMAL, 0, 0)]).attempts is None
+    assert PopOffsets.of([Popped(pop.NORMAL, 0, 0)]).attempts is None
 
 
 def test_a_retrys_topic_is_the_one_it_was_sent_to() -> None:

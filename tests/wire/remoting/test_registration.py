@@ -23,13 +23,13 @@ from rmqlite.protocols.remoting.bytes.registration import (
     encode_plain,
     inflated,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.name_server import REGISTER_BROKER
 from tests.support.exchanges import CLUSTER, command_of, scenarios
 from tests.support.steps import done
 
 TABLE = Registration(
-    DataVersion(1_795_574_546_558, 7),
+    TableVersionBody(1_795_574_546_558, 7),
     {f"topic-{number}": RegisteredTopic(4, 8, 6) for number in range(250)},
 )
 

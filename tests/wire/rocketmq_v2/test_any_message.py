@@ -16,7 +16,7 @@ from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import read_head
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from tests.support.rocketmq_v2 import HOST, NOW_MS, TOPIC, drafted, message_of
 from tests.support.stores import new_record
@@ -84,7 +84,7 @@ def test_any_message_is_stored_or_refused(
     try:
         draft = drafted(sent)
         check_draft(draft)
-    except (Refusal, InvalidValue):
+    except (RocketmqRefusal, InvalidValue):
         event("refused")
         return
     event("stored")
@@ -128,6 +128,6 @@ def test_any_record_is_a_message(
         queue_offset=queue_offset,
     )
     message = message_of(Record(head, data), TOPIC, receipt_handle="h", attempt=attempt)
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(RocketmqRefusal):
         drafted(message)
     assert definition.Message.FromString(message.SerializeToString()) == message

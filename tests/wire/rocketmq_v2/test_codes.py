@@ -10,7 +10,7 @@ from rmqlite.protocols.rocketmq_v2.bytes.codes import (
     CODES,
     SENTENCE_BYTES_MAX,
     Code,
-    Refusal,
+    RocketmqRefusal,
     broken,
     code_of,
     refusal_of,
@@ -77,4 +77,4 @@ def test_a_status_is_short_and_text() -> None:
     long = status(Code.BAD_REQUEST, "é" * SENTENCE_BYTES_MAX).message
     assert len(long.encode()) <= SENTENCE_BYTES_MAX
     assert long.endswith("é…")
-    assert Refusal(Code.BAD_REQUEST, "a \ud800 b").status.message == "a ? b"
+    assert RocketmqRefusal(Code.BAD_REQUEST, "a \ud800 b").status.message == "a ? b"

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words import limits as numbers
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs, rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.limits import (
     ACKS_MAX,
     TOPICS_MAX,
-    RequestLimits,
+    RocketmqLimits,
     limits_of,
 )
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc, definition, service
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX
 from tests.support.rocketmq_v2 import outgoing, refused
 
 CONFIG = BrokerConfig()
-LIMITS = RequestLimits(CONFIG)
+LIMITS = RocketmqLimits(CONFIG)
 TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
@@ -63,7 +63,7 @@ def test_every_field_has_a_limit() -> None:
 
 LONG = "x" * 100_000
 NAME = definition.Resource(name="x" * 300)
-ROWS: list[tuple[Rpc[Any, Any], Any, Code, str]] = [
+ROWS: list[tuple[RocketmqRpc[Any, Any], Any, Code, str]] = [
     (
         rpcs.SEND_MESSAGE,
         b"\x0a\x00" * 1_000_000,
@@ -201,7 +201,7 @@ ROWS: list[tuple[Rpc[Any, Any], Any, Code, str]] = [
     ("rpc", "request_", "code", "part"), ROWS, ids=[f"{row[0].name} {row[3][:30]}" for row in ROWS]
 )
 def test_what_is_too_much_is_named(
-    rpc: Rpc[Any, Any], request_: Any, code: Code, part: str
+    rpc: RocketmqRpc[Any, Any], request_: Any, code: Code, part: str
 ) -> None:
     """With the code of the field, and never with the text itself, which may be 5 MB."""
     data = request_ if isinstance(request_, bytes) else request_.SerializeToString()
@@ -241,11 +241,13 @@ def test_the_largest_requests_that_are_allowed_pass() -> None:
 @pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
 @settings(deadline=None, max_examples=30)
 @given(data=st.binary(min_size=SMALL_BYTES_MAX + 1, max_size=600))
-def test_bytes_that_are_no_request_are_refused_in_words(rpc: Rpc[Any, Any], data: bytes) -> None:
+def test_bytes_that_are_no_request_are_refused_in_words(
+    rpc: RocketmqRpc[Any, Any], data: bytes
+) -> None:
     """Neither the check nor the parser fails on them."""
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(RocketmqRefusal):
         LIMITS.check(rpc, data)
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(RocketmqRefusal):
         rpc.decode(data)
 
 

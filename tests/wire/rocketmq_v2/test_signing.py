@@ -7,11 +7,11 @@ import hmac
 
 import pytest
 
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.signing import (
     SKEW_S_MAX,
     ZONES_S_MAX,
-    Signed,
+    SignedMetadata,
     is_right,
     read_signed,
 )
@@ -23,7 +23,7 @@ NOW_MS = 1_700_000_000_000
 HEX = "69a91d9e3cc65a8fd1cbe7b2a17c6e8dd0ee02ca"
 
 
-def signed(header: str | bytes | None, date: str | None = DATE) -> Signed | None:
+def signed(header: str | bytes | None, date: str | None = DATE) -> SignedMetadata | None:
     entries: list[tuple[str, str | bytes]] = [("x-mq-client-id", "a"), ("x-mq-namespace", "")]
     if header is not None:
         entries.append(("authorization", header))
@@ -39,7 +39,7 @@ def header(credential: str = "operator", signature: str = HEX) -> str:
     )
 
 
-def read(text: str) -> Signed:
+def read(text: str) -> SignedMetadata:
     found = signed(text)
     assert found is not None
     return found
@@ -93,7 +93,7 @@ def test_a_call_without_an_account_is_not_signed(text: str | None) -> None:
 )
 def test_a_damaged_entry_is_refused(text: str | bytes, date: str | None) -> None:
     """And logs show neither a signature nor a credential."""
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(RocketmqRefusal) as raised:
         signed(text, date)
     assert raised.value.code is Code.UNAUTHORIZED
     assert HEX[:8] not in str(raised.value)
@@ -104,7 +104,7 @@ def test_a_damaged_entry_is_refused(text: str | bytes, date: str | None) -> None
 def test_an_entry_that_is_given_twice_is_refused(name: str) -> None:
     """Which of the two counts would be anybody's guess."""
     entries = [("authorization", header()), ("x-mq-date-time", DATE)]
-    with pytest.raises(Refusal, match=f"{name} must be given once"):
+    with pytest.raises(RocketmqRefusal, match=f"{name} must be given once"):
         read_signed([*entries, (name, dict(entries)[name])])
 
 

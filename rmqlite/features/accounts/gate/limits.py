@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.service.limits import Limits, Request
+from rmqlite.kernel.service.limits import CountedRequest, Limits
 from rmqlite.kernel.store.disk.files import OPEN_FILES_MAX
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
@@ -127,10 +127,10 @@ class AccountLimits(Limits):
         self._owners: dict[Hashable, str] = {}
         """The account of each connection that has one."""
 
-    def of_connection(self, address: str, request: Request) -> None:
+    def of_connection(self, address: str, request: CountedRequest) -> None:
         self._count(self._of_connection, address, request)
 
-    def of_account(self, account: str, request: Request) -> None:
+    def of_account(self, account: str, request: CountedRequest) -> None:
         if account:
             self._count(self._of_account, account, request)
 
@@ -159,7 +159,7 @@ class AccountLimits(Limits):
         finally:
             self._parked.remove(account)
 
-    def _count(self, rates: tuple[_Rate, _Rate], name: str, request: Request) -> None:
+    def _count(self, rates: tuple[_Rate, _Rate], name: str, request: CountedRequest) -> None:
         of_requests, of_bytes = rates
         now_s = self._elapsed()
         of_requests.take(name, request.requests, now_s, request.keeps_member)

@@ -89,7 +89,7 @@ class IndexEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FileChanges:
     """Changes to write to one file; create_bytes: its length, 0 if the file exists."""
 
     path: Path
@@ -207,7 +207,7 @@ class IndexFile:
         self.end_ms = times_ms[-1]
         self.end_offset = physical_offsets[-1]
 
-    def begin_flush(self) -> Part | None:
+    def begin_flush(self) -> FileChanges | None:
         """The changes to write; None if there are none.
 
         Without a call of flushed(), it repeats the earlier Part, which must not run any more.
@@ -217,7 +217,7 @@ class IndexFile:
         self._frozen |= self._dirty
         self._dirty.clear()
         self._kept = {}
-        return Part(
+        return FileChanges(
             self.path,
             0 if self._is_made else self._shape.file_bytes,
             self.header,
@@ -228,7 +228,7 @@ class IndexFile:
             self._kept,
         )
 
-    def flushed(self, part: Part) -> None:
+    def flushed(self, part: FileChanges) -> None:
         """Note that the last Part is on disk."""
         self._is_made = True
         del self._tail[: len(part.entries)]

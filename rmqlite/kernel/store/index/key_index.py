@@ -23,10 +23,10 @@ from rmqlite.kernel.store.disk.segments import is_numbered
 from rmqlite.kernel.store.index.index_file import (
     HEADER,
     INDEX_NAME_DIGITS,
+    FileChanges,
     Header,
     IndexEntry,
     IndexFile,
-    Part,
     Shape,
     read_header,
 )
@@ -41,7 +41,7 @@ class IndexJob:
     """Makes the index of one moment durable; runs in any thread, after the log's sync."""
 
     files: Files
-    parts: tuple[Part, ...]
+    parts: tuple[FileChanges, ...]
 
     def run(self) -> None:
         """Raises FlushFailed; StoreUnavailable: then the next job does this one's work, too."""

@@ -42,7 +42,7 @@ class NoTable(ValueError):
         return StoreDamaged(str(path), self.position, self.expected, self.found)
 
 
-class Encoded(str):
+class EncodedTree(str):
     """A part of a table that is JSON already."""
 
     __slots__ = ()
@@ -65,12 +65,12 @@ def encode_row(key: str, value: Any, depth: int) -> str:
     return f"{_scalar_text(key)}:{_text(value, depth)}"
 
 
-def joined(rows: Iterable[str], depth: int) -> Encoded:
+def joined(rows: Iterable[str], depth: int) -> EncodedTree:
     """An object of rows that encode_row() made for this depth."""
     text = (",\n" + "\t" * depth).join(rows)
     if not text:
-        return Encoded("{}")
-    return Encoded("{\n" + "\t" * depth + text + "\n" + "\t" * (depth - 1) + "}")
+        return EncodedTree("{}")
+    return EncodedTree("{\n" + "\t" * depth + text + "\n" + "\t" * (depth - 1) + "}")
 
 
 def decode(data: bytes) -> Tree:
@@ -190,7 +190,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 def _text(value: Any, depth: int) -> str:
-    if isinstance(value, Encoded):
+    if isinstance(value, EncodedTree):
         return value
     if isinstance(value, dict):
         return _object(value, depth)

@@ -24,7 +24,7 @@ from rmqlite.kernel.store.timers.index import (
     OFFSETS,
     IndexDamaged,
     Indexed,
-    Mark,
+    IndexMark,
     TimerIndex,
     key_of,
 )
@@ -114,7 +114,7 @@ class RowComparison:
                 raise IndexDamaged(f"the timer at queue offset {queue_offset} has no row")
 
 
-def check_mark(mark: Mark, queue: ConsumeQueue) -> None:
+def check_mark(mark: IndexMark, queue: ConsumeQueue) -> None:
     """Raises IndexDamaged for the table of another queue."""
     entry = queue.entry(mark.upto - 1)
     if entry is None:

@@ -90,7 +90,7 @@ def pair_of(key: int) -> tuple[int, int]:
     return key >> OFFSET_BITS, key & OFFSETS
 
 
-class Mark(NamedTuple):
+class IndexMark(NamedTuple):
     """Up to where the table is complete; the entry at upto - 1 shows that it is of this queue."""
 
     upto: int
@@ -137,7 +137,7 @@ class IndexWrite:
     gone: Sequence[int]
     """The keys of other rows to delete."""
     new: Sequence[NewEntries]
-    mark: Mark
+    mark: IndexMark
 
     @property
     def log_end(self) -> int:
@@ -166,7 +166,7 @@ class TimerIndex:
         self._reader: sqlite3.Connection | None = None
         self._is_there = False
 
-    def open(self) -> Mark | None:
+    def open(self) -> IndexMark | None:
         """The mark of the file; None if there is no file.  Raises IndexDamaged."""
         kind = self._files.kind(self._path)
         if not kind:
@@ -183,8 +183,8 @@ class TimerIndex:
         except StoreUnavailable as error:
             raise IndexDamaged(str(error)) from error
         match found:
-            case [(number, *mark)] if number == FORMAT and len(mark) == len(Mark._fields):
-                return Mark(*mark)
+            case [(number, *mark)] if number == FORMAT and len(mark) == len(IndexMark._fields):
+                return IndexMark(*mark)
         raise IndexDamaged("it has another format")
 
     def remove(self) -> None:

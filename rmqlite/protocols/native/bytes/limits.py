@@ -194,7 +194,7 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     }
 
 
-class RequestLimits:
+class NativeLimits:
     """The limits of one broker, for the requests of all its calls."""
 
     def __init__(self, config: BrokerConfig) -> None:

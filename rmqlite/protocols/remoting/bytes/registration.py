@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from rmqlite.kernel.config.values import QUEUES_MAX
 from rmqlite.kernel.words.names import STORED_NAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.names import FieldError
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicConfig
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 
@@ -61,7 +61,7 @@ class RegisteredTopic(NamedTuple):
 class Registration:
     """version: that of the broker's table; equal versions mean equal tables."""
 
-    version: DataVersion
+    version: TableVersionBody
     topics: Mapping[str, RegisteredTopic]
 
 
@@ -118,7 +118,7 @@ def inflated(body: bytes) -> bytes:
 def decode_packed(packed: bytes) -> Generator[None, None, Registration]:
     """Raises FieldError."""
     texts = _Texts(packed)
-    version = read_body(DataVersion, texts.next())
+    version = read_body(TableVersionBody, texts.next())
     count = texts.number()
     _check_count(count)
     topics: dict[str, RegisteredTopic] = {}
@@ -134,13 +134,13 @@ def decode_plain(body: bytes) -> Generator[None, None, Registration]:
     """Raises FieldError."""
     if len(body) > BODY_BYTES_MAX:
         raise FieldError("body", f"{len(body)} bytes", f"at most {BODY_BYTES_MAX} bytes")
-    version = DataVersion()
+    version = TableVersionBody()
     topics: dict[str, RegisteredTopic] = {}
     try:
         looked = 0
         for path, text in _entries(body.decode()):
             if path == _VERSION:
-                version = read_body(DataVersion, text.encode())
+                version = read_body(TableVersionBody, text.encode())
             elif path[:-1] == _TABLE:
                 row = read_body(TopicConfig, text.encode())
                 topic = row.read_queue_nums, row.write_queue_nums, row.perm, row.topic_sys_flag

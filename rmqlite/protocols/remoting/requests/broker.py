@@ -32,8 +32,8 @@ from rmqlite.protocols.remoting.bytes.requests.broker import (
     read_settings,
     write_settings,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.large_bodies import large_body
 
 _CHECK_POINT: Final = Struct(">7q")
@@ -66,7 +66,7 @@ class Figures:
             rates = await figures.of_group(topic, group)
         else:
             remark = f"The stats {asked.stats_name} does not exist"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
         return call.done(body=_stats(rates))
 
     @answers(codes.GET_BROKER_RUNTIME_INFO)
@@ -114,7 +114,9 @@ class Figures:
             for each in counts
             if each.level == TIMERS
         ]
-        body = await large_body(TimerMetrics({}, DataVersion(now_ms, 0, 0)), "timing_count", rows)
+        body = await large_body(
+            TimerMetrics({}, TableVersionBody(now_ms, 0, 0)), "timing_count", rows
+        )
         return call.done(body=body)
 
     async def _timers(self, status: BrokerStatus) -> dict[str, str]:
@@ -258,7 +260,7 @@ _FIXED: Final = {
 """RocketMQ's keys that are no keys here but that mqadmin exportConfigs needs: how it is here."""
 
 
-class Settings:
+class SettingRequests:
     """Requests about the broker's configuration."""
 
     def __init__(self, service: Service) -> None:
@@ -279,7 +281,7 @@ class Settings:
         for key, value in wanted.items():
             if _FIXED.get(key, value) != value:
                 remark = f"{key}={value}: it is always {_FIXED[key]} here"
-                raise Refusal(ResponseCode.NO_PERMISSION, remark)
+                raise CodeRefusal(ResponseCode.NO_PERMISSION, remark)
         await self._service[SettingCalls].change(
             {key: value for key, value in wanted.items() if key not in _FIXED}
         )

@@ -30,8 +30,8 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import OfGroup
 from rmqlite.protocols.remoting.bytes.shapes import check_size
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
-from rmqlite.protocols.remoting.connection import Connection
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
+from rmqlite.protocols.remoting.connection import ClientConnection
 from rmqlite.protocols.remoting.large_bodies import read_large
 
 TAG: Final = "TAG"
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 class Consumer:
     """A member of a group, as its last heartbeat said."""
 
-    connection: Connection
+    connection: ClientConnection
     client_id: str
     data: ConsumerData
     language: str
@@ -64,8 +64,8 @@ class Consumer:
 
 
 @dataclass(slots=True)
-class Producer:
-    connection: Connection
+class ProducerClient:
+    connection: ClientConnection
     client_id: str
     language: str
     version: int
@@ -88,18 +88,18 @@ class _Beat(NamedTuple):
     account: str = ""
 
 
-class Clients:
+class RemotingClients:
     """The producers and consumers that have sent a heartbeat on an open connection."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._consumers: dict[str, dict[str, Consumer]] = {}
-        self._producers: dict[str, dict[str, Producer]] = {}
-        self._consumers_of: dict[Connection, set[tuple[str, str]]] = {}
-        self._producers_of: dict[Connection, set[tuple[str, str]]] = {}
+        self._producers: dict[str, dict[str, ProducerClient]] = {}
+        self._consumers_of: dict[ClientConnection, set[tuple[str, str]]] = {}
+        self._producers_of: dict[ClientConnection, set[tuple[str, str]]] = {}
         """The pairs of group and client id that a connection has registered."""
         self._producer_shares = AccountShares("PRODUCERS_MAX", PRODUCERS_MAX)
-        self._beats: dict[Connection, _Beat] = {}
+        self._beats: dict[ClientConnection, _Beat] = {}
         """The last heartbeat of each connection."""
         self._beat_bytes = AccountShares("BEATS_BYTES_MAX", BEATS_BYTES_MAX)
         service.groups.listen(self._changed)
@@ -110,18 +110,20 @@ class Clients:
         """The group's members on this protocol, by client id."""
         return self._consumers.get(group, {})
 
-    def producers(self, group: str) -> dict[str, Producer]:
+    def producers(self, group: str) -> dict[str, ProducerClient]:
         return self._producers.get(group, {})
 
-    def producer_groups(self) -> dict[str, dict[str, Producer]]:
+    def producer_groups(self) -> dict[str, dict[str, ProducerClient]]:
         return self._producers
 
-    def producer_of(self, client_id: str) -> Producer | None:
+    def producer_of(self, client_id: str) -> ProducerClient | None:
         """The producer with this client id, of whichever group."""
         found = (known.get(client_id) for known in self._producers.values())
         return next((each for each in found if each is not None), None)
 
-    def subscription(self, connection: Connection, group: str, topic: str) -> Subscription | None:
+    def subscription(
+        self, connection: ClientConnection, group: str, topic: str
+    ) -> Subscription | None:
         """What a group's member on this connection, or else any member, wants of a topic."""
         members = self.consumers(group)
         # Not by a walk over the members: each pull asks.
@@ -136,7 +138,7 @@ class Clients:
             return Subscription(topic)
         return None
 
-    def client_id(self, connection: Connection, group: str) -> str:
+    def client_id(self, connection: ClientConnection, group: str) -> str:
         """The id of a group's member on this connection; its address if there is none."""
         registered = self._consumers_of.get(connection, ())
         mine = (client_id for name, client_id in registered if name == group)
@@ -188,7 +190,7 @@ class Clients:
         ids = [member.client_id for member in await self._service.groups.members(group)]
         if not ids:
             remark = f"no consumer for this group, {group}"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
         return call.done(body=ConsumerIds(tuple(ids)))
 
     @answers(codes.CHECK_CLIENT_CONFIG)
@@ -200,7 +202,7 @@ class Clients:
         await self._service.groups.check(HeartbeatRequest(asked.group, asked.client_id, (wanted,)))
         return call.done()
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         """A connection has ended: its members leave at once, and the others get their queues."""
         self._forget_beat(connection)
         for group, client_id in tuple(self._producers_of.get(connection, ())):
@@ -232,7 +234,7 @@ class Clients:
             )
         return known
 
-    def _remember(self, connection: Connection, beat: _Beat) -> None:
+    def _remember(self, connection: ClientConnection, beat: _Beat) -> None:
         """Keep a heartbeat that has registered something, for the next one with its body."""
         is_registered = connection in self._consumers_of or connection in self._producers_of
         if self._beats.get(connection) is beat or not (connection.is_open and is_registered):
@@ -243,7 +245,7 @@ class Clients:
             self._beat_bytes.add(account, beat.size)
             self._beats[connection] = beat._replace(account=account)
 
-    def _forget_beat(self, connection: Connection) -> None:
+    def _forget_beat(self, connection: ClientConnection) -> None:
         beat = self._beats.pop(connection, None)
         if beat is not None:
             self._beat_bytes.add(beat.account, -beat.size)
@@ -283,7 +285,7 @@ class Clients:
             consumer.connection.notify(codes.NOTIFY_CONSUMER_IDS_CHANGED, OfGroup(group))
 
     def _add_producer(
-        self, connection: Connection, command: Command, client_id: str, group: str
+        self, connection: ClientConnection, command: Command, client_id: str, group: str
     ) -> None:
         account, known = account_of_caller(), self.producers(group).get(client_id)
         if known is not None:
@@ -293,7 +295,7 @@ class Clients:
             return
         else:
             self._producer_shares.add(account)
-        self._producers.setdefault(group, {})[client_id] = Producer(
+        self._producers.setdefault(group, {})[client_id] = ProducerClient(
             connection,
             client_id,
             _language(command),
@@ -303,7 +305,7 @@ class Clients:
         )
         self._producers_of.setdefault(connection, set()).add((group, client_id))
 
-    def _drop_producer(self, connection: Connection, group: str, client_id: str) -> None:
+    def _drop_producer(self, connection: ClientConnection, group: str, client_id: str) -> None:
         _discard(self._producers_of, connection, (group, client_id))
         known = self._producers.get(group, {})
         producer = known.get(client_id)
@@ -318,7 +320,7 @@ class Clients:
         self._consumers_of.setdefault(consumer.connection, set()).add((group, client_id))
         self._consumers.setdefault(group, {})[client_id] = consumer
 
-    def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> bool:
+    def _drop_consumer(self, connection: ClientConnection, group: str, client_id: str) -> bool:
         """The member leaves, unless it has come back on another connection.  Has it left?"""
         _discard(self._consumers_of, connection, (group, client_id))
         consumer = self.consumers(group).get(client_id)
@@ -328,7 +330,7 @@ class Clients:
         self._service.groups.left(LeaveRequest(group, client_id))
         return True
 
-    def _forget(self, connection: Connection, group: str, client_id: str) -> None:
+    def _forget(self, connection: ClientConnection, group: str, client_id: str) -> None:
         _discard(self._consumers_of, connection, (group, client_id))
         members = self._consumers.get(group, {})
         members.pop(client_id, None)
@@ -337,7 +339,9 @@ class Clients:
 
 
 def _discard(
-    pairs_of: dict[Connection, set[tuple[str, str]]], connection: Connection, pair: tuple[str, str]
+    pairs_of: dict[ClientConnection, set[tuple[str, str]]],
+    connection: ClientConnection,
+    pair: tuple[str, str],
 ) -> None:
     pairs = pairs_of.get(connection)
     if pairs is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from rmqlite.features.operating.requests import QueueTimes, Taken
+from rmqlite.features.operating.requests import GroupProgress, QueueTimes
 from rmqlite.features.operating.service import ProgressCalls
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.kernel.service.service import Service
@@ -25,7 +25,6 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     ConsumeStats,
     ConsumeStatsQuery,
     CustomizedRetryPolicy,
-    DataVersion,
     GroupAndTopic,
     GroupDelete,
     GroupOffsets,
@@ -35,12 +34,13 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     SettingsQuery,
     SubscriptionGroup,
     SubscriptionGroups,
+    TableVersionBody,
     TimeSpan,
     TimeSpans,
 )
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_change, write_body
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.large_bodies import BYTES_MAX, large_body
 
 QUEUES_A_STEP: Final = 100
@@ -91,7 +91,7 @@ class Groups:
         settings = await self._service.groups.settings()
         counter, changed_at_ms = await self._service.groups.version()
         body = await large_body(
-            SubscriptionGroups({}, DataVersion(changed_at_ms, counter)),
+            SubscriptionGroups({}, TableVersionBody(changed_at_ms, counter)),
             "subscription_group_table",
             ((info.group, _config(info, extras)) for info, extras in settings),
         )
@@ -155,7 +155,7 @@ def _retry_policy(info: GroupInfo) -> GroupRetryPolicy | None:
     return GroupRetryPolicy(customized_retry_policy=listed)
 
 
-class Offsets:
+class OffsetRequests:
     """Requests about committed offsets.  address: the broker's."""
 
     def __init__(self, broker_name: str, address: str, service: Service) -> None:
@@ -196,7 +196,7 @@ class Offsets:
             parts.append(b"]}")
             size += len(name)
             if size > BYTES_MAX:
-                raise Refusal(
+                raise CodeRefusal(
                     ResponseCode.SYSTEM_ERROR, "there are too many offsets for one answer"
                 )
             if done >= QUEUES_A_STEP:
@@ -238,11 +238,11 @@ class Offsets:
         body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
         return call.done(body=body)
 
-    async def _stats(self, taken: Taken) -> bytes:
+    async def _stats(self, taken: GroupProgress) -> bytes:
         empty = ConsumeStats({}, taken.per_second)
         return await large_body(empty, "offset_table", self._offsets(taken))
 
-    def _offsets(self, taken: Taken) -> Iterator[tuple[MessageQueue, ConsumeOffset]]:
+    def _offsets(self, taken: GroupProgress) -> Iterator[tuple[MessageQueue, ConsumeOffset]]:
         for each in taken.queues:
             queue = MessageQueue(taken.topic, each.queue.queue_id, self._broker_name)
             yield queue, ConsumeOffset(each.end_offset, each.committed_offset, each.taken_at_ms)

@@ -33,9 +33,9 @@ from rmqlite.protocols.remoting.bytes.requests.messages import (
     QueryMessage,
     SendBack,
 )
-from rmqlite.protocols.remoting.calls import AtOnce, Call, Refusal, answers
-from rmqlite.protocols.remoting.connection import Connection
-from rmqlite.protocols.remoting.requests.clients import Clients, Producer, filter_of
+from rmqlite.protocols.remoting.calls import AtOnce, Call, CodeRefusal, answers
+from rmqlite.protocols.remoting.connection import ClientConnection
+from rmqlite.protocols.remoting.requests.clients import ProducerClient, RemotingClients, filter_of
 from rmqlite.protocols.remoting.requests.sends import VERSION_WITH_LIMIT
 
 RECORDS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
@@ -57,7 +57,7 @@ _COMMITS: Final = {COMMITTED: True, ROLLBACK: False}
 class Messages:
     """Requests of consumers, and of whoever looks for a message."""
 
-    def __init__(self, config: BrokerConfig, service: Service, clients: Clients) -> None:
+    def __init__(self, config: BrokerConfig, service: Service, clients: RemotingClients) -> None:
         self._config = config
         self._service = service
         self._clients = clients
@@ -143,13 +143,13 @@ class Messages:
                 record = await self._service.messages.record(offset)
             except MessageNotFound:
                 remark = f"can not find message by the offset, {offset}"
-                raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
+                raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark) from None
             return call.done(body=record.encoded)
 
     # ---- inside
 
     def _pull_request(
-        self, connection: Connection, asked: PullMessage, wait_ms: int
+        self, connection: ClientConnection, asked: PullMessage, wait_ms: int
     ) -> PullRequest:
         """Raises InvalidValue, Refusal."""
         wanted = self._filter(connection, asked)
@@ -164,7 +164,7 @@ class Messages:
             sql=wanted.sql,
         )
 
-    def _filter(self, connection: Connection, asked: PullMessage) -> Subscription:
+    def _filter(self, connection: ClientConnection, asked: PullMessage) -> Subscription:
         """The filter of a pull: its own, or that of the last heartbeat."""
         if asked.sys_flag & HAS_SUBSCRIPTION:
             return filter_of(asked.topic, asked.subscription, asked.expression_type)
@@ -172,7 +172,7 @@ class Messages:
         wanted = self._clients.subscription(connection, group, topic)
         if wanted is None:
             remark = f"the consumer group {group} has no subscription of {topic} here"
-            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            raise CodeRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         return wanted
 
     async def _commit(self, asked: PullMessage) -> None:
@@ -193,10 +193,10 @@ def _pulled(call: Call[PullMessage], pulled: Pulled) -> Command:
     return call.command.answer(pulled.status, ext, pulled.records.encoded, _REMARKS[pulled.status])
 
 
-class Transactions:
+class TransactionRequests:
     """Requests of producers, and questions to them."""
 
-    def __init__(self, service: Service, clients: Clients) -> None:
+    def __init__(self, service: Service, clients: RemotingClients) -> None:
         self._service = service
         self._clients = clients
         self._turn = 0
@@ -219,7 +219,7 @@ class Transactions:
                 )
             )
         except MessageNotFound as error:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return call.done()
 
     # ---- service[TransactionCalls].Producers
@@ -244,7 +244,7 @@ class Transactions:
         connection.notify(codes.CHECK_TRANSACTION_STATE, asked, question.record)
         return True
 
-    def _there(self, group: str) -> list[Producer]:
+    def _there(self, group: str) -> list[ProducerClient]:
         """The producers of a group that read what they are sent."""
         return [
             each

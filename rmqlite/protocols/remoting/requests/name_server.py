@@ -40,7 +40,7 @@ from rmqlite.protocols.remoting.bytes.requests.name_server import (
 )
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
 from rmqlite.protocols.remoting.bytes.shapes import write_body
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.large_bodies import large_body
 from rmqlite.protocols.remoting.registry import BROKERS_MAX, Addresses, Registrant, Registry
 
@@ -107,7 +107,7 @@ class NameServer:
         cluster = call.asked().cluster
         known = {self._own.cluster, *[named.cluster for named in self._registry.named()]}
         if cluster not in known:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no cluster named {cluster}")
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, f"no cluster named {cluster}")
         return await self._topics_of(call, cluster)
 
     @answers(codes.GET_SYSTEM_TOPIC_LIST_FROM_NS)
@@ -149,10 +149,10 @@ class NameServer:
         known = await self._settings()
         for key, value in wanted.items():
             if key not in known:
-                raise Refusal(ResponseCode.SYSTEM_ERROR, f"{key}={value}: no such key")
+                raise CodeRefusal(ResponseCode.SYSTEM_ERROR, f"{key}={value}: no such key")
             if key != _ORDER and value != known[key]:
                 remark = f"{key}={value}: it is {known[key]} until the next start"
-                raise Refusal(ResponseCode.NO_PERMISSION, remark)
+                raise CodeRefusal(ResponseCode.NO_PERMISSION, remark)
         order = wanted.get(_ORDER)
         if order not in (None, *_SWITCH):
             raise InvalidValue(_ORDER, order, "true or false")
@@ -233,7 +233,7 @@ def _written_queues(name: str, topic: RegisteredTopic) -> bytes:
     return write_body(QueueData(name, read, write, perm, sys_flag))
 
 
-class KeyValues:
+class KeyValueRequests:
     """Requests about values that tools keep at the name server."""
 
     def __init__(self, service: Service) -> None:
@@ -251,7 +251,7 @@ class KeyValues:
         value = (await self._service[KeyValueCalls].of(asked.namespace)).get(asked.key)
         if value is None:
             remark = f"No config item, Namespace: {asked.namespace} Key: {asked.key}"
-            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+            raise CodeRefusal(ResponseCode.QUERY_NOT_FOUND, remark)
         return call.done(ValueAnswer(value))
 
     @answers(codes.DELETE_KV_CONFIG)
@@ -266,5 +266,5 @@ class KeyValues:
         values = await self._service[KeyValueCalls].of(namespace)
         if not values:
             remark = f"No config item, Namespace: {namespace}"
-            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+            raise CodeRefusal(ResponseCode.QUERY_NOT_FOUND, remark)
         return call.done(body=await large_body(KvTable({}), "table", values.items()))

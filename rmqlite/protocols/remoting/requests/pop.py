@@ -36,31 +36,31 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     NORMAL,
     RETRY,
     AckMessage,
-    AssignmentQuery,
+    AssignmentBody,
     Assignments,
     BatchAck,
     BatchAcks,
     ChangeAnswer,
     ChangeInvisibleTime,
     ExtraInfo,
+    ModeChangeBody,
     Notification,
     NotificationAnswer,
-    Offsets,
     PeekMessage,
     PollingInfo,
     PollingInfoAnswer,
     PopAnswer,
     PopMessage,
+    PopOffsets,
     Popped,
     QueueAssignment,
-    RequestModeChange,
     topic_sent_to,
 )
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, read_change
 from rmqlite.protocols.remoting.calls import Call, answers, refused
 from rmqlite.protocols.remoting.registry import Registry
-from rmqlite.protocols.remoting.requests.clients import Clients, filter_of
+from rmqlite.protocols.remoting.requests.clients import RemotingClients, filter_of
 
 ACKED_AT_ONCE: Final = 256
 """Messages of a batch that are acknowledged in one turn, and by one record of the journal."""
@@ -81,7 +81,7 @@ class Modes:
 
     @answers(codes.SET_MESSAGE_REQUEST_MODE)
     async def change(self, call: Call[Nothing]) -> Command:
-        asked = read_change(RequestModeChange, call.command.body)
+        asked = read_change(ModeChangeBody, call.command.body)
         await self._service[ModeCalls].change_mode(
             modes.RequestModeChange(
                 asked.consumer_group, asked.topic, asked.mode, asked.pop_share_queue_num
@@ -92,7 +92,7 @@ class Modes:
     @answers(codes.QUERY_ASSIGNMENT)
     async def assignment(self, call: Call[Nothing]) -> Command:
         """Always the average allocation, whatever strategy the client names."""
-        asked = read_body(AssignmentQuery, call.command.body)
+        asked = read_body(AssignmentBody, call.command.body)
         is_broadcasting = asked.message_model is MessageModel.BROADCASTING
         group, topic, client_id = asked.consumer_group, asked.topic, asked.client_id
         found = await self._service[ModeCalls].assigned(
@@ -139,7 +139,7 @@ class Modes:
 class Pops:
     """Requests about popped messages."""
 
-    def __init__(self, config: BrokerConfig, service: Service, clients: Clients) -> None:
+    def __init__(self, config: BrokerConfig, service: Service, clients: RemotingClients) -> None:
         self._config = config
         self._service = service
         self._clients = clients
@@ -258,7 +258,7 @@ def _popped(call: Call[PopMessage], received: Received, *, is_ordered: bool) -> 
     if not received.messages:
         ext = call.row.answer.write(PopAnswer(received.received_at_ms, received.invisible_ms, 0))
         return call.command.answer(ResponseCode.POLLING_TIMEOUT, ext, remark=_NOTHING)
-    offsets = Offsets.of([_place(each, is_ordered) for each in received.messages])
+    offsets = PopOffsets.of([_place(each, is_ordered) for each in received.messages])
     lease = received.messages[0].handle
     ext = call.row.answer.write(
         PopAnswer(

@@ -25,7 +25,7 @@ from rmqlite.protocols.remoting.bytes.requests.queues import (
     TimestampAnswer,
 )
 from rmqlite.protocols.remoting.bytes.shapes import write_body
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.large_bodies import read_large
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ class Queues:
         try:
             return await self._offset_of(call)
         except (FieldError, Refused) as error:
-            raise Refusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
-        except Refusal:
+            raise CodeRefusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
+        except CodeRefusal:
             raise
         except Exception as error:
             log.error("a group's offset is not answered", exc_info=error)
@@ -62,7 +62,7 @@ class Queues:
         if offset is None:
             if await self._service.topics.first_offset(queue) > 0:
                 remark = f"group {asked.consumer_group} has no offset here"
-                raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+                raise CodeRefusal(ResponseCode.QUERY_NOT_FOUND, remark)
             offset = 0
         return call.done(OffsetAnswer(offset))
 

@@ -27,15 +27,15 @@ from rmqlite.protocols.remoting.bytes.registration import (
 )
 from rmqlite.protocols.remoting.bytes.requests import name_server as codes
 from rmqlite.protocols.remoting.bytes.requests.broker import KvTable
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.name_server import (
     BrokerAtName,
     RegisteredAnswer,
-    RegisteredBroker,
-    VersionAnswer,
+    RegistrationFields,
+    TopicsVersion,
 )
 from rmqlite.protocols.remoting.bytes.shapes import read_body
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.guard import PROTOCOL
 from rmqlite.protocols.remoting.large_bodies import large_body
 from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry, are_equal
@@ -46,7 +46,7 @@ VERSION_BYTES_MAX: Final = 1_024
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[0-9a-zA-Z._-]+):[0-9]{1,5}")
 
 
-class Registering:
+class RegistrationRequests:
     """Requests of other brokers."""
 
     def __init__(self, config: BrokerConfig, service: Service, registry: Registry) -> None:
@@ -57,7 +57,7 @@ class Registering:
         """One table at a time is read, in the order in which they came."""
 
     @answers(codes.REGISTER_BROKER)
-    async def register(self, call: Call[RegisteredBroker]) -> Command:
+    async def register(self, call: Call[RegistrationFields]) -> Command:
         """Take a broker's table of topics, or note that it is alive."""
         self._check_allowed(call)
         asked = call.asked()
@@ -71,7 +71,7 @@ class Registering:
             raise FieldError("body", f"{len(body)} bytes", f"at most {BODY_BYTES_MAX} bytes")
         crc = crc_of(body)
         if asked.body_crc32 not in (0, crc):
-            raise Refusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         self._registry.check(broker, call.connection)
         digest = crc, len(body), asked.compressed
         if not self._registry.repeats(broker, digest, call.connection):
@@ -106,16 +106,16 @@ class Registering:
         )
         if len(body) > VERSION_BYTES_MAX:
             raise FieldError("body", f"{len(body)} bytes", f"at most {VERSION_BYTES_MAX} bytes")
-        version = read_body(DataVersion, body)
+        version = read_body(TableVersionBody, body)
         kept = self._registry.compare(broker, version, call.connection)
         is_changed = kept is None or not are_equal(kept, version)
-        return call.done(VersionAnswer(is_changed), kept or b"")
+        return call.done(TopicsVersion(is_changed), kept or b"")
 
     def _check_allowed(self, call: Call[Any]) -> None:
         """Raises Refusal, AccessDenied."""
         if self._allowed.is_empty:
             remark = "brokersAllowed is empty: no other broker may register at this name server"
-            raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            raise CodeRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         address = call.connection.address
         caller = CALLER.get() or Caller(None, address, PROTOCOL)
         if not self._allowed.holds(host_of(address), caller.access_key):
@@ -139,7 +139,7 @@ def _registrant(name: str, cluster: str, broker_id: int, address: str) -> Regist
 async def _read(body: bytes, *, is_compressed: bool) -> Registration:
     """Raises FieldError."""
     if not body:
-        return Registration(DataVersion(), {})
+        return Registration(TableVersionBody(), {})
     if not is_compressed:
         return await done_in_turns(decode_plain(body))
     return await done_in_turns(decode_packed(await asyncio.to_thread(inflated, body)))

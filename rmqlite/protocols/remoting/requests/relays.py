@@ -22,7 +22,7 @@ from rmqlite.protocols.remoting.bytes.requests import clients as codes
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     ClientOffsets,
     ClientsOffsets,
-    Connection,
+    ConnectionBody,
     ConsumeDirectly,
     ConsumeFromWhere,
     ConsumerConnections,
@@ -32,22 +32,21 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     OffsetList,
     OffsetTable,
     OfProducerGroup,
-    Producer,
+    ProducerBody,
     ProducerConnections,
-    Producers,
+    ProducersBody,
     QueueOffset,
     ResetOffset,
     RunningInfoQuery,
-    Subscription,
+    SubscriptionBody,
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import GroupAndTopic, OfGroup
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
-from rmqlite.protocols.remoting.calls import Call, Refusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
 from rmqlite.protocols.remoting.connection import NotAnswered
 from rmqlite.protocols.remoting.large_bodies import large_body
-from rmqlite.protocols.remoting.requests.clients import Clients, Consumer
-from rmqlite.protocols.remoting.requests.clients import Producer as Known
+from rmqlite.protocols.remoting.requests.clients import Consumer, ProducerClient, RemotingClients
 
 ANSWER_S: Final = 10.0
 """How long a client may take for an answer that is passed on."""
@@ -68,7 +67,7 @@ log = logging.getLogger(__name__)
 class ConnectionLists:
     """Requests for lists of clients."""
 
-    def __init__(self, service: Service, clients: Clients) -> None:
+    def __init__(self, service: Service, clients: RemotingClients) -> None:
         self._service = service
         self._clients = clients
 
@@ -79,10 +78,10 @@ class ConnectionLists:
         members = await self._service.groups.members(group)
         if not members:
             remark = f"the consumer group {group} is not online"
-            raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            raise CodeRefusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         here = self._clients.consumers(group)
         subscriptions = {
-            each.topic: Subscription(each.topic, each.expression)
+            each.topic: SubscriptionBody(each.topic, each.expression)
             for member in members
             for each in member.subscriptions
         }
@@ -105,9 +104,11 @@ class ConnectionLists:
         group = call.asked().producer_group
         found = tuple(self._clients.producers(group).values())
         if not found:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group {group} does not exist")
+            raise CodeRefusal(
+                ResponseCode.SYSTEM_ERROR, f"the producer group {group} does not exist"
+            )
         connections = (
-            Connection(each.client_id, each.connection.address, each.language, each.version)
+            ConnectionBody(each.client_id, each.connection.address, each.language, each.version)
             for each in found
         )
         body = await large_body(ProducerConnections(()), "connection_set", connections)
@@ -120,22 +121,22 @@ class ConnectionLists:
             for group, producers in self._clients.producer_groups().items()
         ]
         body = await large_body(
-            Producers({}), "data", ((group, _infos(producers)) for group, producers in known)
+            ProducersBody({}), "data", ((group, _infos(producers)) for group, producers in known)
         )
         return call.done(body=body)
 
-    def _connection(self, group: str, member: MemberInfo) -> Connection:
+    def _connection(self, group: str, member: MemberInfo) -> ConnectionBody:
         consumer = self._clients.consumers(group).get(member.client_id)
         if consumer is None:
-            return Connection(member.client_id, "", _OTHER_LANGUAGE, SERVER_VERSION)
+            return ConnectionBody(member.client_id, "", _OTHER_LANGUAGE, SERVER_VERSION)
         address = consumer.connection.address
-        return Connection(member.client_id, address, consumer.language, consumer.version)
+        return ConnectionBody(member.client_id, address, consumer.language, consumer.version)
 
 
-def _infos(producers: Iterable[Known]) -> tuple[Producer, ...]:
+def _infos(producers: Iterable[ProducerClient]) -> tuple[ProducerBody, ...]:
     return tuple(
         [
-            Producer(
+            ProducerBody(
                 each.client_id,
                 # As Java shows an address.
                 f"/{each.connection.address}",
@@ -151,7 +152,7 @@ def _infos(producers: Iterable[Known]) -> tuple[Producer, ...]:
 class Relays:
     """Requests for which the broker asks the members of a group."""
 
-    def __init__(self, broker_name: str, service: Service, clients: Clients) -> None:
+    def __init__(self, broker_name: str, service: Service, clients: RemotingClients) -> None:
         self._broker_name = broker_name
         self._service = service
         self._clients = clients
@@ -190,7 +191,7 @@ class Relays:
         )
         if not known and not receives:
             remark = f"Consumer not online, so can not reset offset, Group: {asked.group}"
-            raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            raise CodeRefusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         table = write_body(OffsetTable(dict(self._offsets(offsets.items()))))
         body = table
         if call.command.language == _CPP:
@@ -218,7 +219,7 @@ class Relays:
         ]
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{asked.group}]"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
         wanted = GroupAndTopic(asked.topic, asked.group)
         found = await asyncio.gather(*[_offsets_of(member, wanted) for member in members])
         table = {
@@ -232,10 +233,10 @@ class Relays:
         consumer = self._clients.consumers(group).get(client_id)
         if consumer is None:
             remark = f"The Consumer <{group}> <{client_id}> not online"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
         if consumer.version < _ANSWERS_BEGIN:
             remark = f"The Consumer <{client_id}> Version <{consumer.version}> too low to finish"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            raise CodeRefusal(ResponseCode.SYSTEM_ERROR, remark)
         return consumer
 
     def _offsets(self, offsets: Iterable[tuple[Queue, int]]) -> Iterable[tuple[MessageQueue, int]]:

@@ -44,12 +44,12 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     PushReply,
     Recall,
     RecallAnswer,
-    SendAnswer,
+    SendAnswerFields,
     SendMessage,
 )
 from rmqlite.protocols.remoting.calls import Call, answers, refused
-from rmqlite.protocols.remoting.connection import Answered, Connection, NotAnswered
-from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.remoting.connection import AnsweredRequest, ClientConnection, NotAnswered
+from rmqlite.protocols.remoting.requests.clients import RemotingClients
 from rmqlite.protocols.shared.gathering import Gathering
 
 STEP_IDS: Final = 5_000
@@ -70,13 +70,13 @@ SENDS: Final = {
 
 
 class _Send(NamedTuple):
-    connection: Connection
+    connection: ClientConnection
     command: Command
     size: int
     call: DraftCall
 
 
-class Sends:
+class SendRequests:
     """The sends that have arrived and are not yet answered."""
 
     def __init__(self, config: BrokerConfig, service: Service) -> None:
@@ -92,7 +92,7 @@ class Sends:
         self.all_answered.set()
 
     def add(
-        self, connection: Connection, command: Command, size: int, caller: Caller | None
+        self, connection: ClientConnection, command: Command, size: int, caller: Caller | None
     ) -> None:
         """Store a message, or a batch, with everything else that arrives in this turn."""
         try:
@@ -149,10 +149,10 @@ class Sends:
 
     def _answer(self, sends: list[_Send], frames: list[bytes]) -> None:
         """Answer these sends: each connection in one write."""
-        answered: dict[Connection, list[Answered]] = {}
+        answered: dict[ClientConnection, list[AnsweredRequest]] = {}
         for (connection, command, size, _), frame in zip(sends, frames, strict=True):
             answers = answered.setdefault(connection, [])
-            answers.append(Answered(command, size, frame))
+            answers.append(AnsweredRequest(command, size, frame))
         for connection, answers in answered.items():
             connection.answer_all(answers)
         self._unanswered -= len(sends)
@@ -215,7 +215,7 @@ class Replies:
     """Requests that reply."""
 
     def __init__(
-        self, config: BrokerConfig, service: Service, clients: Clients, sends: Sends
+        self, config: BrokerConfig, service: Service, clients: RemotingClients, sends: SendRequests
     ) -> None:
         self._config = config
         self._service = service
@@ -276,18 +276,18 @@ class Replies:
             return f"push reply message to {client_id} fail."
         return ""
 
-    async def _stored(self, call: Call[SendMessage], send: SendMessage) -> SendAnswer:
+    async def _stored(self, call: Call[SendMessage], send: SendMessage) -> SendAnswerFields:
         """Store a reply.  One that cannot be stored was still given to the client that asked."""
         if not self._config.stores_replies:
-            return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
+            return SendAnswerFields(_NOT_STORED, max(0, send.queue_id), 0)
         drafts = call_of(send, call.command, call.connection.born_host)
         try:
             stored = await self._service.messages.send(drafts)
         except RmqliteError:
-            return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
+            return SendAnswerFields(_NOT_STORED, max(0, send.queue_id), 0)
         (physical_offset,) = stored.physical_offsets
         message_id = self._sends.message_id(physical_offset)
-        return SendAnswer(message_id, stored.queue_id, stored.queue_offset)
+        return SendAnswerFields(message_id, stored.queue_id, stored.queue_offset)
 
 
 def _id_count(outcome: Outcome) -> int:

@@ -13,15 +13,15 @@ from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.fields import Nothing
 from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests import topics as codes
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.topics import (
     GroupList,
     OfTopic,
     QueueEntry,
     QueueQuery,
-    QueueRange,
-    QueueView,
+    QueueRangeBody,
+    QueueViewBody,
     TopicChange,
     TopicConfig,
     TopicConfigs,
@@ -30,7 +30,7 @@ from rmqlite.protocols.remoting.bytes.requests.topics import (
 )
 from rmqlite.protocols.remoting.calls import Call, answers
 from rmqlite.protocols.remoting.large_bodies import large_body
-from rmqlite.protocols.remoting.requests.clients import Clients
+from rmqlite.protocols.remoting.requests.clients import RemotingClients
 
 ENTRIES_MAX: Final = 1_000
 """How many entries of a queue one call gets."""
@@ -49,7 +49,7 @@ every type."""
 class Topics:
     """Requests about topics."""
 
-    def __init__(self, broker_name: str, service: Service, clients: Clients) -> None:
+    def __init__(self, broker_name: str, service: Service, clients: RemotingClients) -> None:
         self._broker_name = broker_name
         self._service = service
         self._clients = clients
@@ -75,7 +75,7 @@ class Topics:
         settings = await self._service.topics.settings()
         counter, changed_at_ms = await self._service.topics.version()
         body = await large_body(
-            TopicConfigs({}, DataVersion(changed_at_ms, counter)),
+            TopicConfigs({}, TableVersionBody(changed_at_ms, counter)),
             "topic_config_table",
             ((info.topic, _config(info, extras)) for info, extras in settings),
         )
@@ -94,7 +94,7 @@ class Topics:
         ranges = (
             (
                 MessageQueue(topic, each.queue.queue_id, name),
-                QueueRange(each.min_offset, each.max_offset, each.newest_timestamp_ms),
+                QueueRangeBody(each.min_offset, each.max_offset, each.newest_timestamp_ms),
             )
             for each in await self._service.topics.written_ranges(topic)
         )
@@ -124,7 +124,7 @@ class Topics:
             for each in consumer.data.subscription_data_set:
                 if each.topic == asked.topic:
                     subscription = each
-        view = QueueView(
+        view = QueueViewBody(
             tuple(_entries(found.entries)),
             found.min_offset,
             found.max_offset,

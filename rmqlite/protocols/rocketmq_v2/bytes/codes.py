@@ -74,7 +74,7 @@ class Code(enum.IntEnum):
     FAILED_TO_CONSUME_MESSAGE = 60000
 
 
-class Refusal(Exception):
+class RocketmqRefusal(Exception):
     """A call ends with this code and this sentence for people."""
 
     def __init__(self, code: Code, sentence: str) -> None:
@@ -86,9 +86,9 @@ class Refusal(Exception):
         return status(self.code, str(self))
 
 
-def broken(code: Code, field: str, value: object, rule: str) -> Refusal:
+def broken(code: Code, field: str, value: object, rule: str) -> RocketmqRefusal:
     """The refusal of a field whose value breaks a rule."""
-    return Refusal(code, str(errors.InvalidValue(field, value, rule)))
+    return RocketmqRefusal(code, str(errors.InvalidValue(field, value, rule)))
 
 
 def status(code: Code, sentence: str = "") -> definition.Status:
@@ -171,5 +171,5 @@ def code_of(error: RmqliteError) -> Code:
     return code
 
 
-def refusal_of(error: RmqliteError) -> Refusal:
-    return Refusal(code_of(error), str(error))
+def refusal_of(error: RmqliteError) -> RocketmqRefusal:
+    return RocketmqRefusal(code_of(error), str(error))

@@ -15,8 +15,8 @@ from rmqlite.kernel.words.errors import InvalidName, InvalidValue, MessageTooLar
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
 from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal, code_of
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import Rpc
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, code_of
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc
 from rmqlite.protocols.rocketmq_v2.bytes.settings import WAITS_MAX
 from rmqlite.protocols.shared.bounded import Bounds, Limit
 
@@ -160,7 +160,7 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     }
 
 
-class RequestLimits:
+class RocketmqLimits:
     """The limits of one broker, for the requests of all calls."""
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -175,7 +175,7 @@ class RequestLimits:
                 bounds = Bounds(rpc.descriptor, fields, size=whole, beside=beside)
             self._bounds[rpc.name] = bounds
 
-    def check(self, rpc: Rpc[Any, Any], data: bytes) -> int:
+    def check(self, rpc: RocketmqRpc[Any, Any], data: bytes) -> int:
         """Check a request's bytes before they are parsed; how many stand beside the bodies.
 
         Raises Refusal.
@@ -183,7 +183,7 @@ class RequestLimits:
         try:
             return self._bounds[rpc.name].check(data)
         except InvalidValue as error:
-            raise Refusal(_code_of(error), str(error)) from None
+            raise RocketmqRefusal(_code_of(error), str(error)) from None
 
 
 _LISTS: Final = (rpcs.ACK_MESSAGE, rpcs.TELEMETRY, rpcs.SYNC_LITE_SUBSCRIPTION)

@@ -17,7 +17,7 @@ from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.protocols.pb.rocketmq_v2 import service_pb2 as service
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, broken
 
-__all__ = ["ALL", "Rpc", "definition", "service"]
+__all__ = ["ALL", "RocketmqRpc", "definition", "service"]
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 
@@ -26,7 +26,7 @@ A = TypeVar("A", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Rpc(Generic[Q, A]):
+class RocketmqRpc(Generic[Q, A]):
     """One call: Q is the class of its requests, A that of its answers.
 
     has_many_requests, has_many_answers: it is a stream of them.
@@ -65,11 +65,11 @@ class Rpc(Generic[Q, A]):
         return answer.SerializeToString()
 
 
-def _rpc(name: str, request: type[Q], answer: type[A]) -> Rpc[Q, A]:
+def _rpc(name: str, request: type[Q], answer: type[A]) -> RocketmqRpc[Q, A]:
     method = service.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name[name]
     assert method.input_type is request.DESCRIPTOR
     assert method.output_type is answer.DESCRIPTOR
-    return Rpc(name, request, answer, method.client_streaming, method.server_streaming)
+    return RocketmqRpc(name, request, answer, method.client_streaming, method.server_streaming)
 
 
 QUERY_ROUTE: Final = _rpc("QueryRoute", service.QueryRouteRequest, service.QueryRouteResponse)
@@ -116,6 +116,6 @@ SYNC_LITE_SUBSCRIPTION: Final = _rpc(
     service.SyncLiteSubscriptionResponse,
 )
 
-ALL: Final[tuple[Rpc[Any, Any], ...]] = tuple(
-    value for value in list(vars().values()) if isinstance(value, Rpc)
+ALL: Final[tuple[RocketmqRpc[Any, Any], ...]] = tuple(
+    value for value in list(vars().values()) if isinstance(value, RocketmqRpc)
 )

@@ -22,7 +22,7 @@ from rmqlite.kernel.words.message import MESSAGE_GROUP, RESERVED_PROPERTIES
 from rmqlite.kernel.words.names import check_group, check_topic, is_system, is_system_group
 from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
 from rmqlite.protocols.pb.rocketmq_v2 import service_pb2 as service
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal, broken
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, broken
 
 NORMAL: Final = int(definition.NORMAL)
 FIFO: Final = int(definition.FIFO)
@@ -90,7 +90,7 @@ def _topic(name: str) -> str:
     try:
         check_topic(name)
     except InvalidName as error:
-        raise Refusal(Code.ILLEGAL_TOPIC, str(error)) from None
+        raise RocketmqRefusal(Code.ILLEGAL_TOPIC, str(error)) from None
     if is_system(name) or name in _MORE_SYSTEM_TOPICS:
         raise broken(Code.ILLEGAL_TOPIC, "topic", name, "a topic of users, not the broker's own")
     return name
@@ -101,7 +101,7 @@ def _group(name: str) -> str:
     try:
         check_group(name)
     except InvalidName as error:
-        raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, str(error)) from None
+        raise RocketmqRefusal(Code.ILLEGAL_CONSUMER_GROUP, str(error)) from None
     if is_system_group(name):
         rule = "a group of users, not the broker's own"
         raise broken(Code.ILLEGAL_CONSUMER_GROUP, "group", name, rule)

@@ -18,7 +18,7 @@ from calendar import monthrange, timegm
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, Refusal
+from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.shared.signing import ACCESS_KEY_CHARS_MAX
 
 AUTHORIZATION: Final = "authorization"
@@ -38,7 +38,7 @@ _FORM: Final = (
 )
 
 
-class Signed(NamedTuple):
+class SignedMetadata(NamedTuple):
     """Who says to have made a call, and when.  Nothing is proved before is_right()."""
 
     access_key: str
@@ -61,7 +61,7 @@ class Signed(NamedTuple):
         return f"Signed({self.access_key!r}, {self.date_time!r})"
 
 
-def read_signed(metadata: Iterable[tuple[str, str | bytes]]) -> Signed | None:
+def read_signed(metadata: Iterable[tuple[str, str | bytes]]) -> SignedMetadata | None:
     """The signature in a call's metadata; None if it is not signed.
 
     Raises Refusal, without the value, for an entry that is missing, damaged or given twice.
@@ -70,7 +70,7 @@ def read_signed(metadata: Iterable[tuple[str, str | bytes]]) -> Signed | None:
     for key, value in metadata:
         if key in (AUTHORIZATION, DATE_TIME):
             if key in found:
-                raise Refusal(Code.UNAUTHORIZED, f"{key} must be given once, not twice")
+                raise RocketmqRefusal(Code.UNAUTHORIZED, f"{key} must be given once, not twice")
             found[key] = value if isinstance(value, str) else ""
     if AUTHORIZATION not in found:
         return None
@@ -80,13 +80,15 @@ def read_signed(metadata: Iterable[tuple[str, str | bytes]]) -> Signed | None:
     date_time = found.get(DATE_TIME, "")
     # The length first: no work for a text of any length.
     if len(date_time) > 16 or not _DATE.fullmatch(date_time):
-        raise Refusal(Code.UNAUTHORIZED, f"{DATE_TIME} must be a time such as 20240229T235959Z")
+        raise RocketmqRefusal(
+            Code.UNAUTHORIZED, f"{DATE_TIME} must be a time such as 20240229T235959Z"
+        )
     if not _HEX.fullmatch(signature):
-        raise Refusal(Code.UNAUTHORIZED, _FORM)
-    return Signed(access_key, date_time, bytes.fromhex(signature))
+        raise RocketmqRefusal(Code.UNAUTHORIZED, _FORM)
+    return SignedMetadata(access_key, date_time, bytes.fromhex(signature))
 
 
-def is_right(signed: Signed, secret: str) -> bool:
+def is_right(signed: SignedMetadata, secret: str) -> bool:
     """Was a call signed with this secret?  Takes the same time for every answer."""
     return hmac.compare_digest(_signature(secret, signed.date_time), signed.signature)
 
@@ -99,20 +101,20 @@ def _read(header: str) -> tuple[str, str]:
     """Access key and signature.  Raises Refusal."""
     algorithm, _, rest = header.partition(" ")
     if len(header) > _HEADER_CHARS_MAX or algorithm != _ALGORITHM:
-        raise Refusal(Code.UNAUTHORIZED, _FORM)
+        raise RocketmqRefusal(Code.UNAUTHORIZED, _FORM)
     parts: dict[str, str] = {}
     for part in rest.split(","):
         match = _PARTS.fullmatch(part.strip())
         if match is None or match[1] in parts:
-            raise Refusal(Code.UNAUTHORIZED, _FORM)
+            raise RocketmqRefusal(Code.UNAUTHORIZED, _FORM)
         parts[match[1]] = match[2]
     # Some clients put a region behind a slash.
     access_key = parts.get("Credential", "").partition("/")[0]
     if parts.get("SignedHeaders", "").lower() != DATE_TIME:
-        raise Refusal(Code.UNAUTHORIZED, _FORM)
+        raise RocketmqRefusal(Code.UNAUTHORIZED, _FORM)
     if len(access_key) > ACCESS_KEY_CHARS_MAX or not access_key.isprintable():
         rule = (
             f"the Credential of {AUTHORIZATION} must be at most {ACCESS_KEY_CHARS_MAX} characters"
         )
-        raise Refusal(Code.UNAUTHORIZED, rule)
+        raise RocketmqRefusal(Code.UNAUTHORIZED, rule)
     return access_key, parts.get("Signature", "")

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 from rmqlite.protocols.remoting.bytes.fields import Nothing
 from rmqlite.protocols.remoting.bytes.limits import ENTRIES_MAX, SETTINGS_BYTES_MAX, SETTINGS_MAX
 from rmqlite.protocols.remoting.bytes.names import I64, Count, FieldError, Name, Value
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.request import Body, request
 
 _COMMENTS = ("#", "!")
@@ -76,7 +76,7 @@ class TimerMetrics:
     """Answer to 61: the pending timers by topic."""
 
     timing_count: Annotated[dict[str, TimingCount], Count(ENTRIES_MAX)]
-    data_version: DataVersion
+    data_version: TableVersionBody
 
 
 UPDATE_BROKER_CONFIG: Final = request(25, body=Body.SETTINGS)

@@ -99,7 +99,7 @@ class ConsumeFromWhere(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class SubscriptionBody:
     """code_set: hashes of the tags.  Never filter by those of a client: C++ sends [0,0].
 
     sub_version: milliseconds, from Go nanoseconds; compare it with the same client's only.
@@ -114,7 +114,7 @@ class Subscription:
     class_filter_mode: bool = False
 
 
-Subscriptions = Annotated[tuple[Subscription, ...], Count(SUBSCRIPTIONS_MAX)]
+Subscriptions = Annotated[tuple[SubscriptionBody, ...], Count(SUBSCRIPTIONS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ClientConfigCheck:
 
     client_id: ClientId
     group: Group
-    subscription_data: Subscription
+    subscription_data: SubscriptionBody
     namespace: Name | None = None
 
 
@@ -159,7 +159,7 @@ class ConsumerIds:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionBody:
     client_id: ClientId
     client_addr: Name
     language: Name
@@ -170,22 +170,22 @@ class Connection:
 class ProducerConnections:
     """Answer to 204."""
 
-    connection_set: Annotated[tuple[Connection, ...], Count(ENTRIES_MAX)]
+    connection_set: Annotated[tuple[ConnectionBody, ...], Count(ENTRIES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
     """Answer to 203; mqadmin fails if one of the three words, or a version, is missing."""
 
-    connection_set: Annotated[tuple[Connection, ...], Count(ENTRIES_MAX)]
-    subscription_table: dict[str, Subscription]
+    connection_set: Annotated[tuple[ConnectionBody, ...], Count(ENTRIES_MAX)]
+    subscription_table: dict[str, SubscriptionBody]
     consume_type: ConsumeType
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class ProducerBody:
     """remote_ip: as Java shows an address, /ip:port."""
 
     client_id: ClientId
@@ -196,10 +196,10 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Producers:
+class ProducersBody:
     """Answer to 328, by producer group."""
 
-    data: dict[str, Annotated[tuple[Producer, ...], Count(ENTRIES_MAX)]]
+    data: dict[str, Annotated[tuple[ProducerBody, ...], Count(ENTRIES_MAX)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ NOTIFY_CONSUMER_IDS_CHANGED: Final = request(40, OfGroup, asked=CLIENT)
 CHECK_CLIENT_CONFIG: Final = request(46, body=ClientConfigCheck)
 GET_CONSUMER_CONNECTION_LIST: Final = request(203, OfGroup, answer_body=ConsumerConnections)
 GET_PRODUCER_CONNECTION_LIST: Final = request(204, OfProducerGroup, answer_body=ProducerConnections)
-GET_ALL_PRODUCER_INFO: Final = request(328, answer_body=Producers)
+GET_ALL_PRODUCER_INFO: Final = request(328, answer_body=ProducersBody)
 RESET_CONSUMER_CLIENT_OFFSET: Final = request(
     220, ResetOffset, asked=CLIENT, body=(OffsetTable, OffsetList)
 )

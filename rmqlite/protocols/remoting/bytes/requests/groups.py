@@ -57,7 +57,7 @@ class BrokerConsumeStatsQuery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DataVersion:
+class TableVersionBody:
     """timestamp: when the table was changed last, in milliseconds."""
 
     timestamp: I64 = 0
@@ -126,7 +126,7 @@ class SubscriptionGroups:
     """Answer to 201."""
 
     subscription_group_table: Annotated[dict[str, SubscriptionGroup], Count(ENTRIES_MAX)]
-    data_version: DataVersion
+    data_version: TableVersionBody
 
 
 @dataclass(frozen=True, slots=True)

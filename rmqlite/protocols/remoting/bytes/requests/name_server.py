@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 
 from rmqlite.protocols.remoting.bytes.names import I32, I64, Name, Topic, Value, Wire
 from rmqlite.protocols.remoting.bytes.requests.broker import KvTable
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.request import NAME_SERVER, Body, request
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
 from rmqlite.protocols.remoting.bytes.shapes import write_body
@@ -66,7 +66,7 @@ class BrokerAtName(NamedTuple):
     broker_id: I64
 
 
-class RegisteredBroker(NamedTuple):
+class RegistrationFields(NamedTuple):
     """body_crc32: registration.crc_of() of the body as it is sent; 0: nobody checks it."""
 
     broker_name: Name
@@ -85,7 +85,7 @@ class RegisteredAnswer(NamedTuple):
     master_addr: Name | None = None
 
 
-class VersionAnswer(NamedTuple):
+class TopicsVersion(NamedTuple):
     changed: bool
 
 
@@ -116,7 +116,7 @@ class QueueData:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteBody:
     """Answer to 105.  Write it strict for clients from version 401 on; all clients read that."""
 
     broker_datas: tuple[BrokerData, ...]
@@ -129,7 +129,7 @@ def written_route(
     brokers: Iterable[bytes], queues: Iterable[bytes], order_topic_conf: str | None
 ) -> bytes:
     """A strict Route whose parts are written already."""
-    begin, _, rest = write_body(Route((), (), {}, order_topic_conf)).partition(b"[]")
+    begin, _, rest = write_body(RouteBody((), (), {}, order_topic_conf)).partition(b"[]")
     assert rest.endswith(b'"queueDatas":[]}'), "the fields are in order"
     parts = [begin, b"[", b",".join(brokers), b"]", rest[:-3], b"[", b",".join(queues), b"]}"]
     return b"".join(parts)
@@ -148,14 +148,14 @@ GET_KV_CONFIG: Final = request(101, KvKey, ValueAnswer, asked=NAME_SERVER)
 DELETE_KV_CONFIG: Final = request(102, KvKey, asked=NAME_SERVER)
 REGISTER_BROKER: Final = request(
     103,
-    RegisteredBroker,
+    RegistrationFields,
     RegisteredAnswer,
     body=Body.REGISTRATION,
     answer_body=KvTable,
     asked=NAME_SERVER,
 )
 UNREGISTER_BROKER: Final = request(104, BrokerAtName, asked=NAME_SERVER)
-GET_ROUTEINFO_BY_TOPIC: Final = request(105, RouteQuery, answer_body=Route, asked=NAME_SERVER)
+GET_ROUTEINFO_BY_TOPIC: Final = request(105, RouteQuery, answer_body=RouteBody, asked=NAME_SERVER)
 GET_BROKER_CLUSTER_INFO: Final = request(106, answer_body=ClusterInfo, asked=NAME_SERVER)
 WIPE_WRITE_PERM_OF_BROKER: Final = request(205, OfBroker, WipedAnswer, asked=NAME_SERVER)
 GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = request(206, answer_body=TopicList, asked=NAME_SERVER)
@@ -168,9 +168,9 @@ GET_NAMESRV_CONFIG: Final = request(319, answer_body=Body.SETTINGS, asked=NAME_S
 QUERY_DATA_VERSION: Final = request(
     322,
     BrokerAtName,
-    VersionAnswer,
-    body=DataVersion,
-    answer_body=DataVersion,
+    TopicsVersion,
+    body=TableVersionBody,
+    answer_body=TableVersionBody,
     asked=NAME_SERVER,
 )
 ADD_WRITE_PERM_OF_BROKER: Final = request(327, OfBroker, AddedAnswer, asked=NAME_SERVER)

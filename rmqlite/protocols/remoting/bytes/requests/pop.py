@@ -148,7 +148,7 @@ class PollingInfoAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestModeChange:
+class ModeChangeBody:
     """Body of 401.  pop_share_queue_num: 0 lets each member pop every queue."""
 
     topic: Topic
@@ -158,7 +158,7 @@ class RequestModeChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentQuery:
+class AssignmentBody:
     """Body of 400.  strategy_name: how the client would share out the queues."""
 
     topic: Topic
@@ -266,7 +266,7 @@ class Popped(NamedTuple):
     attempts: int = 0
 
 
-class Offsets(NamedTuple):
+class PopOffsets(NamedTuple):
     """Three fields of the answer to a pop; each part is about one queue, or one message.
 
     start "0 3 17;1 0 4", messages "0 3 17,19;1 0 4", attempts "0 qo3%19 2".
@@ -277,7 +277,7 @@ class Offsets(NamedTuple):
     attempts: str | None
 
     @classmethod
-    def of(cls, popped: Iterable[Popped]) -> Offsets:
+    def of(cls, popped: Iterable[Popped]) -> PopOffsets:
         """popped: in the order of the body, by which the client finds each message's offset."""
         queues: dict[str, list[str]] = {}
         attempts = []
@@ -292,8 +292,8 @@ class Offsets(NamedTuple):
         return cls(start, messages, ";".join(attempts) or None)
 
 
-QUERY_ASSIGNMENT: Final = request(400, body=AssignmentQuery, answer_body=Assignments)
-SET_MESSAGE_REQUEST_MODE: Final = request(401, body=RequestModeChange)
+QUERY_ASSIGNMENT: Final = request(400, body=AssignmentBody, answer_body=Assignments)
+SET_MESSAGE_REQUEST_MODE: Final = request(401, body=ModeChangeBody)
 POP_MESSAGE: Final = request(200050, PopMessage, PopAnswer, answer_body=Body.RECORDS)
 ACK_MESSAGE: Final = request(200051, AckMessage)
 PEEK_MESSAGE: Final = request(200052, PeekMessage, PopAnswer, answer_body=Body.RECORDS)

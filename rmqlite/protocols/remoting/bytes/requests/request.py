@@ -46,7 +46,7 @@ class Body(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Generic[Q, A]):
+class RemotingRequest(Generic[Q, A]):
     """fields, answer: the ext fields.  body, answer_body: a Body, or dataclasses, the
     usual one first; the answer's are those of code 0."""
 
@@ -59,7 +59,7 @@ class Request(Generic[Q, A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRequest:
     """A request of RocketMQ that is answered with code 3."""
 
     code: int
@@ -77,24 +77,24 @@ class _More(TypedDict, total=False):
 
 
 @overload
-def request(code: int, **more: Unpack[_More]) -> Request[Nothing, Nothing]: ...
+def request(code: int, **more: Unpack[_More]) -> RemotingRequest[Nothing, Nothing]: ...
 
 
 @overload
-def request(code: int, fields: type[Q], **more: Unpack[_More]) -> Request[Q, Nothing]: ...
+def request(code: int, fields: type[Q], **more: Unpack[_More]) -> RemotingRequest[Q, Nothing]: ...
 
 
 @overload
 def request(
     code: int, fields: type[Q], answer: type[A], **more: Unpack[_More]
-) -> Request[Q, A]: ...
+) -> RemotingRequest[Q, A]: ...
 
 
 def request(
     code: int, fields: type[Any] = Nothing, answer: type[Any] = Nothing, **more: Unpack[_More]
-) -> Request[Any, Any]:
+) -> RemotingRequest[Any, Any]:
     body, answer_body = more.get("body", Body.NONE), more.get("answer_body", Body.NONE)
-    return Request(
+    return RemotingRequest(
         code,
         more.get("asked", (Party.BROKER,)),
         Fields(fields, more.get("wires")),

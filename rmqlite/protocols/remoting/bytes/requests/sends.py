@@ -48,7 +48,7 @@ class SendMessage(NamedTuple):
     is_batch: Annotated[bool, Wire("batch")] = False
 
 
-class SendAnswer(NamedTuple):
+class SendAnswerFields(NamedTuple):
     """Of a message that is stored: a client that misses one of the first three fails, or dies.
 
     frame.encode_sent() writes it in less time.  recall_handle: of a timer.
@@ -115,14 +115,16 @@ SHORT_NAMES: Final = {
 BROKER_NAME_SHORT: Final = "n"
 """The short name of the extra field bname."""
 
-SEND_MESSAGE: Final = request(10, SendMessage, SendAnswer, body=Body.MESSAGE)
-SEND_MESSAGE_V2: Final = request(310, SendMessage, SendAnswer, wires=SHORT_NAMES, body=Body.MESSAGE)
-SEND_BATCH_MESSAGE: Final = request(
-    320, SendMessage, SendAnswer, wires=SHORT_NAMES, body=Body.MESSAGE
+SEND_MESSAGE: Final = request(10, SendMessage, SendAnswerFields, body=Body.MESSAGE)
+SEND_MESSAGE_V2: Final = request(
+    310, SendMessage, SendAnswerFields, wires=SHORT_NAMES, body=Body.MESSAGE
 )
-SEND_REPLY_MESSAGE: Final = request(324, SendMessage, SendAnswer, body=Body.MESSAGE)
+SEND_BATCH_MESSAGE: Final = request(
+    320, SendMessage, SendAnswerFields, wires=SHORT_NAMES, body=Body.MESSAGE
+)
+SEND_REPLY_MESSAGE: Final = request(324, SendMessage, SendAnswerFields, body=Body.MESSAGE)
 SEND_REPLY_MESSAGE_V2: Final = request(
-    325, SendMessage, SendAnswer, wires=SHORT_NAMES, body=Body.MESSAGE
+    325, SendMessage, SendAnswerFields, wires=SHORT_NAMES, body=Body.MESSAGE
 )
 PUSH_REPLY_MESSAGE_TO_CLIENT: Final = request(326, PushReply, asked=CLIENT, body=Body.MESSAGE)
 RECALL_MESSAGE: Final = request(370, Recall, RecallAnswer)

@@ -20,15 +20,15 @@ from rmqlite.protocols.remoting.bytes.requests import (
     sends,
     topics,
 )
-from rmqlite.protocols.remoting.bytes.requests.request import Refused, Request
+from rmqlite.protocols.remoting.bytes.requests.request import RefusedRequest, RemotingRequest
 
-_NAMED: Final[Mapping[int, tuple[str, Request[Any, Any]]]] = {
+_NAMED: Final[Mapping[int, tuple[str, RemotingRequest[Any, Any]]]] = {
     row.code: (name, row)
     for noun in (sends, messages, pop, queues, groups, clients, topics, broker, name_server)
     for name, row in vars(noun).items()
-    if isinstance(row, Request)
+    if isinstance(row, RemotingRequest)
 }
-ANSWERED: Final[Mapping[int, Request[Any, Any]]] = {
+ANSWERED: Final[Mapping[int, RemotingRequest[Any, Any]]] = {
     code: row for code, (_, row) in sorted(_NAMED.items())
 }
 """With the requests that only a client is asked, which a server does not answer either."""
@@ -39,8 +39,8 @@ NAMES: Final[Mapping[int, str]] = {code: _NAMED[code][0] for code in ANSWERED}
 _ACCESS: Final = "access rules are no part of this protocol here"
 _UNUSED: Final = "no client and no command of mqadmin sends it"
 
-REFUSED: Final[Mapping[int, Refused]] = {
-    code: Refused(code, name, reason)
+REFUSED: Final[Mapping[int, RefusedRequest]] = {
+    code: RefusedRequest(code, name, reason)
     for code, name, reason in (
         (13, "QUERY_BROKER_OFFSET", _UNUSED),
         (22, "GET_TOPIC_CONFIG_LIST", _UNUSED),

@@ -8,8 +8,8 @@ from typing import Annotated, Final, NamedTuple
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC
 from rmqlite.protocols.remoting.bytes.limits import ENTRIES_MAX
 from rmqlite.protocols.remoting.bytes.names import I32, I64, Count, Group, Name, Topic, Wire
-from rmqlite.protocols.remoting.bytes.requests.clients import Subscription
-from rmqlite.protocols.remoting.bytes.requests.groups import DataVersion
+from rmqlite.protocols.remoting.bytes.requests.clients import SubscriptionBody
+from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.request import request
 
@@ -55,7 +55,7 @@ class TopicConfigs:
     """Answer to 21."""
 
     topic_config_table: Annotated[dict[str, TopicConfig], Count(ENTRIES_MAX)]
-    data_version: DataVersion
+    data_version: TableVersionBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class GroupList:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRange:
+class QueueRangeBody:
     min_offset: I64
     max_offset: I64
     last_update_timestamp: I64
@@ -84,7 +84,7 @@ class QueueRange:
 class TopicStats:
     """Answer to 202: one entry for each write queue, or mqadmin says that there is none."""
 
-    offset_table: Annotated[dict[MessageQueue, QueueRange], Count(ENTRIES_MAX)]
+    offset_table: Annotated[dict[MessageQueue, QueueRangeBody], Count(ENTRIES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class QueueEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueViewBody:
     """Answer to 321.  filter_data: "null" if there is a group and no filter."""
 
     queue_data: Annotated[tuple[QueueEntry, ...], Count(ENTRIES_MAX)]
     min_queue_index: I64
     max_queue_index: I64
-    subscription_data: Subscription | None = None
+    subscription_data: SubscriptionBody | None = None
     filter_data: str | None = None
 
 
@@ -119,7 +119,7 @@ GET_TOPIC_CONFIG: Final = request(351, OfTopic, answer_body=TopicConfig)
 GET_TOPIC_STATS_INFO: Final = request(202, OfTopic, answer_body=TopicStats)
 QUERY_TOPIC_CONSUME_BY_WHO: Final = request(300, OfTopic, answer_body=GroupList)
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Final = request(305, answer_body=TopicList)
-QUERY_CONSUME_QUEUE: Final = request(321, QueueQuery, answer_body=QueueView)
+QUERY_CONSUME_QUEUE: Final = request(321, QueueQuery, answer_body=QueueViewBody)
 CLEAN_UNUSED_TOPIC: Final = request(316)
 CLEAN_EXPIRED_CONSUMEQUEUE: Final = request(306)
 DELETE_EXPIRED_COMMITLOG: Final = request(329)
