@@ -31,17 +31,20 @@ class ForkedProcess:
     def __init__(self, pid: int, pid_fd: int) -> None:
         self.pid = pid
         self._pid_fd = pid_fd
+        # Not select(): a test may have thousands of files open.
+        self._ended = select.poll()
+        self._ended.register(pid_fd, select.POLLIN)
 
     def __del__(self) -> None:
         os.close(self._pid_fd)
 
     def poll(self) -> int | None:
         """None while it runs."""
-        return 0 if select.select([self._pid_fd], [], [], 0)[0] else None
+        return 0 if self._ended.poll(0) else None
 
     def wait(self, timeout: float | None = None) -> int:
         """Raises subprocess.TimeoutExpired."""
-        if not select.select([self._pid_fd], [], [], timeout)[0]:
+        if not self._ended.poll(None if timeout is None else timeout * 1000):
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
         return 0
 

@@ -10,7 +10,7 @@ from rmqlite.kernel.words.clock import wall_ms
 from tests.support.broker_processes import StartBroker
 from tests.support.dead_letters import dead_letter_store
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "DeadLetterCalls.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "dead_letters.py"
 
 
 def test_what_died_of_one_reason_is_sent_again_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -197,3 +198,15 @@ def test_a_broker_ends_when_the_test_s_process_dies(tmp_path: Path) -> None:
         log = folder / "broker.log"
         eventually(lambda: "rmqlite stopped\n" in log.read_text(), "it ends")  # noqa: B023
         assert not (folder / "store" / "abort").exists()
+
+
+def test_a_process_with_many_open_files_has_brokers(tmp_path: Path) -> None:
+    """select() knows no file descriptor above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
+    with ExitStack() as stack:
+        for _ in range(1_100):
+            stack.enter_context(open(os.devnull))
+        with BrokerProcess(tmp_path / "broker", {}) as broker:
+            broker.advance(hours=1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
