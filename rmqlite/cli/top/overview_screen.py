@@ -35,11 +35,11 @@ class OverviewScreen(Frame):
     """The groups have the focus, because enter opens a group."""
 
     CSS = """
-    Overview #rates { margin-bottom: 1; }
-    Overview #first { height: 1fr; }
-    Overview.-wide #tables { layout: horizontal; }
-    Overview.-wide #levels { margin-right: 2; }
-    Overview #jobs { max-height: 6; }
+    OverviewScreen #rates { margin-bottom: 1; }
+    OverviewScreen #first { height: 1fr; }
+    OverviewScreen.-wide #tables { layout: horizontal; }
+    OverviewScreen.-wide #levels { margin-right: 2; }
+    OverviewScreen #jobs { max-height: 6; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", show=False),

@@ -245,7 +245,7 @@ class Rows(Scrolled, can_focus=True):
 class TextPage(Scrolled, can_focus=True):
     """Lines that are wrapped, and scroll."""
 
-    DEFAULT_CSS = "Page { height: 1fr; width: 1fr; }"
+    DEFAULT_CSS = "TextPage { height: 1fr; width: 1fr; }"
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
