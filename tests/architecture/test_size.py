@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_982, 142),
+    "kernel": Size(22_977, 142),
     "features": Size(40, 2),
     "features.accounts": Size(1_044, 8),
     "features.bulk": Size(928, 8),
@@ -44,7 +44,7 @@ SIZES: Final = {
     "protocols": Size(15_226, 95),
     "rmqlite": Size(98, 3),
     "spark": Size(7_916, 52),
-    "store_tools": Size(6_997, 36),
+    "store_tools": Size(6_995, 36),
     "testing": Size(538, 5),
     "views": Size(1_822, 13),
     "web": Size(2_487, 16),

@@ -5,7 +5,7 @@ where the step began, the job behind the step, and the outcome of each dead lett
 letter that is SENT is the k-th message.  A record's outcomes count only up to the beginning of the
 job's next record.
 
-Opening reads the table of jobs and the records behind it (jobs/journal.py), and finds the
+Opening reads the table of jobs and the records behind it (bulk/journal.py), and finds the
 redriven dead letters in the same records.  A crash can only tear the log's last append: then the
 record and the first of its messages survive.  The messages that are in the log are counted, by
 their ids, cut() computes the job, and it goes on behind them.

@@ -29,7 +29,6 @@ from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_M
 ALLOWED_RULE: Final = (
     "IP addresses such as 10.0.0.7 or 10.0.0.*, or access keys, with ; between two"
 )
-_KEY_LENGTHS: Final = range(ACCESS_KEY_CHARS_MIN, ACCESS_KEY_CHARS_MAX + 1)
 _ADDRESS: Final = re.compile(r"[0-9a-fA-F:.,{}*-]*[:.*][0-9a-fA-F:.,{}*-]*")
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -55,10 +55,8 @@ soon as it is free: the beginnings of long frames would else leave holes between
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
-log = logging.getLogger(__name__)
-
-
 Ready = Callable[[Endpoints], None]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ error when its class is made.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -21,7 +20,6 @@ Rule = Callable[..., Iterable[Need]]
 """The needs of a call with these arguments, behind the broker that is asked.
 
 They are looked at one by one: what comes behind a right that is missing is not even asked."""
-log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"

@@ -4,7 +4,7 @@ One line each, on the logger rmqlite.audit: as text, or as one JSON object (Json
 a secret, a signature or a body.
 
 Anybody can be refused as often as the network allows: of each account and host only the first
-refusals are logged (repeats.py).
+refusals are logged.
 """
 
 from __future__ import annotations

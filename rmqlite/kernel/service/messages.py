@@ -1,4 +1,4 @@
-"""Messages: stored, pulled, failed, found.
+"""Messages: stored, pulled, failed.
 
 A call that stores messages is answered when they are on disk.  born_host is the sender's packed
 address, which every stored message keeps.  Long reads are done in steps, and other calls get their

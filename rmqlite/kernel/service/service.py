@@ -1,9 +1,9 @@
 """The one door to a running broker: every call of every protocol comes through here.
 
-A protocol turns bytes or a form into a request, calls a method of the part with
-that noun, and turns the answer back.  The service knows no protocol and no connection: everything
-that a method needs from its caller is an argument.  The service waits (for the disk, for a message,
-for an assignment) and gives other calls their turns; broker/ decides.
+A protocol turns bytes or a form into a request, calls a method of the part with that noun, and
+turns the answer back; the parts of features are asked by their type.  The service knows no protocol
+and no connection: everything that a method needs from its caller is an argument.  It waits (for the
+disk, for a message, for an assignment) and gives other calls their turns; the broker decides.
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ def _queue(store: MessageStore) -> ConsumeQueue | None:
 def _pending(store: MessageStore) -> list[bytes]:
     """A _TIMER of each pending one that has a destination, sorted."""
     # RocketMQ's timers stop for ever at one that names no topic and queue.
-    return sorted(
-        _waiting(store, TIMERS, lambda timer, _: destination(timer.properties) is not None)
-    )
+    return sorted(_waiting(store, TIMERS, _has_destination))
 
 
 def _in_levels(store: MessageStore) -> dict[int, list[bytes]]:

@@ -1,6 +1,6 @@
 """Sends, recalls of timers, and replies to clients that wait for them.
 
-The sends of all connections are gathered (service/gathering.py), and the answers of a connection
+The sends of all connections are gathered (shared/gathering.py), and the answers of a connection
 leave in one write.
 
 The client that a reply is for is named by a property of the reply.  It gets the reply as a request
