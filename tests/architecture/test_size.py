@@ -44,7 +44,7 @@ SIZES: Final = {
     "protocols": Size(15_226, 95),
     "rmqlite": Size(98, 3),
     "spark": Size(7_916, 52),
-    "store_tools": Size(6_995, 36),
+    "store_tools": Size(6_994, 36),
     "testing": Size(538, 5),
     "views": Size(1_822, 13),
     "web": Size(2_487, 16),

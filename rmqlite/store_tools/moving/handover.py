@@ -113,7 +113,6 @@ def _queue(store: MessageStore) -> ConsumeQueue | None:
 
 def _pending(store: MessageStore) -> list[bytes]:
     """A _TIMER of each pending one that has a destination, sorted."""
-    # RocketMQ's timers stop for ever at one that names no topic and queue.
     return sorted(_waiting(store, TIMERS, _has_destination))
 
 
