@@ -27,14 +27,11 @@ from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError, Unavailable
 from rmqlite.kernel.words.visible import printable
-from rmqlite.views.cluster import cluster_tables
-from rmqlite.views.counts import counts_text
+from rmqlite.views.broker import RateRows, cluster_tables, troubles
 from rmqlite.views.groups import GroupFigures, group_figures, waiting_by_topic
 from rmqlite.views.levels import levels_table
-from rmqlite.views.rates import RateRows
+from rmqlite.views.numbers import counts_text, span_text
 from rmqlite.views.tables import BAD, WARN, Subject, Tone
-from rmqlite.views.times import span_text
-from rmqlite.views.troubles import troubles
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

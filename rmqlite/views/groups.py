@@ -20,7 +20,7 @@ from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.kernel.words.retry_policy import Attempt
 from rmqlite.kernel.words.visible import printable
-from rmqlite.views.counts import counted
+from rmqlite.views.numbers import age_text, counted, delay_text, span_text
 from rmqlite.views.tables import (
     BAD,
     DIM,
@@ -35,7 +35,6 @@ from rmqlite.views.tables import (
     row,
     table,
 )
-from rmqlite.views.times import age_text, delay_text, span_text
 
 SILENT_MS: Final = 300_000
 """A group with members that has finished nothing for so long, although it had messages, is in

@@ -8,11 +8,17 @@ from typing import Final
 
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
 from rmqlite.features.operating.requests import GroupStatus
-from rmqlite.views.counts import counted
 from rmqlite.views.groups import readers_text
 from rmqlite.views.levels import TIMER
+from rmqlite.views.numbers import (
+    counted,
+    delay_text,
+    instant_text,
+    span_text,
+    time_text,
+    until_text,
+)
 from rmqlite.views.tables import BAD, DIM, GOOD, WARN
-from rmqlite.views.times import delay_text, instant_text, span_text, time_text, until_text
 
 TONES: Final = {
     EventKind.FAILED: WARN,

@@ -15,8 +15,8 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.kernel.words.names import is_system_group
-from rmqlite.views.counts import share_text
-from rmqlite.views.failed_messages import filter_text
+from rmqlite.views.messages import filter_text
+from rmqlite.views.numbers import second_text, share_text, span_text
 from rmqlite.views.tables import (
     BAD,
     DIM,
@@ -32,7 +32,6 @@ from rmqlite.views.tables import (
     row,
     table,
 )
-from rmqlite.views.times import second_text, span_text
 
 _TONES: Final = {JobState.DONE: GOOD, JobState.CANCELLED: DIM, JobState.PAUSED: WARN}
 OUTCOME_TEXTS: Final = {

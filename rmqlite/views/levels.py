@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.views.numbers import until_text
 from rmqlite.views.tables import (
     BAD,
     DIM,
@@ -23,7 +24,6 @@ from rmqlite.views.tables import (
     row,
     table,
 )
-from rmqlite.views.times import until_text
 
 TIMER: Final = "timer"
 LATE_MS: Final = 1_000

@@ -1,26 +1,32 @@
-"""Answers a request with its page: the path of each page, and the answer if a page fails."""
+"""Answers a request with its page: the path of each page, and the answer if a page fails.
+
+Also logging in and out, and the answer to a browser in which nobody has logged in yet.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from rmqlite.kernel.service.access import CALLER, NO_NOTE, NOTE, Note
-from rmqlite.kernel.words.errors import RmqliteError
+from rmqlite.kernel.service.access import CALLER, NO_NOTE, NOTE, Note, group_right
+from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
+from rmqlite.kernel.words.rights import Right
 from rmqlite.protocols.shared.status import STATUS_NAMES
-from rmqlite.web import groups, jobs, login, messages, operating, overview, schedule
+from rmqlite.web import groups, jobs, messages, schedule
 from rmqlite.web.args import Args
-from rmqlite.web.guard import FORM_TYPE, HEADERS, Forbidden
+from rmqlite.web.guard import FORM_TYPE, HEADERS, Forbidden, new_session
 from rmqlite.web.sessions import PROTOCOL
-from rmqlite.web.site import PageMethod, Site, Visit
+from rmqlite.web.site import ROWS, PageMethod, Site, Visit
 
 FORM_BYTES_MAX: Final = 256 << 10
 ANSWER_S_MAX: Final = 60.0
@@ -36,9 +42,106 @@ _STATUS: Final = {
     "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
 }
 _FAILED: Final = HTTPStatus.INTERNAL_SERVER_ERROR
+log = logging.getLogger(__name__)
+_FIRST: Final = "/"
+# Of "//x" and "/\x" a browser makes another site; it also drops tabs and line ends.
+_LOCAL: Final = re.compile(r"/(?!/)[!-\[\]-~]*")
+
+
+def asked_for(visit: Visit) -> Response:
+    """The answer instead of a page: somebody must log in first."""
+    request = visit.request
+    if request.method not in ("GET", "HEAD"):
+        raise Forbidden("nobody has logged in here, or the session has ended: log in first")
+    query = request.url.query
+    then = f"{request.url.path}?{query}" if query else request.url.path
+    if "hx-request" in request.headers:
+        # A part of a page that updates itself: the whole page must go.
+        return Response(headers={"HX-Redirect": _path(then)})
+    if visit.may_hide_session:
+        return _step(then)
+    return RedirectResponse(_path(then), HTTPStatus.SEE_OTHER)
+
+
+async def log_in_form(visit: Visit) -> Response:
+    _check_accounts(visit)
+    if visit.is_in:
+        return RedirectResponse(_then(visit), HTTPStatus.SEE_OTHER)
+    return _step(_then(visit)) if visit.may_hide_session else _login_form(visit)
+
+
+async def log_in(visit: Visit) -> Response:
+    _check_accounts(visit)
+    site, address = visit.site, visit.address
+    if site.service.access.is_trusted(address):
+        # There any name would do, and stand on the page and in the log.
+        return RedirectResponse(_then(visit), HTTPStatus.SEE_OTHER)
+    access_key, secret = visit.form.text("access_key"), visit.form.verbatim("secret")
+    wait_s = site.attempts.wait_s(address, access_key)
+    if wait_s:
+        sentence = f"After a failed attempt the next one waits: try again in {wait_s} s."
+        response = _login_form(visit, sentence, HTTPStatus.TOO_MANY_REQUESTS)
+        response.headers["Retry-After"] = str(wait_s)
+        return response
+    try:
+        session_id = site.sessions.log_in(address, access_key, secret)
+    except AccessDenied as error:
+        site.attempts.fail(address, access_key)
+        return _login_form(visit, f"{error}.".capitalize(), HTTPStatus.FORBIDDEN)
+    site.attempts.succeed(address, access_key)
+    site.sessions.log_out(address, visit.cookie)
+    response = RedirectResponse(_then(visit), HTTPStatus.SEE_OTHER)
+    visit.set_session(response, session_id)
+    return response
+
+
+async def log_out(visit: Visit) -> Response:
+    _check_accounts(visit)
+    visit.site.sessions.log_out(visit.address, visit.cookie)
+    response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    visit.set_session(response, new_session())
+    return response
+
+
+def own_groups(visit: Visit) -> list[str]:
+    """Groups that an account may look at by name, for one that may not look at everything."""
+    account = visit.visitor.caller.account if visit.visitor else None
+    if account is None or visit.sees_all:
+        return []
+    named = [each for each in account.named_groups() if visit.may(group_right(Right.VIEW, each))]
+    return named[:ROWS]
+
+
+def _login_form(visit: Visit, problem: str = "", code: HTTPStatus = HTTPStatus.OK) -> Response:
+    access_key = visit.fields.text("access_key") if visit.is_change else ""
+    then = _then(visit)
+    return visit.page("login.html", code=code, problem=problem, then=then, access_key=access_key)
+
+
+def _step(then: str) -> Response:
+    """A page that leads to the log-in: to a step of our own the browser shows its session."""
+    headers = {"Refresh": f"0; url={_path(then)}", "Cache-Control": "no-store"}
+    return Response("The log-in follows.\n", headers=headers, media_type="text/plain")
+
+
+def _path(then: str) -> str:
+    return f"/login?{urlencode({'then': then})}"
+
+
+def _then(visit: Visit) -> str:
+    """The page to go to; another site's is no page of ours."""
+    wanted = visit.fields.text("then")
+    return wanted if _LOCAL.fullmatch(wanted) else _FIRST
+
+
+def _check_accounts(visit: Visit) -> None:
+    if not visit.has_accounts:
+        raise Forbidden("there is no such page: this broker has no accounts", HTTPStatus.NOT_FOUND)
+
+
 _LOOKS: Final[dict[str, PageMethod]] = {
-    "/": overview.overview,
-    "/lateness": overview.lateness,
+    "/": schedule.overview,
+    "/lateness": schedule.lateness,
     "/schedule": schedule.schedule,
     "/schedule/change": schedule.change_preview,
     "/retries": groups.retries,
@@ -56,10 +159,10 @@ _LOOKS: Final[dict[str, PageMethod]] = {
     "/job/bulk": jobs.bulk_job,
     "/groups": groups.groups,
     "/group": groups.group,
-    "/groups/delete": operating.group_preview,
-    "/groups/reset": operating.reset_preview,
-    "/groups/topic": operating.topic_preview,
-    "/login": login.form,
+    "/groups/delete": groups.group_preview,
+    "/groups/reset": groups.reset_preview,
+    "/groups/topic": groups.topic_preview,
+    "/login": log_in_form,
 }
 _CHANGES: Final[dict[str, PageMethod]] = {
     "/schedule/change": schedule.change,
@@ -67,16 +170,14 @@ _CHANGES: Final[dict[str, PageMethod]] = {
     "/redrive": jobs.start,
     "/job": jobs.change,
     "/group": groups.change,
-    "/groups/delete": operating.delete_group,
-    "/groups/reset": operating.reset,
-    "/groups/topic": operating.delete_topic,
+    "/groups/delete": groups.delete_group,
+    "/groups/reset": groups.reset,
+    "/groups/topic": groups.delete_topic,
 }
-_ENTRY: Final[dict[str, PageMethod]] = {"/login": login.log_in, "/logout": login.log_out}
+_ENTRY: Final[dict[str, PageMethod]] = {"/login": log_in, "/logout": log_out}
 """Forms that change nothing of the broker; webAccess=read takes them, too."""
-_OPEN: Final = frozenset({login.form, login.log_in})
+_OPEN: Final = frozenset({log_in_form, log_in})
 """Pages for a browser in which nobody has logged in yet."""
-
-log = logging.getLogger(__name__)
 
 
 def web_app(site: Site) -> Starlette:
@@ -116,7 +217,7 @@ async def _answer(
             visit = Visit(site, request)
             visit.args = Args(request.url.query)
             if not is_open and not visit.is_in:
-                return _protected(login.asked_for(visit))
+                return _protected(asked_for(visit))
             CALLER.set(visit.visitor.caller if visit.visitor else None)
             if visit.is_change:
                 await _take_form(visit, changes=make not in _ENTRY.values())
@@ -160,7 +261,7 @@ def _error_page(
         reason=status.phrase,
         sentence=sentence,
         can_wait=wait,
-        groups=login.own_groups(visit),
+        groups=own_groups(visit),
     )
 
 

@@ -1,4 +1,4 @@
-"""Pages of the schedule: a plot of due times, a list of pending messages, changes.
+"""The pages Overview and Lateness, and those of the schedule: due times, pending messages, changes.
 
 A change begins with a dry run; the form on its page then does it.  A change of many messages
 takes several calls; if one request has no time for all, its page says how many it has changed,
@@ -23,16 +23,25 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, local_text, zone_text
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, wait_ms
 from rmqlite.kernel.words.names import group_of
-from rmqlite.views.levels import level_name, levels_text
+from rmqlite.views.broker import cluster_tables, troubles
+from rmqlite.views.groups import group_figures, groups_table
+from rmqlite.views.jobs import redrives_table
+from rmqlite.views.levels import level_name, levels_table, levels_text
+from rmqlite.views.numbers import counts_text
 from rmqlite.web import plots
 from rmqlite.web.args import PENDING_FIELDS, Args, Fields
-from rmqlite.web.site import Visit
+from rmqlite.web.groups import figures_of
+from rmqlite.web.site import ROWS, Visit
 
+_NAMES_MAX: Final = 5
+"""A trouble leads to so many of the groups that have it."""
 _SPAN: Final = "1h"
 """How far a timeline looks ahead if nobody says."""
 _NEW_TIME: Final = ("to", "at")
@@ -40,6 +49,42 @@ _NEW_TIME: Final = ("to", "at")
 WORK_S_MAX: Final = 15.0
 """How long one request works on a change of many messages."""
 _SAMPLES: Final = 10
+
+
+async def overview(visit: Visit) -> Response:
+    status = await visit.service.status()
+    jobs = await visit.service[RedriveCalls].all()
+    infos = await visit.service.groups.all()
+    dead = await visit.service[DeadLetterCalls].dead_groups()
+    groups = await figures_of(visit, infos, dead)
+    known = {each.group for each in groups}
+    # A group without settings can have dead letters, such as the schedule itself.
+    others = [group_figures(each.group, None, dead={each.group: each}) for each in dead]
+    visit.site.rates.take(status)
+    return visit.page(
+        "overview.html",
+        status=status,
+        rates=visit.site.rates,
+        troubles=troubles(status, [*groups, *[f for f in others if f.group not in known]], jobs),
+        names_max=_NAMES_MAX,
+        open_dead=sum([each.open for each in dead]),
+        newest_dead_ms=max([each.newest_ms for each in dead if each.open], default=0),
+        counts=counts_text(status),
+        pending=sum([level.pending for level in status.levels]),
+        cluster=cluster_tables(status),
+        levels=levels_table(status),
+        empty_levels=[
+            each for each in status.levels if each.level > 0 and each.delay and not each.is_used
+        ],
+        groups=groups_table(groups[:ROWS]),
+        groups_more=max(0, len(groups) - ROWS),
+        jobs=redrives_table([job for job in jobs if not job.is_over][:5]),
+    )
+
+
+async def lateness(visit: Visit) -> Response:
+    status = await visit.service.status()
+    return visit.page("lateness.html", status=status, plot=plots.lateness(status.levels))
 
 
 @dataclass(frozen=True, slots=True)

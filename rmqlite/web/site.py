@@ -1,7 +1,9 @@
 """The parts that every page needs: the broker's service, the templates, and one visit of a browser.
 
 A page calls the same service as every protocol, so it obeys the same rules, waits for the same disk
-and lets other calls have their turns.
+and lets other calls have their turns.  Every template passes each value through visible() first, so
+that no control character of a message reaches a browser; then the template escapes the value for
+HTML.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -22,15 +25,46 @@ from rmqlite.features.dead_letters.requests import HasCursor
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.access import of_admins
 from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.words.clock import zone_text
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.limits import NOTE_CHARS_MAX
 from rmqlite.kernel.words.rights import Need, Right
-from rmqlite.views.counts import COUNTED_MAX, matches_text
-from rmqlite.views.rates import RateRows
+from rmqlite.kernel.words.visible import printable
+from rmqlite.views.broker import RateRows
+from rmqlite.views.levels import delay_cell, level_text
+from rmqlite.views.messages import origin_text
+from rmqlite.views.numbers import (
+    COUNTED_MAX,
+    age_text,
+    counted,
+    delay_text,
+    matches_text,
+    rate_text,
+    second_text,
+    share_text,
+    size_text,
+    span_text,
+    time_text,
+    until_text,
+)
+from rmqlite.views.tables import Subject
 from rmqlite.web.args import Args
 from rmqlite.web.guard import TOKEN_FIELD, WebGuard
 from rmqlite.web.sessions import LoginAttempts, Sessions, Visitor
-from rmqlite.web.text import FILTERS, GLOBALS, visible
 
+_SHORT_CHARS: Final = 160
+_OPEN: Final = {"view": "open"}
+_LEADS: Final[Mapping[Subject, tuple[str, tuple[str, ...], Mapping[str, str]]]] = {
+    Subject.LEVELS: ("/schedule", ("level",), {}),
+    Subject.DEAD_LETTERS: ("/dead/letters", ("group",), _OPEN),
+    Subject.REASONS: ("/dead/letters", ("group", "kind"), _OPEN),
+    Subject.UNDELIVERABLE: ("/dead/letters", ("group",), _OPEN),
+    Subject.GROUPS: ("/group", ("name",), {}),
+    Subject.RETRIES: ("/retries", ("group",), {}),
+    Subject.REDRIVE: ("/job", ("id",), {}),
+    Subject.BULK: ("/job/bulk", ("id",), {}),
+}
+"""The page, and its fields, where a thing is looked at closer."""
 T = TypeVar("T")
 Q = TypeVar("Q", bound=HasCursor)
 P = TypeVar("P", bound=HasCursor)
@@ -41,6 +75,82 @@ _CALLS_MAX: Final = 20
 """How many calls a page makes for its rows if few fit."""
 ROWS: Final = 50
 """The rows of a page: so few that making it does not hold up the loop."""
+
+
+def visible(value: Any) -> Any:
+    """A value as a template writes it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+def plain(value: object) -> Markup:
+    """A value for an attribute: a number has no commas, a text stays as it is."""
+    return Markup("{}").format(str(value))
+
+
+def short(text: str, chars: int = _SHORT_CHARS) -> str:
+    """The beginning of a text, cut to so many characters, for a table."""
+    return text if len(text) <= chars else text[: chars - 1] + "…"
+
+
+def moment(timestamp_ms: int) -> Markup | str:
+    """A moment to the second, with milliseconds and time zone in a tooltip; - for 0: never."""
+    if not timestamp_ms:
+        return "-"
+    title = f"{time_text(timestamp_ms)} {zone_text(timestamp_ms)}"
+    return Markup('<time title="{}">{}</time>').format(title, second_text(timestamp_ms))
+
+
+def quoted(text: str) -> Markup:
+    """An id for a form's field: characters that a browser would change become %0d and the like."""
+    return Markup("{}").format(quote(text, safe="", errors="surrogatepass"))
+
+
+def url(path: str, values: Mapping[str, object] | None = None, **more: object) -> Markup:
+    """A link to a page of ours; values are quoted, empty ones are left out, tuples repeated."""
+    pairs = [
+        (name, str(each))
+        for name, value in {**(values or {}), **more}.items()
+        for each in (value if isinstance(value, tuple) else (value,))
+    ]
+    query = urlencode([pair for pair in pairs if pair[1]], errors="surrogatepass")
+    return Markup("{}").format(f"{path}?{query}" if query else path)
+
+
+def lead(subject: Subject | None, *names: str) -> Markup | None:
+    """A link to the page where a thing is looked at closer; None for a thing without one."""
+    if subject is None or subject not in _LEADS:
+        return None
+    path, fields, more = _LEADS[subject]
+    return url(path, dict(zip(fields, names, strict=True)), **more)
+
+
+FILTERS: Final = {
+    each.__name__.removesuffix("_text"): each
+    for each in (plain, short, moment, quoted, second_text, span_text, size_text)
+}
+GLOBALS: Final = {
+    each.__name__: each
+    for each in (
+        url,
+        lead,
+        zone_text,
+        until_text,
+        age_text,
+        delay_text,
+        counted,
+        rate_text,
+        share_text,
+        level_text,
+        delay_cell,
+        origin_text,
+    )
+} | {"note_chars_max": NOTE_CHARS_MAX}
 
 
 class Static:

@@ -25,7 +25,7 @@ from rmqlite.features.changes.requests import (
 from rmqlite.kernel.requests.schedule import LevelsInForce
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
-from rmqlite.views.times import delay_text
+from rmqlite.views.numbers import delay_text
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, FakeBroker
 from tests.support.fake_schedule import HOSTILE, NOW_MS, asked_for, has_schedule, waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.views.counts import counted, rate_text, share_text, size_text
+from rmqlite.views.numbers import counted, rate_text, share_text, size_text
 
 
 @pytest.mark.parametrize(

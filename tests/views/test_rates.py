@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqlite.views.rates import HISTORY_MAX, RateRows
+from rmqlite.views.broker import HISTORY_MAX, RateRows
 from tests.support.broker_answers import NOW_MS, status
 
 

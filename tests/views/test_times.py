@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.views.times import age_text, delay_text, span_text, until_text
+from rmqlite.views.numbers import age_text, delay_text, span_text, until_text
 
 
 @pytest.mark.parametrize(

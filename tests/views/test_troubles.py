@@ -9,11 +9,11 @@ import pytest
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
 from rmqlite.kernel.words.names import SCHEDULE_GROUP
-from rmqlite.views.counts import counts_text
+from rmqlite.views.broker import JOINING_MS, troubles
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS
+from rmqlite.views.numbers import counts_text
 from rmqlite.views.tables import Subject
-from rmqlite.views.troubles import JOINING_MS, troubles
 
 NOW_MS = 1_700_000_100_000
 STATUS = BrokerStatus(

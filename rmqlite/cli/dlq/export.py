@@ -47,7 +47,7 @@ from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import TopicUnknown
 from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.names import dlq_topic
-from rmqlite.views.failed_messages import letters_text
+from rmqlite.views.messages import letters_text
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

@@ -39,8 +39,8 @@ from rmqlite.features.redrive.requests import (
 )
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.jobs import counts_text
+from rmqlite.views.messages import letters_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

@@ -34,8 +34,7 @@ from rmqlite.cli.output.terminal import (
 )
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, DeadLettersQuery
 from rmqlite.kernel.words.reasons import NO_REASON
-from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import (
+from rmqlite.views.messages import (
     filter_text,
     letters_text,
     origin_text,
@@ -43,7 +42,7 @@ from rmqlite.views.failed_messages import (
     reason_line,
     redriven_text,
 )
-from rmqlite.views.times import age_text, second_text
+from rmqlite.views.numbers import age_text, counted, second_text
 
 LETTER: Final = Document(
     "DeadLetter",

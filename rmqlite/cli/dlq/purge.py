@@ -17,7 +17,7 @@ from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.documents import Document, fields_of, prints
 from rmqlite.cli.output.terminal import note, print_json, printable
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
-from rmqlite.views.failed_messages import filter_text, letters_text
+from rmqlite.views.messages import filter_text, letters_text
 
 _PURGED: Final = Document(
     "Purged",

@@ -41,8 +41,8 @@ from rmqlite.features.redrive.requests import (
     RedrivePreview,
     RedriveSpec,
 )
-from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
+from rmqlite.views.messages import letters_text
 
 _PREVIEW: Final = Document(
     "RedrivePreview",

@@ -53,7 +53,7 @@ from rmqlite.features.redrive.requests import (
 )
 from rmqlite.kernel.words.errors import JobUnknown, NotSupported
 from rmqlite.views.jobs import bulks_table, counts_text, facts, state_text
-from rmqlite.views.times import second_text
+from rmqlite.views.numbers import second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

@@ -28,7 +28,7 @@ from rmqlite.features.dead_letters.requests import (
     HasCursor,
     pages,
 )
-from rmqlite.views.counts import COUNTED_MAX, matches_text
+from rmqlite.views.numbers import COUNTED_MAX, matches_text
 
 Q = TypeVar("Q", bound=HasCursor)
 P = TypeVar("P", bound=HasCursor)

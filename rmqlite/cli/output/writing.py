@@ -19,7 +19,7 @@ import typer
 from rmqlite.cli.output.terminal import note
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import StoreUnavailable
-from rmqlite.views.counts import size_text
+from rmqlite.views.numbers import size_text
 
 STANDARD_OUTPUT: Final = Path("-")
 

@@ -10,7 +10,7 @@ from rmqlite.cli.options import finish, moment_ms, option, with_options, wrong
 from rmqlite.cli.output.documents import Document, fields_of, many, maybe, prints
 from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.running import SourceOptions, check_source, settings
-from rmqlite.views.counts import size_text
+from rmqlite.views.numbers import size_text
 
 _RUN: Final = Document(
     "Run",

@@ -15,7 +15,7 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_delay
 from rmqlite.views.levels import level_text
-from rmqlite.views.times import delay_text
+from rmqlite.views.numbers import delay_text
 
 _HOUR_MS: Final = 3_600_000
 _BARS_MAX: Final = 18

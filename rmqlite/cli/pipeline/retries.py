@@ -18,8 +18,7 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_plot,
 )
-from rmqlite.views.counts import size_text
-from rmqlite.views.times import span_text
+from rmqlite.views.numbers import size_text, span_text
 
 _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16

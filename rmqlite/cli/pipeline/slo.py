@@ -12,7 +12,7 @@ from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import wait_ms
-from rmqlite.views.times import span_text
+from rmqlite.views.numbers import span_text
 
 _NAME_CHARS: Final = 16
 _ROWS_SHOWN: Final = 40

@@ -18,7 +18,7 @@ from rmqlite.cli.output.terminal import STYLES, note, out, print_json, printable
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
-from rmqlite.views.times import span_text, time_text
+from rmqlite.views.numbers import span_text, time_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

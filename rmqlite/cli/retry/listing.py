@@ -29,10 +29,9 @@ from rmqlite.features.changes.requests import PendingFilter, PendingQuery
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLettersQuery
 from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
-from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max, origin_text
 from rmqlite.views.groups import group_figures, readers_text
-from rmqlite.views.times import instant_text, until_text
+from rmqlite.views.messages import NO_REASON, attempt_text, attempts_max, origin_text
+from rmqlite.views.numbers import counted, instant_text, until_text
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")

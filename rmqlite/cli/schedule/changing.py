@@ -31,7 +31,7 @@ from rmqlite.features.finding.requests import MessageQuery, MessageState
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import is_retry
-from rmqlite.views.counts import counted
+from rmqlite.views.numbers import counted
 
 _CHANGE: Final = Document(
     "Change",

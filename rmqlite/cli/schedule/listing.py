@@ -38,9 +38,8 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
 )
 from rmqlite.kernel.words.levels import LevelTable
-from rmqlite.views.counts import COUNTED_MAX, size_text, times_text
 from rmqlite.views.levels import delay_cell, level_text
-from rmqlite.views.times import delay_text, until_text
+from rmqlite.views.numbers import COUNTED_MAX, delay_text, size_text, times_text, until_text
 
 _PENDING: Final = Document(
     "PendingMessage", "A waiting message without its body.", PendingMessage, offset_message_id=str

@@ -26,7 +26,7 @@ from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline, Pending
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels, wait_ms
 from rmqlite.views.levels import levels_text
-from rmqlite.views.times import delay_text, instant_text
+from rmqlite.views.numbers import delay_text, instant_text
 
 _GROWING: Final = parse_levels(
     "10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d 90d 180d 365d 730d 3650d"

@@ -14,7 +14,7 @@ from rmqlite.cli.output.terminal import note, print_json, print_lines, printable
 from rmqlite.cli.store.check import FOUND, finding_lines, reading_bar
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.views.counts import counted, size_text
+from rmqlite.views.numbers import counted, size_text
 
 
 @dataclass(frozen=True, slots=True)

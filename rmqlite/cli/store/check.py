@@ -19,7 +19,7 @@ from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.views.counts import counted, size_text
+from rmqlite.views.numbers import counted, size_text
 
 if TYPE_CHECKING:
     from rmqlite.kernel.config.config import BrokerConfig

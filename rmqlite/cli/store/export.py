@@ -47,7 +47,7 @@ from rmqlite.kernel.words.compression import is_compressed, readable_message
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
 from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.message import StoredMessage
-from rmqlite.views.counts import counted
+from rmqlite.views.numbers import counted
 
 if TYPE_CHECKING:
     from rmqlite.kernel.config.config import BrokerConfig

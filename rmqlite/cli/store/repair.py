@@ -24,7 +24,7 @@ from rmqlite.cli.store.check import (
     reading_bar,
 )
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
-from rmqlite.views.counts import counted
+from rmqlite.views.numbers import counted
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.check import Finding

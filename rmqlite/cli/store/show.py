@@ -13,9 +13,8 @@ from rmqlite.cli.output.terminal import print_json, print_table, printable, time
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.names import is_system
-from rmqlite.views.counts import counted, size_text
 from rmqlite.views.levels import delay_cell, level_text, waiting_text
-from rmqlite.views.times import span_text
+from rmqlite.views.numbers import counted, size_text, span_text
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.reader import (

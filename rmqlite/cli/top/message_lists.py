@@ -17,10 +17,9 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.reasons import failure_kind
-from rmqlite.views.counts import counted
-from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
+from rmqlite.views.messages import attempt_text, origin_text, reason_line
+from rmqlite.views.numbers import counted, instant_text, span_text, until_text
 from rmqlite.views.tables import DIM, NOTHING, Column, Table, Tone, cell, row, table
-from rmqlite.views.times import instant_text, span_text, until_text
 
 PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000

@@ -19,8 +19,8 @@ from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.views.history import Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.messages import BodyView, inflated_view, message_facts
+from rmqlite.views.numbers import instant_text
 from rmqlite.views.tables import Column, Table, TableRow, Tone, cell, row
-from rmqlite.views.times import instant_text
 
 _WHAT_LEAST: Final = 64
 _WHERE_LEAST: Final = 24

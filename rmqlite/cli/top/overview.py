@@ -11,9 +11,8 @@ from typing import Final
 from rmqlite.cli.output.grid import Line, cut, spread
 from rmqlite.cli.output.terminal import printable, shortened, time_text
 from rmqlite.cli.status import Picture
-from rmqlite.views.counts import COUNTED, rate_text
+from rmqlite.views.numbers import COUNTED, rate_text, span_text
 from rmqlite.views.tables import BAD, Tone
-from rmqlite.views.times import span_text
 
 _NAME_MAX: Final = 24
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"

@@ -11,8 +11,8 @@ from rmqlite.features.changes.requests import ChangedId
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
 from rmqlite.features.redrive.requests import RedriveSpec
 from rmqlite.kernel.words.names import is_system_group, retry_topic
-from rmqlite.views.failed_messages import origin_text
 from rmqlite.views.jobs import readers_text
+from rmqlite.views.messages import origin_text
 
 
 @dataclass(frozen=True, slots=True)

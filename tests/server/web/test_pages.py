@@ -15,7 +15,7 @@ from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.retry_policy import RetryPolicy
-from rmqlite.views.troubles import JOINING_MS
+from rmqlite.views.broker import JOINING_MS
 from rmqlite.web.app import _CHANGES, _LOOKS
 from rmqlite.web.site import ROWS
 from tests.server.web.browser import Browser, browse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from rmqlite.web.text import quoted, short, url
-from rmqlite.web.text import visible as shown
+from rmqlite.web.site import quoted, short, url
+from rmqlite.web.site import visible as shown
 
 
 def test_what_is_put_into_a_template_is_made_visible() -> None:

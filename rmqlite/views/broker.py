@@ -1,27 +1,94 @@
-"""What is wrong with a broker, the worst first: `rmqlite top`, `rmqlite status` and the web page.
+"""A broker as an operator sees it: what is wrong with it, its rates, and where it has registered.
 
-The rules read the broker's answers only, and no clock: an old answer makes nothing late.
+The rules of troubles read the broker's answers only, and no clock: an old answer makes nothing
+late.  The seconds of a rate are the broker's own, so that a slow answer does not look like a slow
+broker; a restart begins the counters anew: that step has no rate, and none is ever negative.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.figures import BrokerStatus, NameServerStatus
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.kernel.words.visible import printable
-from rmqlite.views.counts import counted, size_text
 from rmqlite.views.groups import GroupFigures
 from rmqlite.views.levels import LATE_MS, level_text, levels_text, waiting_text
-from rmqlite.views.tables import BAD, WARN, Subject, Tone
-from rmqlite.views.times import span_text
+from rmqlite.views.numbers import COUNTED, counted, size_text, span_text
+from rmqlite.views.tables import (
+    BAD,
+    NOTHING,
+    WARN,
+    Column,
+    Subject,
+    Table,
+    TableRow,
+    Tone,
+    cell,
+    row,
+    table,
+)
 
+_NAME_SERVERS: Final = (
+    Column("NAME SERVER"),
+    Column("REGISTERED"),
+    Column("FOR", right=True),
+    Column("TOPICS", right=True),
+)
+_BROKERS: Final = (
+    Column("BROKER"),
+    Column("ID", right=True),
+    Column("ADDRESS"),
+    Column("CLUSTER"),
+    Column("TOPICS", right=True),
+    Column("LAST", right=True),
+)
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
+HISTORY_MAX: Final = 240
+"""The rates stored per counter: as many as a wide screen can show."""
+STEP_MS_MIN: Final = 900
+"""In a shorter step a few messages would look like a flood."""
+LATELY_MS: Final = 60_000
+
+
+def cluster_tables(status: BrokerStatus) -> list[Table]:
+    """Those that have rows; a broker that is no member of a cluster has none."""
+    now_ms = status.now_ms
+    brokers = [
+        row(
+            each.address,
+            each.broker_name,
+            each.broker_id,
+            each.address,
+            each.cluster,
+            each.topics,
+            f"{span_text(now_ms - each.registered_at_ms)} ago",
+        )
+        for each in status.registered
+    ]
+    servers = [_name_server_row(each, now_ms) for each in status.name_servers]
+    found = (
+        table("name servers", _NAME_SERVERS, servers),
+        table("brokers that have registered here", _BROKERS, brokers),
+    )
+    return [each for each in found if each.rows]
+
+
+def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:
+    return row(
+        server.address,
+        server.address,
+        cell("yes" if server.is_registered else "no", "" if server.is_registered else BAD),
+        span_text(now_ms - server.since_ms) if server.since_ms else NOTHING,
+        server.topics,
+    )
 
 
 def troubles(
@@ -166,3 +233,61 @@ def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list
 
 def _others(found: Sequence[object]) -> str:
     return f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+
+
+class RateRows:
+    """The last rates of each counter; None for a step without one.
+
+    from_start: the first step begins at the broker's start, where all counters were 0.
+    """
+
+    def __init__(self, *, from_start: bool = False) -> None:
+        self._from_start = from_start
+        self.history: dict[str, deque[float | None]] = {
+            name: deque(maxlen=HISTORY_MAX) for name in COUNTED
+        }
+        self.over_ms = 0
+        """The length of the last step; 0 while there is none."""
+        self._before: BrokerStatus | None = None
+        self._dead: deque[tuple[int, int]] = deque()
+
+    def take(self, status: BrokerStatus) -> None:
+        """The next status; one that comes too soon is counted with the one after it."""
+        before, self._before = self._before, status
+        if before is None and self._from_start:
+            zero: dict[str, Any] = dict.fromkeys(COUNTED, 0)
+            before = replace(status, now_ms=status.started_at_ms, **zero)
+        if before is None:
+            return
+        if before.started_at_ms != status.started_at_ms:
+            self.gap()
+            return
+        passed_ms = status.now_ms - before.now_ms
+        if passed_ms < STEP_MS_MIN:
+            self._before = before
+            return
+        self.over_ms = passed_ms
+        for name in COUNTED:
+            grown = max(0, getattr(status, name) - getattr(before, name))
+            self.history[name].append(grown * 1000 / passed_ms)
+        self._count_dead(status.now_ms, status.dead - before.dead)
+
+    def gap(self) -> None:
+        """A step without an answer."""
+        for name in COUNTED:
+            self.history[name].append(None)
+
+    def now(self, name: str) -> float | None:
+        """The last rate, None while there is none."""
+        return self.history[name][-1] if self.history[name] else None
+
+    @property
+    def dead_lately(self) -> int:
+        """The messages that died in the last minute of the rounds."""
+        return sum([count for _, count in self._dead])
+
+    def _count_dead(self, now_ms: int, count: int) -> None:
+        if count > 0:
+            self._dead.append((now_ms, count))
+        while self._dead and self._dead[0][0] <= now_ms - LATELY_MS:
+            self._dead.popleft()
