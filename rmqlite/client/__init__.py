@@ -2,7 +2,14 @@
 
 from typing import Any, Final
 
-from rmqlite.client.admin.admin_client import AdminClient
+from rmqlite.client.admin_client import AdminClient
+from rmqlite.client.bulk import (
+    BulkMessage,
+    BulkOutcome,
+    BulkProgress,
+    BulkScheduler,
+    BulkStatus,
+)
 from rmqlite.client.consuming.listener import (
     CONSUME_SUCCESS,
     DEAD_LETTER,
@@ -15,14 +22,7 @@ from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.client.consuming.push_consumer import PushConsumer
 from rmqlite.client.consuming.queue_reader import ConsumeFrom
 from rmqlite.client.credentials import Credentials
-from rmqlite.client.producing.bulk import (
-    BulkMessage,
-    BulkOutcome,
-    BulkProgress,
-    BulkScheduler,
-    BulkStatus,
-)
-from rmqlite.client.producing.producer import Producer
+from rmqlite.client.producer import Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.features.bulk.requests import BulkJob, BulkMatch
 from rmqlite.features.changes.requests import (

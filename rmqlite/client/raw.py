@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import CallFuture
 from rmqlite.features.raw_log.requests import (
     READ_BYTES_DEFAULT,
     LogRead,

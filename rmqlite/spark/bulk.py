@@ -113,7 +113,7 @@ def _refused_rows(df: DataFrame, refused_path: str, job_id: str) -> DataFrame:
 
 def _job(endpoint: str, job_id: str, credentials: Credentials | None) -> BulkJob:
     """The broker's counts; all 0 if there was no row."""
-    from rmqlite.client.admin.admin_client import AdminClient
+    from rmqlite.client.admin_client import AdminClient
 
     with AdminClient(endpoint, credentials=credentials) as admin:
         try:

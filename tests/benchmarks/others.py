@@ -25,10 +25,9 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     Heartbeat,
     SubscriptionBody,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import SubscriptionGroup
+from rmqlite.protocols.remoting.bytes.requests.groups import QueueOfTopic, SubscriptionGroup
 from rmqlite.protocols.remoting.bytes.requests.messages import PullMessage
 from rmqlite.protocols.remoting.bytes.requests.name_server import KvPair
-from rmqlite.protocols.remoting.bytes.requests.queues import QueueOfTopic
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE, SendMessage
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicChange

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.client.admin.dead_letters import BEFORE_ALL_MS
+from rmqlite.client.admin_client import BEFORE_ALL_MS
 from rmqlite.features.dead_letters.requests import DeadLetterFilter, Purged, PurgeRequest
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,

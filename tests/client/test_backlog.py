@@ -6,8 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rmqlite.client.consuming.backlog import Backlog
-from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
+from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
 from rmqlite.kernel.requests.topics import Queue
 from tests.client.conftest import stored
 from tests.support.fake_broker import WAIT_S

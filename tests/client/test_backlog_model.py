@@ -12,8 +12,7 @@ from types import TracebackType
 
 import pytest
 
-from rmqlite.client.consuming.backlog import Backlog
-from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
+from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import StoredMessage
 from tests.client.conftest import stored

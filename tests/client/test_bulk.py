@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import AdminClient, BulkJob, BulkMessage, BulkProgress, BulkScheduler
-from rmqlite.client.producing.bulk import BATCH_BYTES_MAX, BulkOutcome, BulkStatus
+from rmqlite.client.bulk import BATCH_BYTES_MAX, BulkOutcome, BulkStatus
 from rmqlite.features.bulk.requests import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
 from rmqlite.kernel.words.errors import (
     BrokerUnreachable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
+from rmqlite.client.consuming.backlog import CacheLimits, ProcessQueue
 from rmqlite.kernel.requests.topics import Queue
 from tests.client.conftest import stored
 

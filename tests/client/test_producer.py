@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import Message, Producer
-from rmqlite.client.producing.batcher import CALLS_IN_FLIGHT_MAX
+from rmqlite.client.batcher import CALLS_IN_FLIGHT_MAX
 from rmqlite.features.changes.requests import read_handle
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import (

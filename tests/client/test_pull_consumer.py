@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.client import Message, PullConsumer, call_future
+from rmqlite.client import Message, PullConsumer, forks
 from rmqlite.client.consuming.tag_expression import parse_tags
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.kernel.requests.topics import Queue
@@ -209,7 +209,7 @@ def test_a_pull_without_a_thread_fails_like_any_other(
 def test_a_pull_that_cannot_begin_is_forgotten(consumer: PullConsumer) -> None:
     """Futures are remembered until they are settled, for a child that is forked meanwhile."""
     consumer.close()
-    before = set(call_future._open.futures)
+    before = set(forks._open.futures)
     with pytest.raises(Refused):
         consumer.pull_async("orders", 0, 0)
-    assert set(call_future._open.futures) == before
+    assert set(forks._open.futures) == before

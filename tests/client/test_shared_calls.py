@@ -8,8 +8,7 @@ from functools import partial
 
 import pytest
 
-from rmqlite.client.producing.batcher import BatchLimits
-from rmqlite.client.producing.shared_calls import CALLS_MAX, Results, SharedCalls
+from rmqlite.client.batcher import CALLS_MAX, BatchLimits, Results, SharedCalls
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import Message

@@ -11,9 +11,10 @@ import pytest
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.protocols.grpc.calls import BODIES_BYTES_MAX, READ_BYTES_MAX
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc
-from rmqlite.protocols.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
+from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 
 
@@ -67,7 +68,7 @@ async def turns_of(work: Any) -> tuple[Any, int]:
     ("batches", "is_long"),
     [
         ([pb.EncodedBatch(topic="orders", messages=bytes(100))], False),
-        ([pb.EncodedBatch(topic="orders", messages=bytes(SHORT_BYTES_MAX))], False),
+        ([pb.EncodedBatch(topic="orders", messages=bytes(READ_BYTES_MAX))], False),
         ([pb.EncodedBatch(topic="orders", messages=bytes(BODIES_BYTES_MAX + 1))], True),
         ([pb.EncodedBatch(topic="t" * 99, delay="d" * 99, messages=b"x")] * 99, True),
     ],

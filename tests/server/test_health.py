@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded
 from rmqlite.protocols.grpc.calls import Handlers, everybody
-from rmqlite.protocols.grpc.health import REFLECTIONS_MAX, REQUEST_BYTES_MAX, WATCHES_MAX, Health
 from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.grpc_server import REFLECTIONS_MAX, REQUEST_BYTES_MAX, WATCHES_MAX, Health
 from tests.support.calls import FakeContext, ask, turns_until
 from tests.support.thinned import part_of
 

@@ -13,8 +13,8 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied, Unavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.grpc.calls import Handlers
-from rmqlite.protocols.grpc.health import Health
 from rmqlite.protocols.grpc.in_flight import InFlight
+from rmqlite.protocols.grpc_server import Health
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion

@@ -23,7 +23,7 @@ from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes import frame
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.frame import encode
-from rmqlite.protocols.remoting.bytes.limits import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.names import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.request import Party
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED

@@ -15,8 +15,7 @@ from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.grpc.calls import everybody
-from rmqlite.protocols.grpc.in_flight import InFlight
-from rmqlite.protocols.grpc.unread import (
+from rmqlite.protocols.grpc.in_flight import (
     ANSWERING,
     LONGEST_BYTES,
     TAKE_S_MAX,
@@ -24,6 +23,7 @@ from rmqlite.protocols.grpc.unread import (
     UNREAD_S_MAX,
     WAIT_S_MAX,
     Answering,
+    InFlight,
     Unread,
     end_connections,
 )
@@ -32,8 +32,8 @@ from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import _PARKING, _SHORT, handlers_of
-from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID
-from rmqlite.protocols.rocketmq_v2.streams import Stream
+from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
+from rmqlite.protocols.rocketmq_v2.clients import Stream
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
 from tests.support.clock import FakeClock

@@ -25,7 +25,7 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
-from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID, CLIENT_VERSION
+from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID, CLIENT_VERSION
 from rmqlite.protocols.rocketmq_v2.table import Protocol
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, Sent, ask, talk, turns_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from rmqlite.client.producing.encoding import EncodedSend, encoded
+from rmqlite.client.producer import EncodedSend, encoded
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.messages import SendRequest, SendResult
 from rmqlite.kernel.sends.calls import DraftCall

@@ -57,7 +57,7 @@ from rmqlite.views.numbers import second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
-    from rmqlite.client.admin.redrive import RedriveAdmin
+    from rmqlite.client.admin_client import RedriveAdmin
 
     Change = Callable[[RedriveAdmin], RedriveJob]
 

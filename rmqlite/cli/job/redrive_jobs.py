@@ -34,7 +34,7 @@ from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
 
 if TYPE_CHECKING:
-    from rmqlite.client.admin.redrive import RedriveAdmin
+    from rmqlite.client.admin_client import RedriveAdmin
 
 OUTCOME: Final = Document(
     "Outcome",

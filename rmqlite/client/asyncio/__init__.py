@@ -4,13 +4,13 @@ They are the clients of rmqlite.client, with the same threads underneath.  What 
 on such a thread, and its outcome comes back to the event loop; nothing here speaks to a broker.
 """
 
-from rmqlite.client.asyncio.admin import (
+from rmqlite.client.asyncio.producer import (
     AsyncAdmin,
     AsyncDeadLetterAdmin,
+    AsyncProducer,
     AsyncRedriveAdmin,
     AsyncScheduleAdmin,
 )
-from rmqlite.client.asyncio.producer import AsyncProducer
 from rmqlite.client.asyncio.push_consumer import AsyncPushConsumer
 from rmqlite.client.consuming.listener import AsyncListener
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
-from rmqlite.client.asyncio.bridge import AsyncClosing, alone_in_thread
+from rmqlite.client.asyncio.producer import AsyncClosing, alone_in_thread
 from rmqlite.client.consuming.listener import (
     AsyncListener,
     ConsumeResult,

@@ -1,20 +1,71 @@
-"""Calls whose answers arrive on the loop; an outage logs one line, not one per call."""
+"""The thread that owns a consumer's state, and the calls whose answers arrive there.
+
+Answers of the broker, timers and close() only post calls; the loop's thread runs them, one after
+the other, so the state needs no lock.  A posted call must not block.  An outage logs one line, not
+one per call.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
+import queue
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rmqlite.client.channel import Connection, Started
-from rmqlite.client.consuming.loop import Loop
+from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, RmqliteError
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
 log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Any thread may call post(); only the loop's own thread may call later()."""
+
+    def __init__(self, name: str) -> None:
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Run this soon; in the order of posting."""
+        self._posted.put(call)
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Run this after delay_s seconds.  The call must check whether it is still needed."""
+        heapq.heappush(self._timers, (elapsed_s() + delay_s, next(self._numbers), call))
+
+    def stop(self) -> None:
+        """Run what was posted before, then end; timers are dropped."""
+        self.post(self._end)
+        self._thread.join()
+
+    def _end(self) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        while not self._stopping:
+            wait_s = self._timers[0][0] - elapsed_s() if self._timers else None
+            # Run a due timer first: a stream of posts would delay it.
+            if wait_s is not None and wait_s <= 0:
+                heapq.heappop(self._timers)[2]()
+                continue
+            try:
+                call = self._posted.get(timeout=wait_s)
+            except queue.Empty:
+                continue
+            call()
 
 
 class LinkCall:

@@ -1,8 +1,12 @@
-"""The user's listener and its results.
+"""The user's listener, its results, and the way back to the broker of what it failed.
 
 A listener that returns nothing succeeds, as a task does in other Python libraries.  One that raises
 anything at all, or returns another value than a result, fails its message: again later, with a
 reason that describes what happened.  The listener's thread survives all of it.
+
+A message's offset may be committed only after the broker took the message back; until then the
+send-back is repeated.  It is given up only if the queue is lost or the consumer closes: then the
+offset is not committed, and the message is delivered again.
 """
 
 from __future__ import annotations
@@ -14,19 +18,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rmqlite.client.channel import retry_pause_s
+from rmqlite.client.consuming.backlog import Backlog, ProcessQueue
+from rmqlite.client.consuming.broker_link import BrokerLink, Loop
+from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.kernel.words.compression import inflated
-from rmqlite.kernel.words.errors import InvalidValue, must_be_type
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, RmqliteError, must_be_type
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.visible import encodable, text_of_error
+from rmqlite.protocols.native.bytes import rpcs
 
 if TYPE_CHECKING:
     from rmqlite.client.spans import Spans
 
+
 REASON_BYTES_MAX: Final = 1024
 DEAD_LETTER: Final = -1
 """As a delay_level: no retry, to the dead letters at once."""
-
 log = logging.getLogger(__name__)
+ANSWER_S_MAX: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +62,12 @@ class ConsumeResult:
 
 CONSUME_SUCCESS: Final = ConsumeResult(True)
 RECONSUME_LATER: Final = ConsumeResult(False)
-
 Listener: TypeAlias = Callable[[StoredMessage], ConsumeResult | None]
 """Runs on one of the consumer's threads, several at a time.  None counts as CONSUME_SUCCESS."""
 LISTENER_RULE: Final = "a plain function: neither async nor a generator, whose code would not run"
 AsyncListener: TypeAlias = Callable[[StoredMessage], Awaitable[ConsumeResult | None]]
 """A Listener that is awaited on the event loop, by an AsyncPushConsumer."""
 ASYNC_LISTENER_RULE: Final = "an async function: another one would block the event loop"
-
 Settle: TypeAlias = Callable[[ConsumeResult | None], None]
 """Tell the result of one message, once, on any thread; None means that it was given up."""
 HandOver: TypeAlias = Callable[[StoredMessage, Settle], None]
@@ -200,3 +208,82 @@ def _described(error: BaseException) -> str:
 def _cut(reason: str) -> str:
     """At most REASON_BYTES_MAX bytes, without characters that UTF-8 cannot encode."""
     return encodable(reason).encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+
+
+class SendBacks:
+    """max_reconsume_times: None means the group's."""
+
+    def __init__(
+        self,
+        group: str,
+        max_reconsume_times: int | None,
+        link: BrokerLink,
+        loop: Loop,
+        backlog: Backlog,
+    ) -> None:
+        self._group = group
+        self._max_reconsume_times = max_reconsume_times
+        self._link = link
+        self._loop = loop
+        self._backlog = backlog
+        self._closing = False
+
+    def close(self) -> None:
+        """From now on make only one attempt for each message."""
+        self._closing = True
+
+    def send(
+        self, queue: ProcessQueue, message: StoredMessage, result: ConsumeResult, failures: int = 0
+    ) -> None:
+        """Send a failed message back, again and again until the broker takes it.
+
+        A message of a lost queue is not sent back: its next reader gets the message anyway, and a
+        second send-back would begin a second chain of retries.
+        """
+        if queue.is_lost:
+            self._backlog.abandon(queue)
+            return
+
+        def on_outcome(outcome: SendBackResult | RmqliteError) -> None:
+            if isinstance(outcome, MessageNotFound):
+                log.warning(
+                    "a failed message is gone from the broker, going on topic=%s queue_id=%d "
+                    "queue_offset=%d",
+                    queue.queue.topic,
+                    queue.queue.queue_id,
+                    message.queue_offset,
+                )
+            elif isinstance(outcome, RmqliteError):
+                self._failed(queue, message, result, failures, outcome)
+                return
+            self._backlog.finish(queue, message)
+
+        request = SendBackRequest(
+            self._group,
+            message.physical_offset,
+            result.delay_level,
+            result.reason,
+            self._max_reconsume_times,
+        )
+        self._link.ask(rpcs.SEND_BACK, request, ANSWER_S_MAX, on_outcome)
+
+    def _failed(
+        self,
+        queue: ProcessQueue,
+        message: StoredMessage,
+        result: ConsumeResult,
+        failures: int,
+        error: RmqliteError,
+    ) -> None:
+        if failures == 0:
+            log.warning(
+                "a failed message could not be sent back topic=%s message_id=%s: %s",
+                queue.queue.topic,
+                message.message_id,
+                error,
+            )
+        if queue.is_lost or self._closing:
+            self._backlog.abandon(queue)
+            return
+        again = partial(self.send, queue, message, result, failures + 1)
+        self._loop.later(retry_pause_s(failures), again)

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import CallFuture
 from rmqlite.client.tracing import Tracing
 from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus

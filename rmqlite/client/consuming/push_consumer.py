@@ -16,15 +16,17 @@ from functools import partial
 from typing import Final
 
 from rmqlite.client.channel import Closing, Connection
-from rmqlite.client.consuming.backlog import Backlog
-from rmqlite.client.consuming.broker_link import BrokerLink
-from rmqlite.client.consuming.listener import ConsumeResult, HandOver, Listener, on_this_thread
-from rmqlite.client.consuming.loop import Loop
-from rmqlite.client.consuming.membership import OwnMembership
-from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
+from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
+from rmqlite.client.consuming.broker_link import BrokerLink, Loop
+from rmqlite.client.consuming.listener import (
+    ConsumeResult,
+    HandOver,
+    Listener,
+    SendBacks,
+    on_this_thread,
+)
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
-from rmqlite.client.consuming.readers import Readers
-from rmqlite.client.consuming.send_back import SendBacks
+from rmqlite.client.consuming.readers import OwnMembership, Readers
 from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow

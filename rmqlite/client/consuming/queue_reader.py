@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rmqlite.client.channel import retry_pause_s
-from rmqlite.client.consuming.backlog import Backlog
-from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall
-from rmqlite.client.consuming.loop import Loop
-from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
+from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
+from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall, Loop
 from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus

@@ -36,8 +36,8 @@ from rmqlite.protocols.remoting.bytes.requests.name_server import (
     RouteBody,
     RouteQuery,
 )
+from rmqlite.protocols.remoting.calls import read_large
 from rmqlite.protocols.remoting.connection import NotAnswered
-from rmqlite.protocols.remoting.large_bodies import read_large
 
 PAUSE_S: Final = 0.2
 """The pause before the second attempt to connect; each further one is twice as long."""

@@ -1,4 +1,4 @@
-"""gRPC's side of every call: bytes in, bytes out, errors as each protocol shows them.
+"""gRPC's side of every call: let in, bytes in, bytes out, errors as each protocol shows them.
 
 A handler reads its request itself, so that it can wait for room first; the library would read
 the request before it calls the handler.  A refusal is answered or set on the context, not raised:
@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
 
+from rmqlite.kernel.service.access import CALLER, Access, Caller
+from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.message import pack_host
-from rmqlite.protocols.grpc.in_flight import InFlight
-from rmqlite.protocols.grpc.unread import ANSWERING, SHORT_BYTES_MAX, Answering
+from rmqlite.protocols.grpc.in_flight import ANSWERING, SHORT_BYTES_MAX, Answering, InFlight
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_to_status
 
+T = TypeVar("T")
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Answer = Callable[[bytes, Context], Awaitable[bytes]]
 """Turns a request's bytes into the answer's bytes.  Raises RmqliteError."""
@@ -37,10 +40,15 @@ Enter = Callable[[str, Context], Charge | None]
 Refuse = Callable[[str, Exception, Context], Sequence[bytes]]
 """Shows why the call of a path has failed: in answers that it returns, or on the context."""
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+READ_BYTES_MAX: Final = 16 << 10
+"""Up to this length, beside bodies, a request is decoded, or an answer encoded, in 1 ms."""
+BODIES_BYTES_MAX: Final = 1 << 20
+"""So many bytes of bodies, which are only copied, come on top of that for a tenth more."""
 CANCEL_S_MAX: Final = 1.0
 """gRPC cancels a call that it has refused itself within this time."""
-
 log = logging.getLogger(__name__)
+CallerOf = Callable[[str, Context], Caller]
+"""Who makes the call of a path, when there are accounts.  Raises RmqliteError."""
 
 
 class Handlers(grpc.GenericRpcHandler):
@@ -200,6 +208,19 @@ class _Refusing:
         return True
 
 
+async def decoded(decode: Callable[[bytes], T], data: bytes, beside: int) -> T:
+    """A request that was checked just now; around a long one other calls get their turns.
+
+    beside: how many bytes stand beside the bodies.
+    """
+    if beside <= READ_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
+        return decode(data)
+    await let_others()
+    request = decode(data)
+    await let_others()
+    return request
+
+
 async def _read_with_room(context: Context, in_flight: InFlight) -> bytes | None:
     room = await in_flight.room()
     try:
@@ -222,3 +243,47 @@ def peer_host(peer: str) -> bytes:
         return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
     except InvalidValue:
         return bytes(8)
+
+
+class GrpcGuard:
+    """keeping: the paths of what keeps a consumer in its group, and does not fall under the limit
+    of other requests."""
+
+    def __init__(
+        self, access: Access, limits: Limits | None, caller_of: CallerOf, keeping: Collection[str]
+    ) -> None:
+        self._access = access
+        self._limits = limits
+        self._caller_of = caller_of
+        self._keeping = keeping
+
+    def enter(self, path: str, context: Context) -> Charge | None:
+        """Note the caller.  Raises Overloaded, and what the protocol raises for a wrong caller."""
+        limits = self._limits
+        if limits is None:
+            self._identify(path, context)
+            return None
+        keeps_member = path in self._keeping
+        request = CountedRequest(1, 0, keeps_member)
+        limits.of_connection(context.peer(), request)
+        account = self._identify(path, context)
+        limits.of_account(account, request)
+
+        further = 0
+
+        def charge(size: int) -> None:
+            nonlocal further
+            # The first one was counted when the call began.
+            arrived, further = CountedRequest(further, size, keeps_member), 1
+            limits.of_connection(context.peer(), arrived)
+            limits.of_account(account, arrived)
+
+        return charge
+
+    def _identify(self, path: str, context: Context) -> str:
+        """Set the caller; its access key, "" if it has none."""
+        if self._access.accounts is None:
+            return ""
+        caller = self._caller_of(path, context)
+        CALLER.set(caller)
+        return caller.access_key

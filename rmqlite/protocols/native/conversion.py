@@ -7,20 +7,16 @@ parts.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.turns import let_others
+from rmqlite.protocols.grpc.calls import READ_BYTES_MAX, decoded
 from rmqlite.protocols.native.bytes.limits import NativeLimits
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-SHORT_BYTES_MAX: Final = 16 << 10
-"""Up to this length, a request is checked and decoded, or an answer encoded, in 1 ms."""
-BODIES_BYTES_MAX: Final = 1 << 20
-"""So many bytes of bodies, which are only copied, come on top of that for a tenth more."""
 
 
 class Conversion:
@@ -31,13 +27,7 @@ class Conversion:
 
     async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
         """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        beside = self._limits.check(rpc, data)
-        if beside <= SHORT_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
-            return rpc.decode_request(data)
-        await let_others()
-        request = rpc.decode_request(data)
-        await let_others()
-        return request
+        return await decoded(rpc.decode_request, data, self._limits.check(rpc, data))
 
     @staticmethod
     async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
@@ -47,7 +37,7 @@ class Conversion:
         for part in rpc.response_parts(answer):
             parts.append(part)
             size += len(part)
-            if size > SHORT_BYTES_MAX:
+            if size > READ_BYTES_MAX:
                 await let_others()
                 size = 0
         return parts[0] if len(parts) == 1 else b"".join(parts)

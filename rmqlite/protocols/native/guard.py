@@ -9,8 +9,7 @@ from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.words.message import unpack_host
-from rmqlite.protocols.grpc.calls import Context, peer_host
-from rmqlite.protocols.grpc.guard import GrpcGuard
+from rmqlite.protocols.grpc.calls import Context, GrpcGuard, peer_host
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.notes import read_note
 from rmqlite.protocols.native.replays import Replays

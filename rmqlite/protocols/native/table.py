@@ -28,8 +28,7 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.protocols.grpc.calls import Answer, Context, Enter, Handlers, one_answer, peer_host
-from rmqlite.protocols.grpc.in_flight import InFlight
-from rmqlite.protocols.grpc.unread import making, working
+from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion

@@ -1,30 +1,106 @@
-"""Finds the handler of each request, and the response code of each error."""
+"""Finds the handler of each request, and the response code of each error.
+
+A JSON body may be too long to be read or made at once: the entries of a table or a list are made
+and written some at a time, and other calls get their turns in between.  A long body of a request is
+read in another thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rmqlite.kernel.service.access import CALLER, Caller
 from rmqlite.kernel.service.limits import CountedRequest, Limits
-from rmqlite.kernel.service.turns import Gate
+from rmqlite.kernel.service.turns import Gate, done_in_turns
+from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.frame import encode
-from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX, FieldError, camel_case
 from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import REFUSED_SEND_EXT
 from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
-from rmqlite.protocols.remoting.bytes.shapes import write_body
+from rmqlite.protocols.remoting.bytes.shapes import check_size, read_body, write_body
 from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
 from rmqlite.protocols.remoting.guard import RemotingGuard
 
+T = TypeVar("T")
+READ_BYTES_MAX: Final = 32 << 10
+"""So many bytes of a body are read at once, within a millisecond; the longest takes 20 ms."""
+ENTRIES_A_STEP: Final = 200
+"""An entry takes up to 25 µs, and each item of a table in it up to 1 µs."""
+ITEMS_AN_ENTRY: Final = 25
+"""So many items of tables in entries count as one more entry."""
+COPIED_BYTES: Final = 1 << 20
+"""After a copy of so many bytes, 0.5 ms, other calls get their turns."""
+BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
+"""A longer body would not fit into a frame."""
 Q = TypeVar("Q", bound=tuple[Any, ...])
 S = TypeVar("S")
 _ROWS: Final = "answered_rows"
+
+
+async def read_large(cls: type[T], body: bytes) -> T:
+    """read_body(); another thread reads a long body, whose limits are checked before.
+
+    Raises FieldError.
+    """
+    if len(body) <= READ_BYTES_MAX:
+        return read_body(cls, body)
+    check_size(body)
+    return await asyncio.to_thread(read_body, cls, body)
+
+
+async def large_body(empty: Any, name: str, entries: Iterable[Any]) -> bytes:
+    """The body that empty would be with these entries in the field of that name.
+
+    empty: a value of a body's class; its field is an empty table or list.  entries: pairs of
+    key and value for a table.  Raises Refusal for a body that no frame can hold.
+    """
+    return await done_in_turns(_written(empty, name, entries))
+
+
+def _written(empty: Any, name: str, entries: Iterable[Any]) -> Steps[bytes]:
+    make = type(getattr(empty, name))
+    brackets = b"{}" if make is dict else b"[]"
+    marker = f'"{camel_case(name)}":'.encode() + brackets
+    head, found, tail = write_body(empty).partition(marker)
+    assert found, "the field is empty, and its wire name is its own in camel case"
+    head, tail = head + marker[:-1], brackets[1:] + tail
+    items = iter(entries)
+    parts: list[bytes] = []
+    size = 0
+    while some := make(_of_a_step(items)):
+        if parts:
+            yield
+        parts.append(write_body(replace(empty, **{name: some}))[len(head) : -len(tail)])
+        size += len(parts[-1])
+        if size > BYTES_MAX:
+            raise CodeRefusal(
+                ResponseCode.SYSTEM_ERROR, f"the answer has more than {BYTES_MAX} bytes"
+            )
+    if size > COPIED_BYTES:
+        yield
+    body = b"".join([head, b",".join(parts), tail])
+    if size > COPIED_BYTES:
+        yield
+    return body
+
+
+def _of_a_step(items: Iterator[Any]) -> Iterator[Any]:
+    """The entries that are made and written without a turn for other calls."""
+    left = ENTRIES_A_STEP
+    for item in items:
+        yield item
+        left -= 1
+        if isinstance(item, tuple) and isinstance(item[-1], dict):
+            left -= len(item[-1]) // ITEMS_AN_ENTRY
+        if left <= 0:
+            return
 
 
 class Call(NamedTuple, Generic[Q]):
@@ -83,17 +159,13 @@ KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42, 400, 200051, 200151})
 """What keeps a consumer in its group, and does not fall under the limit of other requests: its
 offsets, acks, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
-
 PARKING: Final = frozenset({11, 361, 200050, 200054})
 """What may wait for long: pulls, pops, and notifications.  None of them has a body."""
-
 BEGUN_AT_ONCE: Final = 2
 """Requests that begin in one pass of the loop, of all connections: a read may bring hundreds, and
 the first step of each takes up to some milliseconds."""
-
 AT_ONCE_S: Final = 0.01
 """For so long requests are answered at once in one pass of the loop; then they take turns."""
-
 log = logging.getLogger(__name__)
 
 

@@ -20,12 +20,14 @@ from rmqlite.protocols.remoting.guard import RemotingGuard
 from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry
 from rmqlite.protocols.remoting.requests.broker import Figures, SettingRequests
 from rmqlite.protocols.remoting.requests.clients import RemotingClients
-from rmqlite.protocols.remoting.requests.groups import Groups, OffsetRequests
+from rmqlite.protocols.remoting.requests.groups import Groups, OffsetRequests, Queues
 from rmqlite.protocols.remoting.requests.messages import Messages, TransactionRequests
-from rmqlite.protocols.remoting.requests.name_server import KeyValueRequests, NameServer
+from rmqlite.protocols.remoting.requests.name_server import (
+    KeyValueRequests,
+    NameServer,
+    RegistrationRequests,
+)
 from rmqlite.protocols.remoting.requests.pop import Modes, Pops
-from rmqlite.protocols.remoting.requests.queues import Queues
-from rmqlite.protocols.remoting.requests.registering import RegistrationRequests
 from rmqlite.protocols.remoting.requests.relays import ConnectionLists, Relays
 from rmqlite.protocols.remoting.requests.sends import SENDS, Recalls, Replies, SendRequests
 from rmqlite.protocols.remoting.requests.topics import Topics

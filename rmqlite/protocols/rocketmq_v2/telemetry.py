@@ -34,10 +34,8 @@ from rmqlite.protocols.rocketmq_v2.bytes.settings import (
     producer_settings,
     waits_of,
 )
-from rmqlite.protocols.rocketmq_v2.calls import Decoding, no_lite_topics, refused
-from rmqlite.protocols.rocketmq_v2.clients import CLIENTS_MAX, RocketmqClients
-from rmqlite.protocols.rocketmq_v2.guard import Asker, asker_of
-from rmqlite.protocols.rocketmq_v2.streams import Stream
+from rmqlite.protocols.rocketmq_v2.calls import Asker, Decoding, asker_of, no_lite_topics, refused
+from rmqlite.protocols.rocketmq_v2.clients import CLIENTS_MAX, RocketmqClients, Stream
 
 _KINDS: Final = frozenset(
     {

@@ -64,7 +64,7 @@ def _levels(options: SinkOptions) -> LevelTable:
     """The broker's table.  It waits for a broker that is away, but not long: the endpoint may be
     mistyped.
     """
-    from rmqlite.client.admin.admin_client import AdminClient
+    from rmqlite.client.admin_client import AdminClient
     from rmqlite.kernel.words.clock import elapsed_s, pause_s
 
     until_s = elapsed_s() + min(options.retry_ms, PLAN_RETRY_MS_MAX) / 1000
@@ -143,7 +143,7 @@ def send(
     Raises the first refusal unless refusals are collected, and Unavailable if the broker is
     away for too long.
     """
-    from rmqlite.client.producing.bulk import BulkScheduler
+    from rmqlite.client.bulk import BulkScheduler
     from rmqlite.kernel.words.clock import elapsed_s, pause_s
 
     unsent, kept = 0, RefusedRows(folder)

@@ -10,7 +10,7 @@ import pytest
 from rmqlite.features.figures.traffic import Traffic
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS
-from rmqlite.protocols.remoting import large_bodies
+from rmqlite.protocols.remoting import calls
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.requests.broker import (
     GET_ALL_DELAY_OFFSET,
@@ -46,8 +46,10 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     GET_BROKER_CONSUME_STATS,
     GET_CONSUME_STATS,
+    GET_MAX_OFFSET,
     QUERY_CONSUME_TIME_SPAN,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    UPDATE_CONSUMER_OFFSET,
     BrokerConsumeStats,
     BrokerConsumeStatsQuery,
     ConsumeOffset,
@@ -56,20 +58,16 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
     GroupAndTopic,
     GroupDelete,
     GroupOffsets,
+    MessageQueue,
+    OffsetCommit,
     OffsetsCopy,
     OfGroup,
+    QueueOfTopic,
     SubscriptionGroup,
     SubscriptionGroups,
     TimeSpans,
 )
 from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
-from rmqlite.protocols.remoting.bytes.requests.queues import (
-    GET_MAX_OFFSET,
-    UPDATE_CONSUMER_OFFSET,
-    MessageQueue,
-    OffsetCommit,
-    QueueOfTopic,
-)
 from rmqlite.protocols.remoting.bytes.requests.topics import (
     CLEAN_EXPIRED_CONSUMEQUEUE,
     CLEAN_UNUSED_TOPIC,
@@ -433,14 +431,14 @@ def test_a_long_table_is_written_in_parts_and_looks_the_same(
     count: int, monkeypatch: pytest.MonkeyPatch, under_test: BrokerUnderTest
 ) -> None:
     """Other calls get their turns between two parts."""
-    monkeypatch.setattr(large_bodies, "ENTRIES_A_STEP", 3)
+    monkeypatch.setattr(calls, "ENTRIES_A_STEP", 3)
     table = {f"topic-{number}@g": {0: number} for number in range(count)}
 
     async def scenario(_: ProtocolUnderTest) -> None:
-        body = await large_bodies.large_body(GroupOffsets({}), "offset_table", table.items())
+        body = await calls.large_body(GroupOffsets({}), "offset_table", table.items())
         assert body == write_body(GroupOffsets(table))
         names = tuple(table)
-        body = await large_bodies.large_body(TopicList((), "a:1"), "topic_list", names)
+        body = await calls.large_body(TopicList((), "a:1"), "topic_list", names)
         assert body == write_body(TopicList(names, "a:1"))
 
     served_protocol(under_test, scenario)
@@ -451,7 +449,7 @@ def test_an_answer_that_no_frame_can_hold_is_refused(
 ) -> None:
     """Clients close a connection with a longer frame, without a word."""
     create_topic(under_test, TOPIC, 1)
-    monkeypatch.setattr(large_bodies, "BYTES_MAX", 10)
+    monkeypatch.setattr(calls, "BYTES_MAX", 10)
 
     async def scenario(protocol: ProtocolUnderTest) -> None:
         async with protocol.client() as client:

@@ -15,14 +15,7 @@ from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import encode
-from rmqlite.protocols.remoting.bytes.requests.messages import (
-    CONSUMER_SEND_MSG_BACK,
-    LITE_PULL_MESSAGE,
-    PULL_MESSAGE,
-    PullMessage,
-    SendBack,
-)
-from rmqlite.protocols.remoting.bytes.requests.queues import (
+from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_EARLIEST_MSG_STORETIME,
     GET_MAX_OFFSET,
     GET_MIN_OFFSET,
@@ -36,6 +29,13 @@ from rmqlite.protocols.remoting.bytes.requests.queues import (
     OffsetCommit,
     QueueAtTime,
     QueueOfTopic,
+)
+from rmqlite.protocols.remoting.bytes.requests.messages import (
+    CONSUMER_SEND_MSG_BACK,
+    LITE_PULL_MESSAGE,
+    PULL_MESSAGE,
+    PullMessage,
+    SendBack,
 )
 from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import read_body

@@ -30,8 +30,8 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     RunningInfoQuery,
     SubscriptionBody,
 )
+from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, PopMessage
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from rmqlite.protocols.remoting.requests import relays
 from tests.support.brokers import BrokerUnderTest

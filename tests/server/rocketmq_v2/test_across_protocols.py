@@ -38,7 +38,12 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     ResetOffset,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import CLONE_GROUP_OFFSET, OffsetsCopy
+from rmqlite.protocols.remoting.bytes.requests.groups import (
+    CLONE_GROUP_OFFSET,
+    UPDATE_CONSUMER_OFFSET,
+    OffsetCommit,
+    OffsetsCopy,
+)
 from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     END_TRANSACTION,
@@ -47,7 +52,6 @@ from rmqlite.protocols.remoting.bytes.requests.messages import (
     PullMessage,
     SendBack,
 )
-from rmqlite.protocols.remoting.bytes.requests.queues import UPDATE_CONSUMER_OFFSET, OffsetCommit
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     RECALL_MESSAGE,
     SEND_MESSAGE_V2,

@@ -17,7 +17,7 @@ from rmqlite.protocols.metrics.server import page_of_health
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, service
-from rmqlite.protocols.rocketmq_v2.guard import CLIENT_ID
+from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
 from tests.support.broker_processes import free_port
 from tests.support.brokers import BrokerUnderTest
 from tests.support.certificates import made

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rmqlite.kernel.words.errors import DiskFull
-from rmqlite.protocols.rocketmq_v2 import sent_window
-from rmqlite.protocols.rocketmq_v2.guard import ClientKey
-from rmqlite.protocols.rocketmq_v2.sent_window import WINDOW_S, SentWindow, key_of
+from rmqlite.protocols.rocketmq_v2 import sends
+from rmqlite.protocols.rocketmq_v2.calls import ClientKey
+from rmqlite.protocols.rocketmq_v2.sends import WINDOW_S, SentWindow, key_of
 
 
 class Elapsed:
@@ -57,7 +57,7 @@ def test_a_result_is_remembered_for_the_window() -> None:
 
 def test_old_results_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their age, and by their number."""
-    monkeypatch.setattr(sent_window, "RESULTS_MAX", 10)
+    monkeypatch.setattr(sends, "RESULTS_MAX", 10)
 
     async def main() -> None:
         elapsed, storing = Elapsed(), Storing()
@@ -74,7 +74,7 @@ def test_old_results_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_all_who_wait_one_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the one that came first has left."""
-    monkeypatch.setattr(sent_window, "RESULTS_MAX", 10)
+    monkeypatch.setattr(sends, "RESULTS_MAX", 10)
 
     async def main() -> None:
         storing = Storing()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rmqlite.protocols.rocketmq_v2.streams import FRAMES_BYTES_MAX, FRAMES_MAX, Stream
+from rmqlite.protocols.rocketmq_v2.clients import FRAMES_BYTES_MAX, FRAMES_MAX, Stream
 
 
 class Written:

@@ -13,8 +13,8 @@ from rmqlite.features.leases.leased_queue import RECEIVED_MS
 from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.limits import SUBSCRIPTIONS_MAX
+from rmqlite.protocols.rocketmq_v2 import clients
 from rmqlite.protocols.rocketmq_v2 import clients as registry
-from rmqlite.protocols.rocketmq_v2 import streams
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     HEARTBEAT,
@@ -23,8 +23,7 @@ from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     service,
 )
 from rmqlite.protocols.rocketmq_v2.bytes.settings import decided
-from rmqlite.protocols.rocketmq_v2.clients import SILENT_MS_MAX
-from rmqlite.protocols.rocketmq_v2.streams import AGAIN_MAX
+from rmqlite.protocols.rocketmq_v2.clients import AGAIN_MAX, SILENT_MS_MAX
 from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
@@ -314,7 +313,7 @@ def test_node_gets_its_settings_again_until_it_has_begun(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for them only when it knows all routes, and then for ever."""
-    monkeypatch.setattr(streams, "AGAIN_S", 0)
+    monkeypatch.setattr(clients, "AGAIN_S", 0)
 
     async def scenario(v2: V2) -> None:
         call = await described(v2, consumer_settings(TOPIC, agent=NODE))

@@ -9,8 +9,8 @@ from rmqlite.features.transactions.checking_back import CheckingBack
 from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import END_TRANSACTION, definition, service
-from rmqlite.protocols.rocketmq_v2.guard import ClientKey
-from rmqlite.protocols.rocketmq_v2.streams import FRAMES_MAX
+from rmqlite.protocols.rocketmq_v2.calls import ClientKey
+from rmqlite.protocols.rocketmq_v2.clients import FRAMES_MAX
 from tests.support.brokers import BrokerUnderTest
 from tests.support.rocketmq_v2_client import (
     CLIENT,

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from rmqlite.kernel import compiled
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
-from rmqlite.protocols.remoting.bytes.limits import (
+from rmqlite.protocols.remoting.bytes.names import (
     FRAME_BYTES_MAX,
     GROUPS_MAX,
     JSON_BYTES_MAX,
@@ -23,8 +23,8 @@ from rmqlite.protocols.remoting.bytes.limits import (
     ODD_TOKENS_MAX,
     SETTINGS_BYTES_MAX,
     SETTINGS_MAX,
+    FieldError,
 )
-from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests.broker import read_settings, write_settings
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     ClientOffsets,
@@ -33,8 +33,8 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     MessageModel,
     OffsetTable,
 )
+from rmqlite.protocols.remoting.bytes.requests.groups import LockRequest, MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.name_server import BrokerData, QueueData, RouteBody
-from rmqlite.protocols.remoting.bytes.requests.queues import LockRequest, MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.forms import damaged, needs_compiled
 from tests.wire.remoting.memory import peak_bytes

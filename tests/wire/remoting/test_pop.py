@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.limits import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX, FieldError
 from rmqlite.protocols.remoting.bytes.requests import pop
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     BatchAck,

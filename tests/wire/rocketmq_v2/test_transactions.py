@@ -10,13 +10,13 @@ from rmqlite.features.transactions.requests import TransactionEnd, TransactionQu
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.words.message import encode_properties
 from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code
-from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
-from rmqlite.protocols.rocketmq_v2.bytes.transactions import (
+from rmqlite.protocols.rocketmq_v2.bytes.messages import (
     end_of,
     offsets_of,
     recover_command,
     transaction_id,
 )
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service
 from tests.support.rocketmq_v2 import refused
 from tests.support.stores import new_record
 

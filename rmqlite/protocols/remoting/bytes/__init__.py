@@ -2,9 +2,7 @@
 
     command   one request or answer, and how an answer says that it ended
     frame     bytes <-> commands; a malformed frame is a FrameError, which means: close
-    header    the two spellings of a frame's header, JSON and binary
-    limits    how long and how many, for everything that a client sends
-    names     wire names, and the texts and numbers that many requests have
+    names     wire names, the texts and numbers that many requests have, and their limits
     fields    a request's ext fields <-> a NamedTuple
     shapes    JSON bodies <-> dataclasses, RocketMQ's odd JSON included
     batch     several messages in one body

@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
 from rmqlite.kernel.words.names import STORED_NAME_BYTES_MAX
-from rmqlite.protocols.remoting.bytes.limits import TEXT_BYTES_MAX
-from rmqlite.protocols.remoting.bytes.names import Bits, Bytes, Declared, FieldError, declared
+from rmqlite.protocols.remoting.bytes.names import (
+    TEXT_BYTES_MAX,
+    Bits,
+    Bytes,
+    Declared,
+    FieldError,
+    declared,
+)
 
 T = TypeVar("T", bound=tuple[Any, ...])
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch

@@ -24,15 +24,13 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, cast, get_ar
 
 from rmqlite.kernel.words.json_tree import WrongValue, read_json
 from rmqlite.kernel.words.visible import printable, shortened
-from rmqlite.protocols.remoting.bytes.limits import (
+from rmqlite.protocols.remoting.bytes.names import (
     ENTRIES_MAX,
     JSON_BYTES_MAX,
     JSON_COMMAS_MAX,
     JSON_NESTED_MAX,
     ODD_TOKENS_MAX,
     TEXT_BYTES_MAX,
-)
-from rmqlite.protocols.remoting.bytes.names import (
     Bits,
     Bytes,
     Count,

@@ -3,12 +3,10 @@
 sends        everything that arrives together is stored by one append; recalls, replies
 messages     pulled, failed, looked for; the ends of transactions
 pop          messages that are leased, and how a group gets its messages
-queues       offsets and locks
 clients      who is connected: heartbeats, members, producers
 relays       lists of clients, and requests that the broker passes on to a client
 groups       settings of consumer groups, and how far they have read
-topics       settings, queues, who reads them
+topics       settings, queues, who reads them; offsets and locks
 broker       traffic, disk, log, timers, and the broker's configuration
-name_server  routes, clusters, values of tools, the switch that keeps producers away
-registering  other brokers register at this name server
+name_server  routes, clusters, values of tools; other brokers that register here
 """

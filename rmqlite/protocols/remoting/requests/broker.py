@@ -33,8 +33,7 @@ from rmqlite.protocols.remoting.bytes.requests.broker import (
     write_settings,
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
-from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
-from rmqlite.protocols.remoting.large_bodies import large_body
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers, large_body
 
 _CHECK_POINT: Final = Struct(">7q")
 """Of RocketMQ's timers: time of the next slot, end of the timer log, queue offsets of the next

@@ -30,9 +30,8 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import OfGroup
 from rmqlite.protocols.remoting.bytes.shapes import check_size
-from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers, read_large
 from rmqlite.protocols.remoting.connection import ClientConnection
-from rmqlite.protocols.remoting.large_bodies import read_large
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"

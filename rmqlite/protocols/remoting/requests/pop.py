@@ -28,10 +28,10 @@ from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import HandleInvalid, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.limits import BATCH_ACK_MESSAGES_MAX
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_MESSAGES_MAX, FieldError
 from rmqlite.protocols.remoting.bytes.requests import pop as codes
 from rmqlite.protocols.remoting.bytes.requests.clients import MessageModel
+from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     NORMAL,
     RETRY,
@@ -56,7 +56,6 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     QueueAssignment,
     topic_sent_to,
 )
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
 from rmqlite.protocols.remoting.bytes.shapes import read_body, read_change
 from rmqlite.protocols.remoting.calls import Call, answers, refused
 from rmqlite.protocols.remoting.registry import Registry

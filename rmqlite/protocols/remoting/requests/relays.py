@@ -40,12 +40,10 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     RunningInfoQuery,
     SubscriptionBody,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import GroupAndTopic, OfGroup
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.requests.groups import GroupAndTopic, MessageQueue, OfGroup
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
-from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers
+from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers, large_body
 from rmqlite.protocols.remoting.connection import NotAnswered
-from rmqlite.protocols.remoting.large_bodies import large_body
 from rmqlite.protocols.remoting.requests.clients import Consumer, ProducerClient, RemotingClients
 
 ANSWER_S: Final = 10.0

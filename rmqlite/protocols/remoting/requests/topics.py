@@ -13,8 +13,7 @@ from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.fields import Nothing
 from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests import topics as codes
-from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue, TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.topics import (
     GroupList,
     OfTopic,
@@ -28,8 +27,7 @@ from rmqlite.protocols.remoting.bytes.requests.topics import (
     TopicList,
     TopicStats,
 )
-from rmqlite.protocols.remoting.calls import Call, answers
-from rmqlite.protocols.remoting.large_bodies import large_body
+from rmqlite.protocols.remoting.calls import Call, answers, large_body
 from rmqlite.protocols.remoting.requests.clients import RemotingClients
 
 ENTRIES_MAX: Final = 1_000

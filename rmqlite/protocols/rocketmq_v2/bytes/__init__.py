@@ -4,8 +4,8 @@ rpcs         the table of its calls
 limits       the limits of all fields, checked before a request is parsed
 codes        how a call ends; our errors as these codes
 rules        what the fields of requests must be
-messages     a message that is sent -> a draft; a record -> the message that a client receives
+messages     a message that is sent -> a draft; a record -> the message that a client receives;
+             the id of a transaction
 settings     what a client is to do, made of what it says about itself
-transactions the id of a transaction
 signing      who made a call
 """

@@ -12,11 +12,13 @@ RocketMQ 4 read; and what was compressed by anybody is received inflated, unless
 from __future__ import annotations
 
 import hashlib
+import re
 from binascii import crc32
 from typing import Final, NamedTuple
 
+from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.records.record import Head
+from rmqlite.kernel.records.record import Head, read_head
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.words.compression import (
     CODEC,
@@ -27,7 +29,7 @@ from rmqlite.kernel.words.compression import (
     zlib_of_gzip,
 )
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.limits import INT32_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     DELAY,
@@ -54,8 +56,9 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import group_of, is_retry
 from rmqlite.kernel.words.property_string import number_of
 from rmqlite.protocols.pb.rocketmq_v2 import definition_pb2 as definition
+from rmqlite.protocols.pb.rocketmq_v2 import service_pb2 as service
 from rmqlite.protocols.rocketmq_v2.bytes import rules
-from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, broken, refusal_of
+from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, broken, refusal_of
 from rmqlite.protocols.rocketmq_v2.bytes.rules import BORN_HOST, RESERVED, TRACE_CONTEXT
 
 INFLATED_BYTES_MAX: Final = 4 << 20
@@ -82,6 +85,7 @@ _RESERVED_BYTES: Final = frozenset(name.encode() for name in RESERVED)
 _DELAYS: Final = frozenset(name.encode() for name in (*TIMER_ASKED, DELAY))
 _ZLIB: Final = (0x000, 0x300)
 """The codec bits of zlib."""
+_ID: Final = re.compile("([0-9A-F]{1,16})-([0-9A-F]{1,16})")
 
 
 class SendRules(NamedTuple):
@@ -324,3 +328,44 @@ def _write_texts(
 def _number(value: bytes | None, default: int) -> int:
     found = number_of(value)
     return default if found is None else found
+
+
+def transaction_id(queue_offset: int, physical_offset: int) -> str:
+    """The id of the transaction of a half message."""
+    return f"{queue_offset:X}-{physical_offset:X}"
+
+
+def offsets_of(text: str) -> tuple[int, int]:
+    """The inverse of transaction_id().  Raises Refusal."""
+    found = _ID.fullmatch(text)
+    offsets = (int(found[1], 16), int(found[2], 16)) if found else (-1, -1)
+    if not 0 <= min(offsets) <= max(offsets) <= INT64_MAX:
+        rule = "the id that the answer to the send has, unchanged"
+        raise broken(Code.INVALID_TRANSACTION_ID, "transaction_id", text, rule)
+    return offsets
+
+
+def end_of(request: service.EndTransactionRequest) -> TransactionEnd | None:
+    """What a producer asks for; None if it does not know yet how the transaction ends.
+
+    Raises Refusal.
+    """
+    topic = rules.topic_of(request.topic)
+    queue_offset, physical_offset = offsets_of(request.transaction_id)
+    if request.resolution == definition.TRANSACTION_RESOLUTION_UNSPECIFIED:
+        return None
+    if request.resolution not in (definition.COMMIT, definition.ROLLBACK):
+        raise broken(Code.BAD_REQUEST, "resolution", request.resolution, "COMMIT or ROLLBACK")
+    is_commit = request.resolution == definition.COMMIT
+    return TransactionEnd(topic, queue_offset, physical_offset, is_commit)
+
+
+def recover_command(question: TransactionQuestion) -> service.TelemetryCommand:
+    """The command that asks a producer how the transaction of a half message ends."""
+    head = read_head(question.record)
+    assert head is not None
+    command = service.TelemetryCommand(status=OK)
+    asked = command.recover_orphaned_transaction_command
+    asked.transaction_id = transaction_id(question.queue_offset, question.physical_offset)
+    write_message(asked.message, Record(head, question.record), head.topic)
+    return command

@@ -1,6 +1,6 @@
 """The requests by noun, each with its code, its header and its bodies; table.py has all by code.
 
-row = queues.GET_MAX_OFFSET
+row = topics.GET_MAX_OFFSET
 asked = row.fields.read(command.ext)            # a QueueOfTopic, or a FieldError
 ext = row.answer.write(OffsetAnswer(offset=17))
 

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.limits import ENTRIES_MAX, SETTINGS_BYTES_MAX, SETTINGS_MAX
-from rmqlite.protocols.remoting.bytes.names import I64, Count, FieldError, Name, Value
+from rmqlite.protocols.remoting.bytes.names import (
+    ENTRIES_MAX,
+    I64,
+    SETTINGS_BYTES_MAX,
+    SETTINGS_MAX,
+    Count,
+    FieldError,
+    Name,
+    Value,
+)
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.request import Body, request
 

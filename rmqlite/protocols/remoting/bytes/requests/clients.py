@@ -10,15 +10,13 @@ from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.limits import SUBSCRIPTIONS_MAX
-from rmqlite.protocols.remoting.bytes.limits import (
+from rmqlite.protocols.remoting.bytes.names import (
     ENTRIES_MAX,
     GROUPS_MAX,
-    LOCK_QUEUES_MAX,
-    TAGS_MAX,
-)
-from rmqlite.protocols.remoting.bytes.names import (
     I32,
     I64,
+    LOCK_QUEUES_MAX,
+    TAGS_MAX,
     ClientId,
     Count,
     Expression,
@@ -28,8 +26,7 @@ from rmqlite.protocols.remoting.bytes.names import (
     Topic,
     Wire,
 )
-from rmqlite.protocols.remoting.bytes.requests.groups import GroupAndTopic, OfGroup
-from rmqlite.protocols.remoting.bytes.requests.queues import QueueOffsets
+from rmqlite.protocols.remoting.bytes.requests.groups import GroupAndTopic, OfGroup, QueueOffsets
 from rmqlite.protocols.remoting.bytes.requests.request import CLIENT, RELAYED, Body, request
 
 _ClientID = Annotated[ClientId, Wire("clientID")]

@@ -15,14 +15,12 @@ from typing import Annotated, Final, NamedTuple
 
 from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.protocols.remoting.bytes.limits import (
+from rmqlite.protocols.remoting.bytes.names import (
     BATCH_ACK_BYTES_MAX,
     BATCH_ACKS_MAX,
-    LOCK_QUEUES_MAX,
-)
-from rmqlite.protocols.remoting.bytes.names import (
     I32,
     I64,
+    LOCK_QUEUES_MAX,
     Bytes,
     ClientId,
     Count,
@@ -34,7 +32,7 @@ from rmqlite.protocols.remoting.bytes.names import (
     Wire,
 )
 from rmqlite.protocols.remoting.bytes.requests.clients import MessageModel
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue
 from rmqlite.protocols.remoting.bytes.requests.request import Body, request
 
 NORMAL: Final = "0"

@@ -16,7 +16,6 @@ from rmqlite.protocols.remoting.bytes.requests import (
     messages,
     name_server,
     pop,
-    queues,
     sends,
     topics,
 )
@@ -24,7 +23,7 @@ from rmqlite.protocols.remoting.bytes.requests.request import RefusedRequest, Re
 
 _NAMED: Final[Mapping[int, tuple[str, RemotingRequest[Any, Any]]]] = {
     row.code: (name, row)
-    for noun in (sends, messages, pop, queues, groups, clients, topics, broker, name_server)
+    for noun in (sends, messages, pop, groups, clients, topics, broker, name_server)
     for name, row in vars(noun).items()
     if isinstance(row, RemotingRequest)
 }

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC
-from rmqlite.protocols.remoting.bytes.limits import ENTRIES_MAX
-from rmqlite.protocols.remoting.bytes.names import I32, I64, Count, Group, Name, Topic, Wire
+from rmqlite.protocols.remoting.bytes.names import (
+    ENTRIES_MAX,
+    I32,
+    I64,
+    Count,
+    Group,
+    Name,
+    Topic,
+    Wire,
+)
 from rmqlite.protocols.remoting.bytes.requests.clients import SubscriptionBody
-from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
-from rmqlite.protocols.remoting.bytes.requests.queues import MessageQueue
+from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue, TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.request import request
 
 

@@ -1,33 +1,158 @@
 """The producer: resolves a delay, gives a message its id, and sends it until it is on disk.
 
 A message gets its id before its first attempt and keeps it through all of them, so a
-consumer can tell a repeated send from a second message.
+consumer can tell a repeated send from a second message.  A request has one batch for each topic and
+delay; nearly always that is one for all messages.
+
+The broker's table of levels is cached for half a minute, and fetched once more before a delay is
+refused, so that a level that was just added is found.  The delay is sent, too, and the broker uses
+it, so that a table that was just changed delays no message wrongly; the level is for a broker
+before 0.3.0, whose table changes only with a restart.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
+from itertools import repeat
+from typing import Final, NamedTuple
 
-from rmqlite.client.admin.schedule import ScheduleAdmin
+from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, SharedCalls, size_bytes
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
-from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size_bytes
-from rmqlite.client.producing.encoding import encoded
-from rmqlite.client.producing.level_lookup import LevelLookup
-from rmqlite.client.producing.shared_calls import SharedCalls
+from rmqlite.client.schedule_admin import ScheduleAdmin
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
-from rmqlite.kernel.requests.messages import SendAnswer, SendResult
+from rmqlite.kernel.requests.messages import EncodedBatch, SendAnswer, SendRequest, SendResult
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
-from rmqlite.kernel.words.errors import MessageTooLarge, RmqliteError, must_be_type
-from rmqlite.kernel.words.levels import Instant, Wait
+from rmqlite.kernel.words.clock import elapsed_s, wall_ms
+from rmqlite.kernel.words.errors import (
+    DelayUnknown,
+    InvalidValue,
+    MessageTooLarge,
+    RmqliteError,
+    must_be_type,
+)
+from rmqlite.kernel.words.levels import Instant, LevelTable, Wait, parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.remoting.bytes.batch import write_messages
+
+TABLE_AGE_S_MAX: Final = 30.0
+
+
+class LevelLookup:
+    """Resolves delays by the table of the broker behind a connection.  Usable from any thread."""
+
+    def __init__(self, connection: Connection, timeout_s: float, retries: int) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._lock = threading.Lock()
+        self._table: LevelTable | None = None
+        self._asked_at_s = 0.0
+
+    def resolve(self, message: Message) -> Message:
+        """The message with the delay_level of its delay in the cached table.
+
+        Raises DelayUnknown, InvalidValue, and the errors of a call to the broker.
+        """
+        if message.__class__ is not Message:
+            # Here, because every message comes by: another value would fail far from its cause.
+            if isinstance(message, str | bytes):
+                what = type(message).__name__
+                raise InvalidValue("message", what, "a Message(topic, body): send(Message(...))")
+            if not isinstance(message, Message):
+                raise must_be_type("message", "Message", message)
+        if message.delay is None:
+            return message
+        delay = str(message.delay)
+        # One thread asks, the others wait for its answer instead of asking too.
+        with self._lock:
+            fresh = self._table is None or elapsed_s() - self._asked_at_s > TABLE_AGE_S_MAX
+            table = self._ask(message.topic) if fresh or self._table is None else self._table
+            try:
+                level = table.level_lasting(delay)
+            except DelayUnknown:
+                if fresh:
+                    raise
+                level = self._ask(message.topic).level_lasting(delay)
+        return message.at_level(level)
+
+    def _ask(self, topic: str) -> LevelTable:
+        # A route contains the broker's table; create: the send would create the topic too.
+        request = RouteRequest(topic, create=True)
+        route = self._connection.call_repeatedly(
+            rpcs.GET_ROUTE, request, self._timeout_s, retries=self._retries
+        )
+        self._table = parse_levels(route.message_delay_level)
+        self._asked_at_s = elapsed_s()
+        return self._table
+
+
+class EncodedSend(NamedTuple):
+    """groups: the messages of each batch; places: where those stand in the call."""
+
+    request: SendRequest
+    groups: list[tuple[Message, ...]]
+    places: list[int] | None = None
+
+    def results(self, answer: SendAnswer) -> tuple[SendResult, ...]:
+        """In the order of the messages."""
+        if len(answer.physical_offsets) == 1:
+            # The columns below cost a single send more than the rest of its answer.
+            one, queue_id, host = self.groups[0][0], answer.queue_ids[0], answer.store_host
+            at, place = answer.queue_offsets[0], answer.physical_offsets[0]
+            due_ms = answer.deliver_at_ms[0] if answer.deliver_at_ms else 0
+            return (SendResult(one.topic, queue_id, at, one.message_id, place, due_ms, host),)
+        results: list[SendResult] = []
+        for messages, queue_id in zip(self.groups, answer.queue_ids, strict=True):
+            mine = slice(len(results), len(results) + len(messages))
+            columns = zip(
+                repeat(messages[0].topic),
+                repeat(queue_id),
+                answer.queue_offsets[mine],
+                [message.message_id for message in messages],
+                answer.physical_offsets[mine],
+                answer.deliver_at_ms[mine] or repeat(0),
+                repeat(answer.store_host),
+                strict=False,
+            )
+            results += map(partial(tuple.__new__, SendResult), columns)
+        if self.places is None:
+            return tuple(results)
+        in_order = dict(zip(self.places, results, strict=True))
+        return tuple([in_order[place] for place in range(len(results))])
+
+
+def encoded(messages: tuple[Message, ...], group: str, queue_id: int) -> EncodedSend:
+    """The request for messages that have ids."""
+    groups, places = [messages], None
+    if len(messages) > 1 and not _are_alike(messages):
+        keys = [(each.topic, each.delay) for each in messages]
+        by_kind = [
+            [at for at, key in enumerate(keys) if key == kind] for kind in dict.fromkeys(keys)
+        ]
+        groups = [tuple([messages[at] for at in mine]) for mine in by_kind]
+        places = [at for mine in by_kind for at in mine]
+    batches = tuple([_batch(mine) for mine in groups])
+    return EncodedSend(SendRequest(group, queue_id, wall_ms(), batches), groups, places)
+
+
+def _are_alike(messages: tuple[Message, ...]) -> bool:
+    """Have they one topic and delay?  Two sets cost a third of one pair for each message."""
+    return len({each.topic for each in messages}) == len({each.delay for each in messages}) == 1
+
+
+def _batch(messages: tuple[Message, ...]) -> EncodedBatch:
+    topic, delay = messages[0].topic, messages[0].delay
+    return EncodedBatch(topic, "" if delay is None else str(delay), write_messages(messages))
 
 
 class Producer(Closing):

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, retry_pause_s
 from rmqlite.client.credentials import Credentials
-from rmqlite.client.forks import follow
+from rmqlite.client.forks import CallFuture, follow
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.features.bulk.requests import (
     BulkAnswer,

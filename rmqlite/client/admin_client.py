@@ -1,16 +1,34 @@
-"""The calls of administrators and tools: one method per call, no state."""
+"""The calls of administrators and tools: topics, groups, dead letters and redrives; no state.
+
+Looking never consumes.  A long list comes page by page, each page when it is needed.  A redrive is
+a job inside the broker and runs without its client: start it, look at it at any time, pause or
+cancel it.  A preview shows what a job would do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from rmqlite.client.admin import AdminCalls
-from rmqlite.client.admin.dead_letters import DeadLetterAdmin
-from rmqlite.client.admin.redrive import RedriveAdmin
-from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.schedule_admin import AdminCalls, ScheduleAdmin
 from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.features.dead_letters.requests import (
+    EVERY_DEAD_LETTER,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterPage,
+    DeadLettersQuery,
+    History,
+    HistoryQuery,
+    Purged,
+    PurgeRequest,
+    pages,
+)
 from rmqlite.features.finding.requests import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.features.operating.requests import (
     GroupDeletion,
@@ -19,11 +37,179 @@ from rmqlite.features.operating.requests import (
     QueueReset,
     TopicLoss,
 )
+from rmqlite.features.redrive.requests import (
+    NOTHING_SEEN,
+    DeadLetterOutcome,
+    ImportAnswer,
+    ImportRequest,
+    JobAction,
+    JobChange,
+    OutcomesPage,
+    OutcomesQuery,
+    RedriveJob,
+    RedriveJobQuery,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
 from rmqlite.kernel.requests.figures import BrokerStatus
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.protocols.native.bytes import rpcs
+
+BEFORE_ALL_MS: Final = 1
+"""No letter died before."""
+
+
+class RedriveAdmin(AdminCalls):
+    """Asks the broker behind a connection about its redrive jobs.
+
+    Every method raises RmqliteError: InvalidValue for a value that breaks a rule, JobUnknown,
+    Unavailable if the call may work later.
+    """
+
+    def preview(
+        self, spec: RedriveSpec, *, progress: Callable[[int, int], None] | None = None
+    ) -> RedrivePreview:
+        """Everything that a job would do; changes nothing.
+
+        progress: called after every call with the letters looked at and the number of all.
+        """
+        request = RedrivePreviewRequest(spec)
+        whole = NOTHING_SEEN
+        for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
+            whole = whole.then(page)
+            if progress:
+                progress(whole.looked_at, whole.letters)
+        return whole
+
+    def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
+        """Start a job; returns when it is on disk.
+
+        job_id: with your own id you may repeat the call, and it starts one job.
+        """
+        return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
+
+    def job(self, job_id: str, *, with_results: bool = False) -> RedriveJob:
+        """The state of a job.  Raises JobUnknown.
+
+        with_results: also count what became of its messages; that takes up to some seconds.
+        """
+        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
+
+    def jobs(self) -> tuple[RedriveJob, ...]:
+        """Every job that the broker remembers, without samples, the most recently changed first."""
+        return self._ask(rpcs.LIST_REDRIVE_JOBS, None)
+
+    def pause(self, job_id: str) -> RedriveJob:
+        """Stop sending until resume().  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.PAUSE))
+
+    def resume(self, job_id: str) -> RedriveJob:
+        """Continue a paused job.  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.RESUME))
+
+    def cancel(self, job_id: str) -> RedriveJob:
+        """End the job; letters already sent stay sent.  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.CANCEL))
+
+    def set_rate(self, job_id: str, max_per_second: int) -> RedriveJob:
+        """Limit the letters per second; 0 means no limit.  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.SET_RATE, max_per_second))
+
+    def import_letters(self, request: ImportRequest) -> ImportAnswer:
+        """Send letters from a file of `rmqlite dlq export`, each once; returns when it is on disk.
+
+        Those that the broker still has count as redriven.
+        """
+        return self._ask(rpcs.IMPORT_LETTERS, request)
+
+    def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
+        """One page of the outcomes of a job's letters.  Raises JobUnknown."""
+        return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+
+    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[DeadLetterOutcome]:
+        """The outcome of every letter so far, page by page as it is needed."""
+        for page in pages(self.list_outcomes, OutcomesQuery(job_id, only)):
+            yield from page.letters
+
+    def _change(self, change: JobChange) -> RedriveJob:
+        return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)
+
+
+class DeadLetterAdmin(AdminCalls):
+    """Asks the broker behind a connection about retries and dead letters.
+
+    Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
+    call may work later.
+    """
+
+    def groups(self) -> tuple[DeadLetterGroup, ...]:
+        """Every group that has dead letters, purged ones included; sorted by name."""
+        return self._ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+
+    def reasons(self, group: str) -> DeadLetterGroup:
+        """One group, with every kind of reasons instead of the five most frequent ones.
+
+        Raises GroupUnknown for an unknown group without dead letters.
+        """
+        return self._ask(rpcs.LIST_REASONS, group)
+
+    def list_dead(self, query: DeadLettersQuery) -> DeadLetterPage:
+        """One page of dead letters in the order in which they died; it may be empty.
+
+        While a page has a cursor there are more, even if the page is empty.  Raises GroupUnknown
+        for an unknown group without dead letters.
+        """
+        return self._ask(rpcs.LIST_DEAD_LETTERS, query)
+
+    def dead(
+        self,
+        group: str,
+        filter: DeadLetterFilter = EVERY_DEAD_LETTER,
+        *,
+        newest_first: bool = False,
+        is_open: bool = False,
+    ) -> Iterator[DeadLetter]:
+        """All dead letters of a group that match the filter, page by page as they are needed."""
+        query = DeadLettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
+        return self._all(rpcs.LIST_DEAD_LETTERS, query)
+
+    def list_retries(self, query: DeadLettersQuery) -> DeadLetterPage:
+        """One page of a group's retries.  Raises GroupUnknown.
+
+        First the due retries that are not consumed yet, then the waiting ones, in due order.
+        """
+        return self._ask(rpcs.LIST_RETRIES, query)
+
+    def retries(
+        self, group: str, filter: DeadLetterFilter = EVERY_DEAD_LETTER
+    ) -> Iterator[DeadLetter]:
+        """All of list_retries(), page by page as they are needed."""
+        return self._all(rpcs.LIST_RETRIES, DeadLettersQuery(group, filter))
+
+    def history(self, message_id: str) -> History:
+        """The whole history of a message, by its message id or an offset message id."""
+        return self._ask(rpcs.GET_HISTORY, HistoryQuery(message_id))
+
+    def purge(self, request: PurgeRequest) -> Purged:
+        """Hide dead letters, or show them again; returns when that is on disk.
+
+        Only retention deletes them.  Raises GroupUnknown.
+        """
+        if request.filter != EVERY_DEAD_LETTER:
+            # An older broker knows no filter: to it the request is about no letter, not about all.
+            request = replace(request, until_ms=BEFORE_ALL_MS)
+        return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
+
+    def _all(
+        self, rpc: rpcs.Rpc[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
+    ) -> Iterator[DeadLetter]:
+        for page in pages(partial(self._ask, rpc), query):
+            yield from page.letters
 
 
 class AdminClient(AdminCalls, Closing):

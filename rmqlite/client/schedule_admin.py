@@ -1,4 +1,4 @@
-"""AdminClient.schedule: lists and changes waiting messages.
+"""AdminClient.schedule: lists and changes waiting messages; and how every administrator calls.
 
 A query or change that is too large for one call is made in several, one after the other.  After an
 error the earlier calls are done, and the error's note says how far they went.  No change is
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from rmqlite.client.admin import AdminCalls
+from rmqlite.client.channel import Connection
 from rmqlite.features.changes.requests import (
     CHANGES_MAX,
     IDS_MAX,
@@ -31,8 +31,20 @@ from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import A, Q, Rpc
 
 EVERYTHING = PendingFilter()
+
+
+class AdminCalls:
+    """Calls over one connection, with one time limit."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    def _ask(self, rpc: Rpc[Q, A], value: Q) -> A:
+        return self._connection.call(rpc, value, self._timeout_s)
 
 
 class ScheduleAdmin(AdminCalls):

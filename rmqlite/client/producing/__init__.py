@@ -1,1 +1,0 @@
-"""Producer, its batches, and bulk scheduling."""
