@@ -27,7 +27,6 @@ from rmqlite.cli import (
     completion,
     consume,
     group,
-    job,
     levels,
     message,
     send,
@@ -36,11 +35,12 @@ from rmqlite.cli import (
     topic,
 )
 from rmqlite.cli.dlq import app as dlq_app
-from rmqlite.cli.output.schema import schema
+from rmqlite.cli.dlq import job
+from rmqlite.cli.output.documents import schema
 from rmqlite.cli.output.terminal import error_line
 from rmqlite.cli.pipeline import app as pipeline_app
-from rmqlite.cli.retry import app as retry_app
 from rmqlite.cli.schedule import app as schedule_app
+from rmqlite.cli.schedule.retry import app as retry_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.top import command as top
 from rmqlite.kernel import compiled

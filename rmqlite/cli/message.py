@@ -7,18 +7,39 @@ was, oldest first, two lines for each record.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms, option
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    Endpoint,
+    Since,
+    Until,
+    moment_ms,
+    option,
+)
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
-from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
-from rmqlite.cli.retry.history import history
+from rmqlite.cli.output.terminal import (
+    STYLES,
+    note,
+    out,
+    print_json,
+    print_tall_table,
+    printable,
+)
+from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
 from rmqlite.features.finding.requests import (
     FoundMessage,
     FoundMessages,
@@ -27,14 +48,34 @@ from rmqlite.features.finding.requests import (
 )
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.words.compression import readable_message
+from rmqlite.kernel.words.errors import GroupUnknown
+from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.messages import where_text
-from rmqlite.views.numbers import times_text
+from rmqlite.views.numbers import span_text, time_text, times_text
 
 if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
     from rmqlite.store_tools.reader import ScheduledWait
 
+
 app = typer.Typer(no_args_is_help=True, help="Find messages, show one, and tell its history.")
-app.command("history")(history)
+_TIME_WIDTH: Final = 12
+_SINCE_WIDTH: Final = 8
+_INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
+_RECORD_INDENT: Final = " " * (_TIME_WIDTH + 2)
+_TEXT_WIDTH_MIN: Final = 36
+"""An offset message id has 32 characters, and is never wrapped."""
+_TEXT_WIDTH_MAX: Final = 100
+_EVENT: Final = Document("Event", "One record of a message's history.", HistoryEvent, kind=str)
+_HISTORY: Final = Document(
+    "History",
+    "The history of a message, oldest event first; is_cut: older ones may be left out.",
+    message_id=str,
+    now_ms=int,
+    hops=many(_EVENT),
+    is_cut=bool,
+)
+
 
 _FOUND: Final = Document(
     "FoundRecord",
@@ -50,6 +91,101 @@ _FOUND_ALL: Final = Document(
 )
 NOT_FOUND: Final = 1
 _COLUMNS: Final = ("STORED", "STATE", "WHERE", "TAGS", "KEYS")
+
+
+@app.command("history")
+@prints(lambda: _HISTORY)
+def history(
+    message_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The message id, or the offset message id of any of its records."
+        ),
+    ],
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show the history of a message, event by event, and what happens to it next.
+
+    Exit code 1 if there is no such message.
+    """
+    with connected(endpoint) as admin:
+        found = admin.dead_letters.history(message_id)
+        around = _surroundings(admin, found) if found.events else Surroundings(0)
+    if as_json:
+        events = [_event_tree(each) for each in found.events]
+        about = {"message_id": found.message_id, "now_ms": around.now_ms}
+        print_json(_HISTORY.tree(**about, hops=events, is_cut=found.is_cut))
+    elif found.events:
+        _print(found, around)
+    if not found.events:
+        note(f"no message with the id {message_id}")
+        raise typer.Exit(NOT_ALL)
+
+
+def _surroundings(admin: AdminClient, history: History) -> Surroundings:
+    """The broker's clock, and the status of the groups in the history."""
+    groups = {}
+    for name in {each.group for each in history.events if each.group}:
+        with suppress(GroupUnknown):
+            groups[name] = admin.group(name)
+    return Surroundings(admin.broker_status().now_ms, groups)
+
+
+def _event_tree(event: HistoryEvent) -> dict[str, Any]:
+    return _EVENT.tree(event, kind=EventKind(event.kind).name.lower())
+
+
+def _print(history: History, around: Surroundings) -> None:
+    """The head, a paragraph for each event, and what comes next."""
+    console, columns = out(), shutil.get_terminal_size().columns
+    head = f"{history.message_id}  {heading(history)}"
+    console.print(Text(printable(head), style="bold"))
+    if history.is_cut:
+        console.print(Text("older events are left out", style="dim"))
+    day = ""
+    for each in shown(history):
+        text = time_text(each.event.at_ms)
+        if text[:10] != day:
+            day = text[:10]
+            console.print(Text(day, style="bold"))
+        since = "" if each.since_ms is None else f"+{span_text(each.since_ms)}"
+        times = f"{text[11:]:>{_TIME_WIDTH}}  {since:>{_SINCE_WIDTH}}  "
+        _print_event(console, columns, times, each)
+    console.print()
+    for line in outcome(history, around):
+        for part in _wrapped(line, columns):
+            console.print(Text(part, style="bold"))
+
+
+def _print_event(console: Console, columns: int, times: str, event: ShownEvent) -> None:
+    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
+    for sentence in event.sentences:
+        for line in _wrapped(sentence, width):
+            console.print(Text(times) + Text(line, style=STYLES[event.tone]))
+            times = _INDENT
+    for record in _record(event.event, columns - len(_RECORD_INDENT)):
+        console.print(Text(_RECORD_INDENT + record, style="dim"))
+
+
+def _record(event: HistoryEvent, width: int) -> Iterator[str]:
+    """The place of the event's record, on one line if there is room."""
+    place = printable(place_text(event))
+    if len(place) + 2 + len(event.offset_message_id) <= width:
+        yield f"{place}  {event.offset_message_id}"
+        return
+    yield place
+    yield event.offset_message_id
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Escaped lines of at most `width` columns, continued lines indented."""
+    first, *more = [
+        line.plain.rstrip()
+        for part in text.split("\n")
+        for line in Text(printable(part)).wrap(out(), width - 2)
+    ]
+    return [first, *[f"  {each}" for each in more]]
 
 
 @app.command("get")
@@ -120,7 +256,7 @@ def query(
         print_json(_FOUND_ALL.tree(messages=messages, is_cut=found.is_cut))
     elif found.messages:
         rows = [(_row(each), _second_line(each)) for each in found.messages]
-        print_two_line_table(_COLUMNS, rows)
+        print_tall_table(_COLUMNS, rows)
     _note_what_is_missing(found)
 
 

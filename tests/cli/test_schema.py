@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from rmqlite.cli.output.documents import Document, Either, Printed, many, maybe
-from rmqlite.cli.output.schema import schema_of
+from rmqlite.cli.output.documents import Document, Either, Printed, many, maybe, schema_of
 from tests.cli.conftest import Run
 from tests.support.documents_printed import PRINTED, check_document, strict
 

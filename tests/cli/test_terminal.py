@@ -19,7 +19,7 @@ from rmqlite.cli.output.terminal import (
     numbers,
     out,
     print_table,
-    print_two_line_table,
+    print_tall_table,
     printable,
     progress_console,
     shortened,
@@ -109,7 +109,7 @@ MARKUP = ("[red]x[/red]", "[/]", "[bold", "[link=http://x]y[/link]", ":smile:", 
 def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """A topic may not be called so, but a key, a tag or a client's name may."""
     print_table(MARKUP, [MARKUP, [f"{each} again" for each in MARKUP]], title=" ".join(MARKUP))
-    print_two_line_table(MARKUP, [(MARKUP, " ".join(MARKUP))])
+    print_tall_table(MARKUP, [(MARKUP, " ".join(MARKUP))])
     printed = capsys.readouterr().out
     for text in MARKUP:
         assert printed.count(text) == 7

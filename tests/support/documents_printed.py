@@ -9,8 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from rmqlite.cli.output.documents import DOCUMENT, Printed
-from rmqlite.cli.output.schema import schema_of
+from rmqlite.cli.output.documents import DOCUMENT, Printed, schema_of
 from tests.support.commands import COMMANDS, leaves
 
 PRINTED: dict[str, Printed] = {

@@ -6,10 +6,8 @@ import typer
 
 from rmqlite.cli.dlq.export import export
 from rmqlite.cli.dlq.importing import import_letters
-from rmqlite.cli.dlq.listing import list_groups, reasons, show
-from rmqlite.cli.dlq.peek import peek
-from rmqlite.cli.dlq.purge import purge
-from rmqlite.cli.dlq.redrive import redrive
+from rmqlite.cli.dlq.listing import list_groups, peek, reasons, show
+from rmqlite.cli.dlq.redrive import purge, redrive
 
 app = typer.Typer(no_args_is_help=True, help="See dead letters, read them, send them again.")
 app.command("list")(list_groups)

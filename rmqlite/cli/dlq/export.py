@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
-from rmqlite.cli.dlq.export_rows import COLUMNS, TEXT_FORMS, Row, row_of
-from rmqlite.cli.dlq.records import with_messages
+from rmqlite.cli.dlq.export_rows import COLUMNS, TEXT_FORMS, Row, row_of, with_messages
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,

@@ -16,8 +16,8 @@ import typer
 
 from rmqlite.cli.broker_view import connected
 from rmqlite.cli.dlq.export_rows import letter_in, row_in
+from rmqlite.cli.dlq.job import place_of, print_topics
 from rmqlite.cli.dlq.redrive import Rate, ToTopic
-from rmqlite.cli.job.redrive_jobs import place_of, print_topics
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
@@ -25,7 +25,7 @@ from rmqlite.cli.output.terminal import (
     is_confirmed,
     note,
     print_json,
-    print_two_line_table,
+    print_tall_table,
     printable,
 )
 from rmqlite.features.redrive.requests import (
@@ -109,7 +109,7 @@ class _Import:
                 ((f"{row['letters']:,}", printable(row["example"])), printable(row["reason"]))
                 for row in reasons
             ]
-            print_two_line_table(("REFUSED", "SUCH AS"), rows)
+            print_tall_table(("REFUSED", "SUCH AS"), rows)
 
     def _calls(self) -> Iterator[tuple[str, tuple[ImportedDeadLetter, ...]]]:
         """The letters of each call, with their group."""

@@ -1,21 +1,21 @@
-"""rmqlite dlq redrive: a job inside the broker sends dead letters again.
+"""rmqlite dlq redrive and purge: a job inside the broker sends dead letters again, or they hide.
 
-The command shows a preview, asks, starts the job and follows it; the job continues if nobody
-follows it.
+The commands show a preview and ask.  A redrive is started and followed; the job continues if
+nobody follows it.  A purge only changes marks of the broker: only retention deletes letters.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, connected, level_number
-from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
-from rmqlite.cli.job.redrive_jobs import (
+from rmqlite.cli.dlq.job import (
     JOB,
     OUTCOME,
     follow,
@@ -26,14 +26,17 @@ from rmqlite.cli.job.redrive_jobs import (
     print_samples,
     print_topics,
 )
+from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
-from rmqlite.cli.output.documents import Document, Either, many, prints
+from rmqlite.cli.output.documents import Document, Either, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
     is_confirmed,
     note,
     print_json,
+    printable,
 )
+from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
 from rmqlite.features.redrive.requests import (
     JobState,
     RedriveJob,
@@ -42,7 +45,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
-from rmqlite.views.messages import letters_text
+from rmqlite.views.messages import filter_text, letters_text
 
 _PREVIEW: Final = Document(
     "RedrivePreview",
@@ -69,6 +72,13 @@ Level = Annotated[
 Again = Annotated[bool, option("--again", "Also send those that were redriven before.")]
 Detach = Annotated[bool, option("--detach -d", "Start the job and do not follow it.")]
 JobId = Annotated[str, option("--job-id ID", "The job's id; a repeated start stays one job.")]
+_PURGED: Final = Document(
+    "Purged",
+    "Dead letters that were hidden, shown again, or would be; open: not redriven.",
+    group=str,
+    **fields_of(bool, "restore dry_run"),
+    **fields_of(int, "letters open"),
+)
 
 
 @prints(lambda: Either(JOB, _PREVIEW))
@@ -159,3 +169,61 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
         note_how_to_go_on(f"job {job.job_id} is {state_text(job)}", job.job_id)
     if job.is_over and (job.refused or not job.sent or job.state is not JobState.DONE):
         raise typer.Exit(NOT_ALL)
+
+
+@prints(lambda: _PURGED)
+@with_options
+def purge(
+    *,
+    group: Group,
+    options: DeadLetterOptions,
+    restore: Annotated[
+        bool, option("--restore", "Show all that were purged and that the log still has.")
+    ] = False,
+    how: ChangeOptions,
+) -> None:
+    """Hide the dead letters of GROUP that match all options; --restore shows all of them again.
+
+    Hidden ones are not listed, counted or redriven.  Only retention deletes them.  Exit code 1
+    if there was none.
+    """
+    group = checked_group(group)
+    how.check_can_ask()
+    with connected(how.endpoint, note=how.note) as admin:
+        wanted = options.filter(BrokerView(admin))
+        if restore and wanted != EVERY_DEAD_LETTER:
+            raise typer.BadParameter("--restore shows all letters, so it takes no filter")
+        request = PurgeRequest(group, restore=restore, filter=wanted)
+        found = admin.dead_letters.purge(replace(request, dry_run=True))
+        is_wanted = found.letters and not how.dry_run
+        if is_wanted:
+            if not (how.yes or restore):
+                note("the letters stay in the log until retention: --restore undoes this")
+            how.check_confirmed(_question(request, found))
+            found = admin.dead_letters.purge(request)
+    if how.as_json:
+        about = {"group": group, "restore": restore, "dry_run": how.dry_run}
+        print_json(_PURGED.tree(**about, letters=found.letters, open=found.open))
+    elif found.letters:
+        done = "restored" if restore else "purged"
+        would = "would be " if how.dry_run else ""
+        sys.stdout.write(f"{letters_text(found.letters)} {would}{done}{_open_text(found)}\n")
+    if not found.letters:
+        verb = "restore" if restore else "purge"
+        note(f"nothing to {verb} of group {group}{_matching(request)}")
+        raise typer.Exit(NOT_ALL)
+
+
+def _question(request: PurgeRequest, found: Purged) -> str:
+    verb = "restore" if request.restore else "purge"
+    which = f"{letters_text(found.letters)} of group {request.group}{_matching(request)}"
+    return f"{verb} {which}{_open_text(found)}?"
+
+
+def _matching(request: PurgeRequest) -> str:
+    text = filter_text(request.filter)
+    return f" ({printable(text)})" if text else ""
+
+
+def _open_text(found: Purged) -> str:
+    return f", {found.open:,} of them open" if found.open else ", none of them open"

@@ -28,6 +28,10 @@ from rmqlite.views.numbers import time_text as time_text
 from rmqlite.views.tables import BAD, DIM, GOOD, WARN, Column, Table
 from rmqlite.views.tables import row as view_row
 
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_HEAD: Final = ("DUE IN", "CLOCK", "MESSAGES")
+_GAP: Final = "  "
+_BAR_COLUMNS_MIN: Final = 10
 STYLES: Final = {
     "": "",
     GOOD: "green",
@@ -39,6 +43,51 @@ STYLES: Final = {
 """How a terminal draws a tone."""
 _WIDTH_MAX: Final = 100_000
 """Wider than any table, so that rich gives every column the width of its content."""
+
+
+def print_bars(title: str, rows: Sequence[tuple[str, str, int]]) -> None:
+    """A title, then for each row its span, its clock time, its count, and the count as a bar.
+
+    The first row counts the overdue messages.
+    """
+    counts = [f"{count:,}" for *_, count in rows]
+    span_width = max([len(_HEAD[0]), *[len(span) for span, *_ in rows]])
+    clock_width = max([len(_HEAD[1]), *[len(clock) for _, clock, _ in rows]])
+    count_width = max([len(_HEAD[2]), *[len(count) for count in counts]])
+    used = span_width + clock_width + count_width + 3 * len(_GAP)
+    width = max(_BAR_COLUMNS_MIN, shutil.get_terminal_size().columns - used)
+    most = max([count for *_, count in rows])
+    console = out()
+    console.print(Text(title))
+    head = (_HEAD[0].ljust(span_width), _HEAD[1].ljust(clock_width), _HEAD[2].rjust(count_width))
+    console.print(Text(_GAP.join(head), style="bold"))
+    for number, (span, clock, count) in enumerate(rows):
+        cells = (
+            span.ljust(span_width),
+            clock.ljust(clock_width),
+            counts[number].rjust(count_width),
+        )
+        line = Text(_GAP.join(cells))
+        if count:
+            line.append(_GAP + bar(count, most, width), style="yellow" if number == 0 else "cyan")
+        console.print(line)
+
+
+def bar(count: int, most: int, width: int) -> str:
+    """A bar of count, where `most` takes the whole width; a bar is never empty."""
+    if not _can_print(_EIGHTHS):
+        return "#" * max(1, count * width // most)
+    eighths = max(1, count * width * 8 // most)
+    whole, part = divmod(eighths, 8)
+    return _EIGHTHS[-1] * whole + _EIGHTHS[part].strip()
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def body_text(body: bytes) -> tuple[str, str]:
@@ -114,28 +163,24 @@ def print_columns(columns: Mapping[str, Sequence[object]], title: str = "") -> N
     print_table(tuple(columns), zip(*columns.values(), strict=True), title)
 
 
-def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Print columns for short values, and below each row, indented, a line for a long one."""
-    print_tall_table(columns, [(row, (below,)) for row, below in rows])
-
-
 def print_tall_table(
-    columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]]
+    columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str | Sequence[str]]]
 ) -> None:
-    """Print a table with any number of lines below each row."""
-    cells = [columns, *[row for row, _ in rows]]
+    """Print columns for short values, and below each row, indented, one or more long lines."""
+    listed = [(row, (below,) if isinstance(below, str) else below) for row, below in rows]
+    cells = [columns, *[row for row, _ in listed]]
     widths = [max([cell_len(each[n]) for each in cells]) for n in range(len(columns))]
     console = out()
     if console.is_terminal:
         console.print(Text(_aligned(columns, widths), style="bold"))
-        for row, below in rows:
+        for row, below in listed:
             console.print(Text(_aligned(row, widths)))
             for line in below:
                 console.print(Text(f"  {line}", style="dim"))
         return
     # Without styles this is many times faster: a pipe may get a hundred thousand rows.
     sys.stdout.write(_aligned(columns, widths) + "\n")
-    for row, below in rows:
+    for row, below in listed:
         sys.stdout.write(_aligned(row, widths) + "\n")
         sys.stdout.writelines(f"  {line}\n" for line in below)
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import typer
 
 from rmqlite.cli.pipeline.archive import archive
-from rmqlite.cli.pipeline.dlq_export import dlq_export
+from rmqlite.cli.pipeline.deliveries import lateness, reconcile, slo
+from rmqlite.cli.pipeline.failed import dlq_export, redrives, retries
 from rmqlite.cli.pipeline.forecast import forecast
-from rmqlite.cli.pipeline.lateness import lateness
-from rmqlite.cli.pipeline.reconcile import reconcile
-from rmqlite.cli.pipeline.redrives import redrives
-from rmqlite.cli.pipeline.retries import retries
-from rmqlite.cli.pipeline.slo import slo
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
-from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.documents import fields_of, prints
-from rmqlite.cli.output.terminal import note, print_table, time_text
+from rmqlite.cli.output.terminal import note, print_bars, print_table, time_text
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from rmqlite.cli.schedule.change import cancel, deliver_now, reschedule
-from rmqlite.cli.schedule.listing import count, list_pending
-from rmqlite.cli.schedule.timeline import timeline
+from rmqlite.cli.schedule.listing import count, list_pending, timeline
 
 app = typer.Typer(no_args_is_help=True, help="See and change messages that wait for delivery.")
 app.command("list")(list_pending)

@@ -16,17 +16,19 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from rmqlite.cli.output.grid import Line, cut
+from rmqlite.cli.output.grid import Line, cut, spread
+from rmqlite.cli.output.terminal import printable, shortened, time_text
 from rmqlite.cli.status import Picture, StatusRound, answered, ask
-from rmqlite.cli.top.dialogs import Confirm, Help
-from rmqlite.cli.top.overview import header, verdict
-from rmqlite.cli.top.repairs import REPAIRS, Repair
+from rmqlite.cli.top.dialogs import REPAIRS, Confirm, Help, Repair
 from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
 from rmqlite.features.dead_letters.requests import DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.views.tables import Tone
+from rmqlite.views.numbers import span_text
+from rmqlite.views.tables import BAD, Tone
+
+_NAME_MAX: Final = 24
 
 TALL: Final = 40
 """A terminal with this many lines has room for charts and more troubles."""
@@ -329,3 +331,53 @@ class Frame(Screen[None]):
         for key, meaning in (*self.keys, ("+-", f"{top.interval_s:g} s")):
             parts += [Tone(f"{key} ", "head"), Tone(f"{meaning}  ", "dim")]
         return cut((*parts, Tone("? ", "head"), Tone("help", "dim")), width)
+
+
+def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
+    """The broker's name, its uptime and its clock."""
+    name: Line = (Tone("rmqlite top  ", "head"),)
+    status = picture.status
+    if status is None:
+        return cut((*name, Tone(printable(endpoint))), width)
+    now_ms = picture.now_ms(now_s)
+    broker = shortened(printable(status.broker_name), _NAME_MAX)
+    words = [
+        f"{broker} {printable(status.version)}",
+        f"up {span_text((now_ms - status.started_at_ms) // 1000 * 1000)}",
+        f"{printable(endpoint)}",
+    ]
+    disk_tone = "bad" if status.is_disk_full else ""
+    disk = Tone(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
+    return spread(
+        (*name, Tone("  ".join(words)), disk), (Tone(time_text(now_ms)[11:19], "dim"),), width
+    )
+
+
+def verdict(
+    picture: Picture,
+    now_s: float,
+    waiting_since_s: float,
+    *,
+    is_paused: bool,
+    width: int,
+    lines: int = 1,
+) -> list[Line]:
+    """The troubles in at most this many lines, the worst first; the last line has all the rest."""
+    end: Line = ()
+    if is_paused:
+        end = (Tone(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
+    connection = picture.connection_trouble(now_s, waiting_since_s)
+    found = [connection] if connection else []
+    found += picture.troubles()
+    parts = [Tone(f"{_mark(each)} {each.text}", each.tone) for each in found]
+    if not parts:
+        is_known = picture.status is not None
+        parts = [Tone("● well", "good") if is_known else Tone("… asking", "dim")]
+    first = [(each,) for each in parts[: lines - 1]]
+    rest = tuple([part for each in parts[lines - 1 :] for part in (each, Tone("  "))])
+    shown = [*first, rest] if rest else first
+    return [spread(shown[0], end, width), *[cut(line, width) for line in shown[1:]]]
+
+
+def _mark(trouble: Tone) -> str:
+    return "✖" if trouble.tone == BAD else "▲"

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
+from rmqlite.cli.output.grid import Line, cut
+from rmqlite.cli.status import Picture
 from rmqlite.cli.top.app import TALL, Frame
 from rmqlite.cli.top.group_screen import GroupScreen
-from rmqlite.cli.top.overview import rate_lines
 from rmqlite.cli.top.widgets import Lines, Prompt, Rows
 from rmqlite.views.groups import SORTS, groups_table
 from rmqlite.views.jobs import redrives_table
 from rmqlite.views.levels import levels_table
+from rmqlite.views.numbers import COUNTED, rate_text
+from rmqlite.views.tables import Tone
 
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _CHART_LINES = 5
 _WIDE = 150
 """A terminal with this many columns has room for levels and groups side by side."""
@@ -29,6 +34,46 @@ _KEYS = (
     ("q", "quit"),
 )
 _SORTS = tuple(SORTS)
+
+
+def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
+    """The rates per second, each with a chart of its last minutes."""
+    size = max(12, (width - 2 * (len(COUNTED) - 1)) // len(COUNTED))
+    lines: list[list[Tone]] = [[] for _ in range(height + 1)]
+    for name in COUNTED:
+        tone = "bad" if name == "dead" and picture.rates.now(name) else ""
+        label, rate = f"{name}/s ".upper(), rate_text(picture.rates.now(name))
+        gap = Tone("  " if lines[0] else "")
+        rest = max(0, size - len(label) - len(rate))
+        lines[0] += [gap, Tone(label, "dim"), Tone(rate + " " * rest, tone or "head")]
+        for line, text in zip(
+            lines[1:], chart(picture.rates.history[name], size, height), strict=True
+        ):
+            line += [gap, Tone(text, tone or "line")]
+    return [cut(tuple(line), width) for line in lines]
+
+
+def chart(rates: Iterable[float | None], width: int, height: int) -> list[str]:
+    """The last rates as blocks, from the top down; the highest takes the whole height.
+
+    A step without a rate is blank, one without messages a thin line.
+    """
+    shown = list(rates)[-width:] if width > 0 else []
+    most = max([each for each in shown if each is not None], default=0.0)
+    eighths = [_eighths(each, most, height) for each in shown]
+    return [
+        "".join([_BLOCKS[max(0, min(8, each - 8 * line))] for each in eighths]).rjust(width)
+        for line in reversed(range(height))
+    ]
+
+
+def _eighths(rate: float | None, most: float, height: int) -> int:
+    if rate is None:
+        return 0
+    if rate <= 0:
+        return 1
+    # Any rate above 0 differs from the line of 0.
+    return max(2, int(rate / most * 8 * height))
 
 
 class OverviewScreen(Frame):

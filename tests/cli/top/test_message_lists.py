@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.cli.status import Picture
-from rmqlite.cli.top.message_lists import (
+from rmqlite.cli.top.group_screen import (
     LOADED_MAX,
     Loaded,
     dead_table,

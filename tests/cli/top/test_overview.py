@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmqlite.cli.status import Picture
-from rmqlite.cli.top import overview
+from rmqlite.cli.top import app, overview_screen
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from tests.support.broker_answers import HOSTILE, STATUS, dead, seen, status, told
 from tests.support.drawn import text_of
@@ -14,7 +14,7 @@ from tests.support.drawn import text_of
 def said(
     picture: Picture, *, is_paused: bool = False, width: int = 80, lines: int = 1
 ) -> list[str]:
-    shown = overview.verdict(picture, 3.0, 0.0, is_paused=is_paused, width=width, lines=lines)
+    shown = app.verdict(picture, 3.0, 0.0, is_paused=is_paused, width=width, lines=lines)
     return [text_of(line) for line in shown]
 
 
@@ -50,18 +50,18 @@ def test_a_paused_view_of_a_lost_broker_says_both() -> None:
 def test_the_header_names_the_broker_and_its_time() -> None:
     """Also one with a name that somebody meant badly."""
     picture = seen(replace(STATUS, broker_name=HOSTILE))
-    line = text_of(overview.header(picture, "host:1", 3.0, 120))
+    line = text_of(app.header(picture, "host:1", 3.0, 120))
     assert line.startswith(r"rmqlite top  \x1b[31mred\x1b[0m")
     assert "up 1m 42s  host:1  disk 42%" in line
     assert line.isprintable()
-    assert text_of(overview.header(Picture(), "host:1", 3.0, 80)) == "rmqlite top  host:1"
+    assert text_of(app.header(Picture(), "host:1", 3.0, 80)) == "rmqlite top  host:1"
 
 
 def test_rates_stand_over_their_charts() -> None:
     """Four of them, on any width."""
     picture = seen()
     picture.take(told(3.0, status(2_000, sent=3_000)))
-    lines = [text_of(line) for line in overview.rate_lines(picture, 80, 3)]
+    lines = [text_of(line) for line in overview_screen.rate_lines(picture, 80, 3)]
     assert lines[0].split() == [
         "SENT/S",
         "1,000",
@@ -78,7 +78,7 @@ def test_rates_stand_over_their_charts() -> None:
 
 def test_a_chart_shows_peaks_and_gaps() -> None:
     """The highest is full, a little is more than nothing, and no answer is a gap."""
-    assert overview.chart([0.0, 0.01, None, 50.0, 100.0], 6, 1) == [" ▁▂ ▄█"]
-    assert overview.chart([1.0, 2.0, 3.0], 2, 1) == ["▅█"]
-    assert overview.chart([], 3, 2) == ["   ", "   "]
-    assert overview.chart([0.0, 25.0, 75.0, 100.0], 4, 2) == ["  ▄█", "▁▄██"]
+    assert overview_screen.chart([0.0, 0.01, None, 50.0, 100.0], 6, 1) == [" ▁▂ ▄█"]
+    assert overview_screen.chart([1.0, 2.0, 3.0], 2, 1) == ["▅█"]
+    assert overview_screen.chart([], 3, 2) == ["   ", "   "]
+    assert overview_screen.chart([0.0, 25.0, 75.0, 100.0], 4, 2) == ["  ▄█", "▁▄██"]

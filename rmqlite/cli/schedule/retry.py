@@ -1,33 +1,41 @@
-"""rmqlite retry list: the retries of a group.
+"""rmqlite retry: see and change the retries of failed messages.
 
 A due retry is in the group's retry topic and waits for a consumer; any other waits in the
-schedule.  Both are listed, the due ones first.
+schedule.  Both are listed, the due ones first.  The machinery of changes is that of `rmqlite
+schedule`: message ids are changed at once, with an outcome for each; a filter is counted first, and
+the command asks.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
-from rmqlite.cli.filters import DeadLetterOptions, checked_group
+from rmqlite.cli.filters import DeadLetterOptions, PendingOptions, RetryOptions, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     AsJson,
+    ChangeOptions,
     Count,
     Cursor,
     Endpoint,
     GroupArgument,
+    option,
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.features.changes.requests import PendingFilter, PendingQuery
+from rmqlite.cli.schedule.change import CHANGES, Ids, PendingChange, Words, carry_out, checked_ids
+from rmqlite.features.changes.requests import ChangeOutcome, PendingFilter, PendingQuery
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLettersQuery
 from rmqlite.features.operating.requests import GroupStatus
+from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
 from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.messages import NO_REASON, attempt_text, attempts_max, origin_text
@@ -35,6 +43,8 @@ from rmqlite.views.numbers import counted, instant_text, until_text
 
 ROWS_DEFAULT: Final = 50
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
+All = Annotated[bool, option("--all", "All waiting retries of this group.")]
+app = typer.Typer(no_args_is_help=True, help="See and change retries of failed messages.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +204,79 @@ def _tree(letter: DeadLetter, outlook: Outlook) -> dict[str, Any]:
         attempts_max=attempts_max(letter, outlook.attempts_max),
         is_due=letter.due_ms <= outlook.now_ms,
     )
+
+
+@prints(lambda: CHANGES)
+@with_options
+def now(
+    *,
+    group: GroupArgument,
+    ids: Ids = None,
+    options: RetryOptions,
+    everything: All = False,
+    how: ChangeOptions,
+) -> None:
+    """Give waiting retries to GROUP now; their attempts count as if they had been due.
+
+    Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
+    """
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
+    words = Words("retry", "retried", _outcomes(group))
+    _run(
+        PendingChange(ScheduleAction.FIRE, how, words=words),
+        ids,
+        options.pending(group),
+        everything,
+    )
+
+
+@prints(lambda: CHANGES)
+@with_options
+def cancel(
+    *,
+    group: GroupArgument,
+    ids: Ids = None,
+    options: RetryOptions,
+    everything: All = False,
+    how: ChangeOptions,
+) -> None:
+    """Cancel waiting retries of GROUP: it gets them no more, and they are no dead letters.
+
+    Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
+    """
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
+    words = Words("cancel", "cancelled", _outcomes(group))
+    _run(
+        PendingChange(ScheduleAction.CANCEL, how, words=words),
+        ids,
+        options.pending(group),
+        everything,
+    )
+
+
+def _outcomes(group: str) -> dict[ChangeOutcome, str]:
+    given = f"does not wait any more: it was given to {group} already"
+    return {
+        ChangeOutcome.NOT_FOUND: f"not found: no retry of {group} has this message id",
+        ChangeOutcome.ALREADY_DELIVERED: given,
+        ChangeOutcome.ALREADY_CANCELLED: "does not wait any more: it was cancelled already",
+    }
+
+
+def _run(
+    change: PendingChange,
+    given: Sequence[str] | None,
+    wanted: PendingOptions,
+    everything: bool,
+) -> None:
+    all_of_group = PendingOptions(group=wanted.group)
+    ids = checked_ids(change, given, everything, wanted, all_of_group, ", not both", "--reason")
+    with connected(change.how.endpoint, note=change.how.note) as admin:
+        # Raise GroupUnknown for an unknown group: it is probably a typing error.
+        admin.group(wanted.group or "")
+        carry_out(BrokerView(admin), change, ids, wanted, "--due-from", "--due-until")
+
+
+app.command("list")(list_retries)
+app.command("now")(now)
+app.command("cancel")(cancel)

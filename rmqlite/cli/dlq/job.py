@@ -1,28 +1,32 @@
-"""The commands of rmqlite job: list, show, outcomes, pause, resume, cancel and rate."""
+"""rmqlite job: the broker's redrive and bulk jobs; also follows a redrive until it is over.
+
+The broker itself runs a redrive job, so it can be paused and cancelled, a follower may leave at any
+time, and a restarted broker continues it.  Senders drive a bulk job; the broker only counts, so it
+can only be looked at.
+"""
 
 from __future__ import annotations
 
 import enum
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import SHORT_CALL_MS_MAX, connected
-from rmqlite.cli.job.redrive_jobs import (
-    JOB,
-    OUTCOME,
-    follow,
-    job_tree,
-    outcome_tree,
-    place_of,
-    print_over,
-    print_samples,
-)
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -34,25 +38,30 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.message_text import aligned
+from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import (
     note,
     print_json,
     print_json_line,
     print_lines,
-    print_two_line_table,
+    print_tall_table,
     print_view,
     printable,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.features.bulk.requests import BulkJob
 from rmqlite.features.redrive.requests import (
+    NOT_ASKED,
     DeadLetterOutcome,
     JobState,
+    ReadersOfTopic,
     RedriveJob,
     RedriveOutcome,
+    RedriveResults,
 )
-from rmqlite.kernel.words.errors import JobUnknown, NotSupported
-from rmqlite.views.jobs import bulks_table, counts_text, facts, state_text
+from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.kernel.words.errors import JobUnknown, NotSupported, Unavailable
+from rmqlite.views.jobs import bulks_table, counts_text, facts, over_text, readers_text, state_text
 from rmqlite.views.numbers import second_text
 
 if TYPE_CHECKING:
@@ -61,6 +70,27 @@ if TYPE_CHECKING:
 
     Change = Callable[[RedriveAdmin], RedriveJob]
 
+
+OUTCOME: Final = Document(
+    "Outcome",
+    "One dead letter's outcome in a redrive; place names it to other commands.",
+    DeadLetterOutcome,
+    place=str,
+    outcome=Literal["sent", "already", "refused"],
+)
+JOB: Final = Document(
+    "RedriveJob",
+    "A redrive job; fates: what became of its messages, if that was counted.",
+    RedriveJob,
+    without=("results",),
+    kind=Literal["redrive"],
+    state=str,
+    samples=many(OUTCOME),
+    optional={"fates": RedriveResults},
+)
+LOOK_S: Final = 0.2
+PATIENCE_S: Final = 60.0
+"""How long to wait for a broker that does not answer: longer than a restart takes."""
 Job = RedriveJob | BulkJob
 JobId = Annotated[
     str,
@@ -69,6 +99,113 @@ JobId = Annotated[
     ),
 ]
 _COLUMNS = ("JOB", "KIND", "STATE", "LOOKED AT", "CHANGED")
+app = typer.Typer(no_args_is_help=True, help="See redrive and bulk jobs; pause, cancel redrives.")
+
+
+class _Rate(ProgressColumn):
+    """Letters a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "")
+
+
+def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
+    """Look at a job until it is over, with a bar on a terminal.
+
+    Raises KeyboardInterrupt, and Unavailable for a broker that stays away; first it prints the
+    commands that continue.
+    """
+    columns = (
+        BarColumn(bar_width=20),
+        text_column("{task.completed:,} of {task.total:,}"),
+        _Rate(),
+        TimeRemainingColumn(compact=True),
+    )
+    try:
+        with progress_bar(*columns) as bar:
+            task = bar.add_task("", total=max(1, job.letters))
+            if job.state is JobState.PAUSED and bar.disable:
+                note(f"job {job.job_id} is paused: rmqlite job resume {shlex.quote(job.job_id)}")
+            return _followed(redrives, job, bar, task)
+    except (KeyboardInterrupt, Unavailable):
+        note_how_to_go_on(f"job {job.job_id} continues in the broker", job.job_id)
+        raise
+
+
+def _followed(redrives: RedriveAdmin, job: RedriveJob, bar: Progress, task: Any) -> RedriveJob:
+    answered_s = elapsed_s()
+    while True:
+        total = max(1, job.letters)
+        bar.update(task, completed=job.looked_at, total=total, description=_doing(job))
+        if job.is_over:
+            return job
+        pause_s(LOOK_S)
+        try:
+            job = redrives.job(job.job_id)
+            answered_s = elapsed_s()
+        except Unavailable:
+            if elapsed_s() - answered_s > PATIENCE_S:
+                raise
+            bar.update(task, description="waiting for the broker")
+
+
+def _doing(job: RedriveJob) -> str:
+    doing = "redriving" if job.state is JobState.RUNNING else state_text(job)
+    return printable(f"{doing}: {job.note}" if job.note else doing)
+
+
+def note_how_to_go_on(sentence: str, job_id: str) -> None:
+    """Print a sentence, and the commands to follow, pause or cancel a job."""
+    name = shlex.quote(job_id)
+    note(f"{sentence}:")
+    note(f"  rmqlite job show {name} --follow")
+    note(f"  rmqlite job pause {name}    (or cancel)")
+
+
+def print_over(job: RedriveJob) -> None:
+    """Print the result of a job, and the first refused letters."""
+    print_lines([f"job {job.job_id}: {over_text(job)}", counts_text(job)])
+    print_samples(job.spec.group, job.samples, job.refused)
+
+
+def print_topics(topics: Sequence[ReadersOfTopic]) -> None:
+    """Print how many messages would go to which topic, and which groups would get them."""
+    if topics:
+        rows = [
+            ((printable(each.topic), f"{each.count:,}"), printable(f"for {readers_text((each,))}"))
+            for each in topics
+        ]
+        print_tall_table(("TO TOPIC", "WOULD BE SENT"), rows)
+
+
+def print_samples(group: str, samples: Sequence[DeadLetterOutcome], refused: int) -> None:
+    """Print the places of letters that were or would be refused, and the reasons."""
+    shown = [each for each in samples if each.why]
+    if not shown:
+        return
+    if len(shown) < refused:
+        note(f"the first {len(shown):,} of {refused:,} refused letters")
+    rows = [((place_of(group, each),), printable(each.why)) for each in shown]
+    print_tall_table(("REFUSED",), rows)
+
+
+def place_of(group: str, letter: DeadLetterOutcome) -> str:
+    """GROUP:QUEUE:OFFSET of a dead letter."""
+    return f"{group}:{letter.queue_id}:{letter.queue_offset}"
+
+
+def job_tree(job: RedriveJob) -> dict[str, Any]:
+    """A job for JSON: state and outcomes are words."""
+    samples = [outcome_tree(job.spec.group, each) for each in job.samples]
+    counted = {"fates": job.results} if job.results != NOT_ASKED else {}
+    return JOB.tree(job, kind="redrive", state=state_text(job), samples=samples, **counted)
+
+
+def outcome_tree(group: str, letter: DeadLetterOutcome) -> dict[str, Any]:
+    """One letter's outcome for JSON, with its place."""
+    place, outcome = place_of(group, letter), letter.outcome.name.lower()
+    return OUTCOME.tree(letter, place=place, outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +241,7 @@ def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) ->
     if as_json:
         print_json([_tree(job) for job in jobs])
     elif jobs:
-        print_two_line_table(_COLUMNS, [(_row(job), _below(job)) for job in jobs])
+        print_tall_table(_COLUMNS, [(_row(job), _below(job)) for job in jobs])
     else:
         note("no jobs yet")
 
@@ -178,7 +315,7 @@ def _print_bulk(job: BulkJob) -> None:
             ((printable(each.message_id), printable(each.code)), printable(each.sentence))
             for each in job.samples
         ]
-        print_two_line_table(("ID", "CODE"), rows)
+        print_tall_table(("ID", "CODE"), rows)
 
 
 @prints(lambda: OUTCOME, is_line=True)
@@ -288,3 +425,12 @@ def _job_of(admin: AdminClient, job_id: str, *, with_results: bool = False) -> J
         return admin.redrives.job(job_id, with_results=with_results)
     except JobUnknown:
         return admin.job(job_id)
+
+
+app.command("list")(list_jobs)
+app.command("show")(show_job)
+app.command("outcomes")(outcomes)
+app.command("pause")(pause)
+app.command("resume")(resume)
+app.command("cancel")(cancel)
+app.command("rate")(rate)
