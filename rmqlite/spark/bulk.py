@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from rmqlite.features.bulk.requests import BulkJob
 from rmqlite.kernel.words.errors import JobUnknown
-from rmqlite.spark.credentials import options_of
+from rmqlite.spark.options import options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -103,7 +103,7 @@ def _send(rows: DataFrame, options: Mapping[str, Any]) -> None:
 def _refused_rows(df: DataFrame, refused_path: str, job_id: str) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from rmqlite.spark.sink.refused import CODE_COLUMN, REASON_COLUMN, refused_folder
+    from rmqlite.spark.sink.sink import CODE_COLUMN, REASON_COLUMN, refused_folder
 
     reasons = [StructField(name, StringType()) for name in (CODE_COLUMN, REASON_COLUMN)]
     # A folder without refused rows has no file that says what their columns are.

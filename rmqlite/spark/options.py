@@ -2,6 +2,10 @@
 
 Every option is text, and upper and lower case do not matter in its name.  An unknown option or
 a wrong value is refused, with the name of the option, before anything is read.
+
+Who driver and tasks are for a broker (an account, and certificates for tls://host:port) stands in
+options, or else in the driver's environment.  A task may have another environment: it gets them
+with the options that Spark sends to it.
 """
 
 from __future__ import annotations
@@ -9,18 +13,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from rmqlite.kernel.words.clock import utc_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.kernel.words.visible import did_you_mean
-from rmqlite.spark.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
-from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
-from rmqlite.spark.credentials import credentials_of
+from rmqlite.spark.arrow.partitions import EARLIEST, LATEST, BrokerOptions, Offsets, ReadOptions
 
+if TYPE_CHECKING:
+    from rmqlite.client.credentials import Credentials
+
+
+_FIELDS: Final = {
+    "accessKey": ("access_key", "access_key"),
+    "secretKey": ("secret_key", "secret"),
+    "tlsCa": ("tls_ca", "ca"),
+    "tlsCertificate": ("tls_certificate", "certificate"),
+    "tlsSecretKey": ("tls_secret_key", "private_key"),
+}
+"""Option -> the field of the options, and of the credentials.
+
+Spark hides the values of options with "secret" or "accessKey" in their names in its plans
+(spark.redaction.regex).
+"""
+CREDENTIALS: Final = {name: in_options for name, (in_options, _) in _FIELDS.items()}
+_O = TypeVar("_O", bound=BrokerOptions)
 SLICE_BYTES_MAX: Final = 1 << 30
 Option = tuple[str, Callable[[str, str], Any]]
 """The field that an option sets, and the function that reads its text, given its name."""
@@ -35,6 +55,39 @@ _MOMENT_RULE: Final = (
 _OFFSETS_RULE: Final = (
     'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -1}}; -2 is earliest, -1 latest'
 )
+
+
+def credentials_of(options: BrokerOptions) -> Credentials | None:
+    """The credentials of the options.  Raises InvalidValue if one option of a pair is missing."""
+    given = {found: getattr(options, name) for name, found in _FIELDS.values()}
+    if not any(given.values()):
+        return None
+    # Import it here: only a reading of a broker needs gRPC.
+    from rmqlite.client.credentials import Credentials, are_paired
+
+    are_paired(given["access_key"], given["secret"], ("accessKey", "secretKey"))
+    are_paired(given["certificate"], given["private_key"], ("tlsCertificate", "tlsSecretKey"))
+    return Credentials(**given)
+
+
+def options_of(credentials: Credentials | None) -> dict[str, str]:
+    """The inverse: the options, without the empty ones."""
+    given = {option: getattr(credentials, name, "") for option, (_, name) in _FIELDS.items()}
+    return {option: text for option, text in given.items() if text}
+
+
+def with_credentials(options: _O) -> _O:
+    """The options for all tasks: what they lack comes from the environment of this process.
+
+    Raises InvalidValue and ConfigInvalid.
+    """
+    if not options.endpoint:
+        return options
+    from rmqlite.client.credentials import with_environment
+
+    found = with_environment(credentials_of(options))
+    given = {name: getattr(found, in_found) for name, in_found in _FIELDS.values()}
+    return replace(options, **given)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -124,9 +177,6 @@ def parse_offsets(name: str, text: str) -> int | Offsets:
         if type(offset) is not int or not EARLIEST <= offset <= _NUMBER_MAX or queue_id < 0:
             raise InvalidValue(name, f"{topic} {queue_id}: {offset}", _OFFSETS_RULE)
     return tuple(sorted(rows))
-
-
-# ---- reading one value
 
 
 def as_it_is(_name: str, text: str) -> str:

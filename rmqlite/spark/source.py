@@ -24,9 +24,8 @@ from rmqlite.spark.arrow.columns import (
     columns_named,
     columns_of,
 )
-from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.credentials import with_credentials
-from rmqlite.spark.options import parse_options
+from rmqlite.spark.arrow.partitions import ReadOptions
+from rmqlite.spark.options import parse_options, with_credentials
 from rmqlite.spark.partitions import plan, read_partition
 from rmqlite.spark.sink.options import SinkOptions
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
-from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import ReadOptions
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts

@@ -27,16 +27,19 @@ from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
-from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.checking.file_layer import (
+    FileLayer,
+    look_at_folder,
+    look_at_root,
+    queue_name,
+)
 from rmqlite.store_tools.checking.finding import Finding, Verdict, from_error, verdict
-from rmqlite.store_tools.checking.folders import look_at_folder, look_at_root, queue_name
 from rmqlite.store_tools.checking.index import IndexCheck
 from rmqlite.store_tools.checking.index_files import last_indexed
 from rmqlite.store_tools.checking.log import LogCheck, Moment
 from rmqlite.store_tools.checking.queues import QueueChecks
 from rmqlite.store_tools.checking.sums import SumsCheck
-from rmqlite.store_tools.checking.tables import check_tables, load_sound
-from rmqlite.store_tools.checking.timers import check_timers
+from rmqlite.store_tools.checking.tables import check_tables, check_timers, load_sound
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
 

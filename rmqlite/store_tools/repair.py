@@ -18,9 +18,7 @@ from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import Clock, SystemClock, local_text, wall_ms
 from rmqlite.kernel.words.errors import StoreLocked, Unavailable
 from rmqlite.kernel.words.levels import LevelTable
-from rmqlite.store_tools.reading.topic_counts import TopicCount, total
-from rmqlite.store_tools.repairing.changes import Keeper, make
-from rmqlite.store_tools.repairing.plan import Action, Plan
+from rmqlite.store_tools.repairing.plan import Action, Keeper, Plan, TopicCount, make, total
 from rmqlite.store_tools.repairing.planning import Planning, Progress
 
 __all__ = ["Action", "Plan", "TopicCount", "plan_repair", "repair", "total"]

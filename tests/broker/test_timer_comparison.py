@@ -13,7 +13,7 @@ from rmqlite.kernel.process import indexing
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.store.timers import comparison
 from rmqlite.store_tools.check import check
-from rmqlite.store_tools.checking.timers import WRONG_TABLE
+from rmqlite.store_tools.checking.tables import WRONG_TABLE
 from tests.support.brokers import BrokerUnderTest
 from tests.support.loops import AtOnce, run_with
 from tests.support.made_brokers import Make

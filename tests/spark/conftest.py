@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rmqlite.spark.jobs.running import short_run
 from rmqlite.spark.session import session
-from rmqlite.spark.short_runs import short_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
+from rmqlite.spark.jobs.running import short_run
 from rmqlite.spark.session import session
-from rmqlite.spark.short_runs import short_run
 from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
 from tests.spark.conftest import QUICK
 

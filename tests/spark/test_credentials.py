@@ -16,9 +16,8 @@ from rmqlite.kernel.requests.topics import Queue, QueueRange
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.protocols.shared.signing import is_right, read_signed
 from rmqlite.spark.arrow.columns import columns_of
-from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.credentials import credentials_of, options_of, with_credentials
-from rmqlite.spark.options import parse_options
+from rmqlite.spark.arrow.partitions import ReadOptions
+from rmqlite.spark.options import credentials_of, options_of, parse_options, with_credentials
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import BulkWriter
 from rmqlite.spark.source import LogReader, RmqliteDataSource, spark_schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.spark import short_runs
+from rmqlite.spark.jobs import running
 from rmqlite.spark.jobs.dead_letters import read_export
 from tests.support.golden import GROUP, Row, rows, unpack_golden
 from tests.support.jobs import answered, named
@@ -70,10 +70,10 @@ def level(row: Row) -> int:
     return int(row["queueId"]) + 1
 
 
-@pytest.fixture(autouse=True, params=[0, short_runs.LOG_BYTES_MAX], ids=["tasks", "short run"])
+@pytest.fixture(autouse=True, params=[0, running.LOG_BYTES_MAX], ids=["tasks", "short run"])
 def reader_of_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's tasks read the log of a job, or its own process does."""
-    monkeypatch.setattr(short_runs, "LOG_BYTES_MAX", request.param)
+    monkeypatch.setattr(running, "LOG_BYTES_MAX", request.param)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.spark.arrow.options import EARLIEST, LATEST
+from rmqlite.spark.arrow.partitions import EARLIEST, LATEST
 from rmqlite.spark.options import option_names, parse_offsets, parse_options, to_spark, written
 
 AT_MS = 1_763_632_800_123

@@ -39,7 +39,7 @@ from typer.testing import CliRunner
 from rmqlite.cli.main import app
 from rmqlite.spark.jobs.dead_letters import read_export
 from rmqlite.spark.jobs.running import running_session
-from rmqlite.spark.short_runs import short_run
+from rmqlite.spark.jobs.running import short_run
 
 JAVA = "spark.driver.defaultJavaOptions"
 conf, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])

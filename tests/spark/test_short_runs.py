@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.spark import short_runs
+from rmqlite.spark.jobs import running
+from rmqlite.spark.jobs.running import ARCHIVES_MAX, is_short, short_run
 from rmqlite.spark.reading import looked, read_here
 from rmqlite.spark.session import java_home
-from rmqlite.spark.short_runs import ARCHIVES_MAX, is_short, short_run
 from tests.support.eventually import eventually
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
@@ -111,7 +111,7 @@ def test_only_a_small_log_in_this_process_is_a_short_run(
     found = looked(path=str(store.root))
     assert is_short(found, master="local[2]", conf={})
     assert not is_short(found, master="spark://host:7077", conf={})
-    monkeypatch.setattr(short_runs, "LOG_BYTES_MAX", found.place.end - found.place.begin - 1)
+    monkeypatch.setattr(running, "LOG_BYTES_MAX", found.place.end - found.place.begin - 1)
     assert not is_short(found, master="local[2]", conf={})
 
 
@@ -156,7 +156,7 @@ def test_a_command_says_one_line_before_its_answer(tmp_path: Path, is_long: bool
     command = [sys.executable, "-m", "rmqlite", "pipeline", "reconcile", "--path", str(store.root)]
 
     def archives() -> list[Path]:
-        return [each for each in tmp_path.glob("rmqlite/*.jsa") if short_runs.is_complete(each)]
+        return [each for each in tmp_path.glob("rmqlite/*.jsa") if running.is_complete(each)]
 
     made = []
     for _ in range(2 if is_long else 1):

@@ -14,11 +14,10 @@ from pyspark.sql import types
 from rmqlite.features.bulk.requests import BulkMatch, BulkRequest
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
-from rmqlite.spark.sink import refused
+from rmqlite.spark.sink import sink
 from rmqlite.spark.sink.options import SinkOptions
-from rmqlite.spark.sink.refused import refused_folder
 from rmqlite.spark.sink.rows import parts_of
-from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, send
+from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, refused_folder, send
 from tests.spark.sinks import SinkBroker
 
 SCHEMA = types.StructType(
@@ -236,7 +235,7 @@ def test_only_files_of_the_tasks_that_counted_stay(
     broker: SinkBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that went well replaces what the run before it, or a task that failed, has left."""
-    monkeypatch.setattr(refused, "HELD_BYTES_MAX", 1)
+    monkeypatch.setattr(sink, "HELD_BYTES_MAX", 1)
     path = str(tmp_path / "refused")
     options = broker.options(job_id="j", is_collecting=True, refused_path=path, batch_size=1)
     bad = rows(["a", "b"], topic="a b")

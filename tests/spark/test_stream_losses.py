@@ -11,8 +11,8 @@ import pytest
 from rmqlite.kernel.requests.topics import Queue, QueueRange
 from rmqlite.kernel.words.errors import OffsetGone
 from rmqlite.spark.arrow.partitions import QueueStretch
-from rmqlite.spark.broker_rows import queue_chunks
 from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import queue_chunks
 
 
 class FakeReader:

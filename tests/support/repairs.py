@@ -16,8 +16,8 @@ from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.store_tools.reading.topic_counts import TopicCount, TopicCounts
 from rmqlite.store_tools.repair import Plan, plan_repair, repair
+from rmqlite.store_tools.repairing.plan import TopicCount, TopicCounts
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.rocketmq_rules import violations

@@ -19,7 +19,7 @@ from rmqlite.kernel.words.message import unpack_host
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.spark.arrow.columns import columns_named, columns_of
 from rmqlite.spark.arrow.decode import arrow_schema
-from rmqlite.spark.arrow.options import ReadOptions
+from rmqlite.spark.arrow.partitions import ReadOptions
 from rmqlite.spark.arrow.planning import Look, look_at_store, plan
 from rmqlite.spark.arrow.rows import store_rows
 

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Final
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone
 from rmqlite.kernel.words.names import dlq_topic, group_of, is_system, is_system_group, retry_topic
 from rmqlite.kernel.words.visible import did_you_mean
-from rmqlite.spark.arrow.options import EARLIEST, LATEST, SLICE_BYTES_MIN, Offsets, ReadOptions
 from rmqlite.spark.arrow.partitions import (
+    EARLIEST,
+    LATEST,
+    SLICE_BYTES_MIN,
     LogSlice,
+    Offsets,
     Partition,
     QueueSlices,
     QueueStretch,
+    ReadOptions,
     StorePlace,
     packed,
 )

@@ -6,30 +6,39 @@ and begins another: it has two keys.  Only numbers are aggregated: text would ma
 instead of hash.
 
 RocketMQ's own records do not point back.  ended() also finds its deliveries from levels, by
-message id, destination and reconsume times, and follows its timers step by step (timers.py).  It
-costs a second pass, which paired() saves if pointers alone have ended every message that is due,
-and RocketMQ has no timer copied or cancelled.
+message id, destination and reconsume times.  Its timers are followed step by step: those of one
+timer come together in the order of the log, and take the steps that the store takes when it opens
+such a log (kernel/records/completion.py).  It costs a second pass, which paired() saves if pointers
+alone have ended every message that is due, and RocketMQ has no timer copied or cancelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from rmqlite.kernel.records import wait_queues
-from rmqlite.kernel.records.completion import Completion, TimerStep
+from rmqlite.kernel.records.completion import Completion, Over, TimerStep, TimerSteps
 from rmqlite.kernel.words.names import TIMER_TOPIC, WAIT_TOPICS
-from rmqlite.spark.jobs.timers import followed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     Read = Callable[[Sequence[str]], DataFrame]
     """Reads these columns of all records of a log."""
 
+
+_COMPLETIONS: Final = {
+    Over.DELIVERED: Completion.DELIVERED.value,
+    Over.CANCELLED: Completion.CANCELLED.value,
+    Over.ROLLED: Completion.CARRIED.value,
+}
+"""Whatever else is over has never waited for a user."""
+_Wait = dict[str, Any]
 COLUMNS: Final = (
     "topic",
     "queue_id",
@@ -59,6 +68,61 @@ _NO_WAITS: Final = tuple(
 )
 """Steps that say that this record, or another one, may not wait."""
 _DELIVERIES: Final = tuple(each.value for each in (TimerStep.DELIVERY, TimerStep.COPY_DELIVERY))
+
+
+def followed(waits: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """These waits of timers as their steps end them, with without_pointer; some are left out.
+
+    waits: of waits(), with timer and timer_step.  deliveries: the records that deliver some.
+    """
+    begins = waits.withColumn("place", F.col("end_offset") - 1)
+    delivered = deliveries.select(
+        "timer",
+        "timer_step",
+        F.col("physical_offset").alias("place"),
+        F.unix_millis("store_timestamp").alias("newest_ms"),
+    )
+    rows = begins.unionByName(delivered, allowMissingColumns=True)
+    row = F.struct("place", *waits.columns)
+    schema = T.StructType([*waits.schema.fields, T.StructField("without_pointer", T.BooleanType())])
+    settled = F.udf(_settled, T.ArrayType(schema), useArrow=False)
+    together = rows.groupBy("timer").agg(F.sort_array(F.collect_list(row)).alias("rows"))
+    return together.select(F.inline(settled("rows")))
+
+
+def _settled(rows: Iterable[Row]) -> list[_Wait]:
+    """The waits of one timer, from its rows in the order of the log."""
+    waits: dict[int, _Wait] = {
+        row.place: {**row.asDict(), "without_pointer": False, "is_unsettled": False}
+        for row in rows
+        if row.end_offset is not None
+    }
+    ended: list[_Wait] = []
+
+    def end(place: int, how: Over) -> bool:
+        wait = waits[place]
+        if wait["completion"] is not None and wait["completed_at"] < row.place:
+            return False
+        if how not in _COMPLETIONS:
+            del waits[place]
+            return True
+        wait.update(
+            completions=wait["completions"] + 1,
+            completion=_COMPLETIONS[how],
+            completed_ms=row.newest_ms,
+            newest_ms=max(wait["newest_ms"], row.newest_ms),
+            without_pointer=how is Over.DELIVERED,
+        )
+        ended.append(wait)
+        return True
+
+    steps = TimerSteps(end)
+    for row in rows:
+        is_one = steps.see(TimerStep(row.timer_step), 0, row.place)
+        if not is_one and (twice := ended or [w for w in waits.values() if w["completion"]]):
+            # Delivered once more.
+            twice[-1]["completions"] += 1
+    return list(waits.values())
 
 
 def is_scheduled() -> Column:

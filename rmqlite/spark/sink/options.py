@@ -16,10 +16,16 @@ from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay
 from rmqlite.kernel.words.names import check_sendable
-from rmqlite.spark.arrow.options import BrokerOptions
-from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
-from rmqlite.spark.credentials import credentials_of
-from rmqlite.spark.options import Option, as_it_is, endpoint_text, fields_of, hint
+from rmqlite.spark.arrow.partitions import BrokerOptions
+from rmqlite.spark.options import (
+    CREDENTIALS,
+    Option,
+    as_it_is,
+    credentials_of,
+    endpoint_text,
+    fields_of,
+    hint,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -14,8 +14,14 @@ from collections.abc import Mapping
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.kernel.words.names import check_group, is_system
-from rmqlite.spark.arrow.options import EARLIEST, LATEST, ReadOptions
-from rmqlite.spark.arrow.partitions import QueueStretch, StorePlace, packed
+from rmqlite.spark.arrow.partitions import (
+    EARLIEST,
+    LATEST,
+    QueueStretch,
+    ReadOptions,
+    StorePlace,
+    packed,
+)
 from rmqlite.spark.stream.queue_ranges import Offsets, Queue, QueueRanges, Ranges, limited
 
 log = logging.getLogger(__name__)

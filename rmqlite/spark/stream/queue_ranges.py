@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rmqlite.kernel.requests.topics import Queue as BrokerQueue
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.spark.arrow.options import ReadOptions
-from rmqlite.spark.arrow.partitions import StorePlace
+from rmqlite.spark.arrow.partitions import ReadOptions, StorePlace
 from rmqlite.spark.arrow.planning import Look
-from rmqlite.spark.credentials import credentials_of
-from rmqlite.spark.options import STAMPS
+from rmqlite.spark.options import STAMPS, credentials_of
 from rmqlite.spark.partitions import look, look_of
 
 if TYPE_CHECKING:

@@ -23,9 +23,13 @@ from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory
-from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.checking.file_layer import (
+    FileLayer,
+    look_at_folder,
+    queue_folder,
+    queue_name,
+)
 from rmqlite.store_tools.checking.finding import Finding, from_error
-from rmqlite.store_tools.checking.folders import look_at_folder, queue_folder, queue_name
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128

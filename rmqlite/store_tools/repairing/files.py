@@ -17,12 +17,20 @@ from rmqlite.kernel.store.dispatch import queue_keys
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.checking.file_layer import FOREIGN, LENGTH, FileLayer
 from rmqlite.store_tools.checking.finding import Finding
-from rmqlite.store_tools.checking.folders import FOREIGN, LENGTH
 from rmqlite.store_tools.checking.tables import is_sound
-from rmqlite.store_tools.repairing.changes import Change, Overwrite, Remove, Resize
-from rmqlite.store_tools.repairing.plan import ENTRIES, MADE, MOVED, RESIZED, Action
+from rmqlite.store_tools.repairing.plan import (
+    ENTRIES,
+    MADE,
+    MOVED,
+    RESIZED,
+    Action,
+    Change,
+    Overwrite,
+    Remove,
+    Resize,
+)
 
 TOPICS_TABLE: Final = "topics.json"
 _BACKUP: Final = ".bak"

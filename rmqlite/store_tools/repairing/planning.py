@@ -22,18 +22,14 @@ from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TAB
 from rmqlite.kernel.words.errors import InvalidValue, RepairRefused, StoreDamaged
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.store_tools.check import AHEAD, BEHIND, StoreCheck
-from rmqlite.store_tools.checking.file_layer import FileLayer
+from rmqlite.store_tools.checking.file_layer import FOREIGN, GAP, LENGTH, FileLayer
 from rmqlite.store_tools.checking.finding import Finding
-from rmqlite.store_tools.checking.folders import FOREIGN, GAP, LENGTH
 from rmqlite.store_tools.checking.index import INDEX_FAULTS
 from rmqlite.store_tools.checking.log import LOST_TAIL, POINTER, LogCheck
 from rmqlite.store_tools.checking.queues import WRONG_ENTRIES
 from rmqlite.store_tools.checking.sums import BROKEN_MARK, WRONG_SUM, UnsoundSpan, span_finding
 from rmqlite.store_tools.checking.tables import UNREADABLE, load_sound
 from rmqlite.store_tools.reading.snapshot import Snapshot
-from rmqlite.store_tools.reading.topic_counts import TopicCounts, count_topics, total
-from rmqlite.store_tools.repairing.changes import Overwrite, Zero, show
-from rmqlite.store_tools.repairing.entries import Interval, Pointers
 from rmqlite.store_tools.repairing.files import (
     clear_entries,
     forget_index,
@@ -42,13 +38,27 @@ from rmqlite.store_tools.repairing.files import (
     mend_table,
 )
 from rmqlite.store_tools.repairing.log import (
+    Interval,
+    Pointers,
     cut_tail,
     interval_of,
     is_summed,
     mend_stretch,
     new_sums,
 )
-from rmqlite.store_tools.repairing.plan import ACCEPTED, SUMS, Action, Plan, name_of
+from rmqlite.store_tools.repairing.plan import (
+    ACCEPTED,
+    SUMS,
+    Action,
+    Overwrite,
+    Plan,
+    TopicCounts,
+    Zero,
+    count_topics,
+    name_of,
+    show,
+    total,
+)
 from rmqlite.store_tools.repairing.suspects import Suspects, clear_pointer, records_of
 
 ROUNDS_MAX: Final = 12

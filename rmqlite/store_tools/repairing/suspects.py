@@ -18,10 +18,8 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.levels import LevelHistory
 from rmqlite.store_tools.checking.finding import Damage, Gap
 from rmqlite.store_tools.checking.sums import UnsoundSpan
-from rmqlite.store_tools.repairing.changes import Overwrite
-from rmqlite.store_tools.repairing.entries import Pointers, pointer_of
-from rmqlite.store_tools.repairing.log import head_at, mend_stretch
-from rmqlite.store_tools.repairing.plan import PLACE, POINTER_CLEARED, Action, name_of
+from rmqlite.store_tools.repairing.log import Pointers, head_at, mend_stretch, pointer_of
+from rmqlite.store_tools.repairing.plan import PLACE, POINTER_CLEARED, Action, Overwrite, name_of
 
 _COMPLETES_BEFORE_BODY = 12
 
