@@ -42,7 +42,7 @@ from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.schedule.retry import app as retry_app
 from rmqlite.cli.store import app as store_app
-from rmqlite.cli.top import command as top
+from rmqlite.cli.top import top
 from rmqlite.kernel import compiled
 from rmqlite.kernel.words.errors import RmqliteError, Unavailable
 
@@ -195,7 +195,7 @@ app.add_typer(acl.app, name="acl")
 app.add_typer(tls.app, name="tls")
 app.command("status")(status.status)
 app.command("schema")(schema)
-app.command("top")(top.top)
+app.command("top")(top)
 
 
 def main() -> None:

@@ -25,12 +25,13 @@ from rmqlite.spark.arrow.partitions import ReadOptions
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.options import parse_options, to_spark
 from rmqlite.spark.reading import load_texts
-from rmqlite.spark.stream.plan import StreamPlan, publish
-from rmqlite.spark.stream.queue_ranges import (
+from rmqlite.spark.stream.plan import (
     BrokerRanges,
     Offsets,
     QueueRanges,
+    StreamPlan,
     from_spark,
+    publish,
     ranges_of,
 )
 from rmqlite.spark.stream.stream import check_reader

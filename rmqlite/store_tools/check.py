@@ -34,8 +34,7 @@ from rmqlite.store_tools.checking.file_layer import (
     queue_name,
 )
 from rmqlite.store_tools.checking.finding import Finding, Verdict, from_error, verdict
-from rmqlite.store_tools.checking.index import IndexCheck
-from rmqlite.store_tools.checking.index_files import last_indexed
+from rmqlite.store_tools.checking.index import IndexCheck, last_indexed
 from rmqlite.store_tools.checking.log import LogCheck, Moment
 from rmqlite.store_tools.checking.queues import QueueChecks
 from rmqlite.store_tools.checking.sums import SumsCheck

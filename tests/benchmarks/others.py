@@ -20,6 +20,7 @@ from threading import Thread
 from typing import Any, Final
 
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     ConsumerData,
     Heartbeat,
@@ -29,7 +30,6 @@ from rmqlite.protocols.remoting.bytes.requests.groups import QueueOfTopic, Subsc
 from rmqlite.protocols.remoting.bytes.requests.messages import PullMessage
 from rmqlite.protocols.remoting.bytes.requests.name_server import KvPair
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE, SendMessage
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicChange
 from rmqlite.testing import BrokerProcess
 from tests.support.remoting import RawClient

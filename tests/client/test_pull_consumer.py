@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import Message, PullConsumer, forks
-from rmqlite.client.consuming.tag_expression import parse_tags
+from rmqlite.client.consuming.queue_reader import parse_tags
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import (

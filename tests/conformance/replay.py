@@ -25,6 +25,7 @@ from rmqlite.kernel.words.message import WAIT, StoredMessage, encode_properties,
 from rmqlite.kernel.words.names import group_of
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     HEART_BEAT,
     ConsumerData,
@@ -34,7 +35,6 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
 )
 from rmqlite.protocols.remoting.bytes.requests.pop import POP_MESSAGE, ExtraInfo
 from rmqlite.protocols.remoting.bytes.requests.request import Body
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import read_body, strict
 from tests.conformance.captures import PULLS, SENDS, WITH_RECORDS, Before, Place, Step
 from tests.support.brokers import BrokerUnderTest

@@ -17,8 +17,8 @@ from rmqlite.client import AdminClient, Credentials
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
-from rmqlite.protocols.remoting.grpc_refusal import PREFACE
 from rmqlite.protocols.remoting.server import VIP_BELOW
+from rmqlite.protocols.remoting.wrong_clients import PREFACE
 from rmqlite.testing import BrokerProcess
 from tests.support.accounts import ADMIN, SECRET, with_admin
 from tests.support.broker_processes import StartBroker, free_port, peak_mib, resident_mib

@@ -41,8 +41,8 @@ from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES
 from rmqlite.protocols.remoting.bytes.requests.request import Party, RemotingRequest
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES
 from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.calls import ask
 from tests.support.forms import same_in_both

@@ -24,9 +24,9 @@ from rmqlite.protocols.remoting.bytes import frame
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.names import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.request import Party
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from tests.server import largest_remoting
 from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled

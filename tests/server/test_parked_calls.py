@@ -30,13 +30,13 @@ from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import _PARKING, handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     NOTIFICATION,
     POP_MESSAGE,
     Notification,
     PopMessage,
 )
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.calls import PARKING
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition, service

@@ -39,6 +39,7 @@ from rmqlite.kernel.words.names import (
     retry_topic,
 )
 from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES
 from rmqlite.protocols.remoting.bytes.requests.clients import HEART_BEAT, Heartbeat, ProducerData
 from rmqlite.protocols.remoting.bytes.requests.messages import CONSUMER_SEND_MSG_BACK, SendBack
 from rmqlite.protocols.remoting.bytes.requests.request import Body, Party, RemotingRequest
@@ -47,7 +48,6 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_REPLY_MESSAGE_V2,
     SendMessage,
 )
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.look_alikes import send_look_alike

@@ -21,7 +21,7 @@ from rmqlite.spark.options import credentials_of, options_of, parse_options, wit
 from rmqlite.spark.sink.options import SinkOptions
 from rmqlite.spark.sink.sink import BulkWriter
 from rmqlite.spark.source import LogReader, RmqliteDataSource, spark_schema
-from rmqlite.spark.stream.queue_ranges import BrokerRanges
+from rmqlite.spark.stream.plan import BrokerRanges
 from tests.spark.sinks import SinkBroker
 from tests.support.fake_broker import raises
 

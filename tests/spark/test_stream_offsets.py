@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.spark.arrow.partitions import QueueStretch, packed
 from rmqlite.spark.options import to_spark
-from rmqlite.spark.stream.queue_ranges import from_spark, limited
+from rmqlite.spark.stream.plan import from_spark, limited
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "%RETRY%g"]), st.integers(0, 12))
 SIZES = st.dictionaries(QUEUES, st.integers(0, 5_000), max_size=20)

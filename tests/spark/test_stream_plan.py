@@ -11,8 +11,7 @@ import pytest
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
 from rmqlite.spark.arrow.partitions import StorePlace
 from rmqlite.spark.options import parse_options
-from rmqlite.spark.stream.plan import StreamPlan
-from rmqlite.spark.stream.queue_ranges import Offsets, Queue, Ranges
+from rmqlite.spark.stream.plan import Offsets, Queue, Ranges, StreamPlan
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 

@@ -18,7 +18,7 @@ from rmqlite.spark.arrow.columns import columns_named
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.source import RmqliteDataSource, spark_schema
-from rmqlite.spark.stream.queue_ranges import from_spark
+from rmqlite.spark.stream.plan import from_spark
 from rmqlite.spark.stream.stream import RmqliteStreamReader, check_reader
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import free_port

@@ -16,8 +16,15 @@ from rmqlite.kernel.store.index.index_file import ENTRY, HEADER
 from rmqlite.kernel.store.index.key_index import KeyIndex
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.store_tools.check import Finding, check
-from rmqlite.store_tools.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
-from rmqlite.store_tools.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
+from rmqlite.store_tools.checking.index import (
+    AHEAD,
+    CHAIN,
+    HEAD,
+    NO_ENTRY,
+    UNREADABLE,
+    WRONG_ENTRY,
+    IndexCheck,
+)
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

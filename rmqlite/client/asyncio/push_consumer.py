@@ -26,8 +26,7 @@ from rmqlite.client.consuming.listener import (
     traced_async,
 )
 from rmqlite.client.consuming.push_consumer import SILENT_S, WAITING, PushConsumer
-from rmqlite.client.consuming.queue_reader import ConsumeFrom, Start
-from rmqlite.client.consuming.tag_expression import EVERYTHING
+from rmqlite.client.consuming.queue_reader import EVERYTHING, ConsumeFrom, Start
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from rmqlite.client.channel import Closing, Connection
-from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
+from rmqlite.client.consuming.queue_reader import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import CallFuture
 from rmqlite.client.tracing import Tracing

@@ -25,9 +25,15 @@ from rmqlite.client.consuming.listener import (
     SendBacks,
     on_this_thread,
 )
-from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
+from rmqlite.client.consuming.queue_reader import (
+    EVERYTHING,
+    ConsumeFrom,
+    PullSettings,
+    Start,
+    given_sql,
+    parse_tags,
+)
 from rmqlite.client.consuming.readers import OwnMembership, Readers
-from rmqlite.client.consuming.tag_expression import EVERYTHING, given_sql, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.tracing import Tracing

@@ -3,6 +3,9 @@
 The state is the call under way; every answer leads to the next call at once, or after a pause if
 it was an error.  While the queue's cache is full no call is under way: the
 listener that makes room starts the next.  Belongs to the loop.
+
+A subscription takes "*" or "TagA || TagB", as RocketMQ writes it, and SQL92.  The broker compares
+hashes of tags, and two tags can share one; so the reader compares the tags themselves once more.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ from typing import Final, TypeAlias
 from rmqlite.client.channel import retry_pause_s
 from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
 from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall, Loop
-from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import QueueUnknown, Refused, RmqliteError
+from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
+from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.protocols.native.bytes import rpcs
 
+EVERYTHING: Final = "*"
 PULL_WAIT_MS: Final = 15_000
 ANSWER_S_MAX: Final = 15.0
 """How long an answer may take, without the wait of a long poll."""
@@ -31,8 +35,35 @@ REFUSED_PAUSE_S: Final = 3.0
 """The pause after a refusal: someone has to create the topic or the group first."""
 SPIN_PAUSE_S: Final = 0.02
 """The pause after an empty answer that came sooner than this: it prevents a busy loop."""
-
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TagExpression:
+    """tags: None takes every message, the untagged included."""
+
+    tags: frozenset[str] | None
+
+    def takes(self, message: StoredMessage) -> bool:
+        return self.tags is None or message.tags in self.tags
+
+
+def parse_tags(expression: str) -> TagExpression:
+    """Read an expression; an empty one means "*", blanks round a tag are ignored."""
+    if expression.strip() in ("", EVERYTHING):
+        return TagExpression(None)
+    tags = (tag.strip() for tag in expression.split("||"))
+    return TagExpression(frozenset(tag for tag in tags if tag))
+
+
+def given_sql(sql: str | None) -> str:
+    """What a request says for it: "" for none.  Raises InvalidValue for an empty expression.
+
+    It would take every message, and comes from a condition that was never filled in.
+    """
+    if sql is not None and not sql.strip():
+        raise InvalidValue("sql", sql, "an SQL92 expression; None for none")
+    return sql or ""
 
 
 class ConsumeFrom(enum.Enum):

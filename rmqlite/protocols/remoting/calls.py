@@ -21,9 +21,9 @@ from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX, FieldError, camel_case
+from rmqlite.protocols.remoting.bytes.requests import REFUSED
 from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import REFUSED_SEND_EXT
-from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import check_size, read_body, write_body
 from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
 from rmqlite.protocols.remoting.guard import RemotingGuard

@@ -19,8 +19,7 @@ from rmqlite.protocols.remoting.bytes.command import Command, server_request
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
 from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
-from rmqlite.protocols.remoting.grpc_refusal import PREFACE, GrpcRefusal
-from rmqlite.protocols.remoting.wrong_signatures import Trust, WrongSignatures
+from rmqlite.protocols.remoting.wrong_clients import PREFACE, GrpcRefusal, Trust, WrongSignatures
 
 FRAMES_IN_FLIGHT_MAX: Final = 1_024
 """A connection with so many requests without an answer is not read from.  Parked pulls do not

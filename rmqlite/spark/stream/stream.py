@@ -22,8 +22,14 @@ from rmqlite.spark.arrow.partitions import QueueSlices, QueueStretch, ReadOption
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS, SupportsTriggerAvailableNow
 from rmqlite.spark.options import STAMPS, to_spark
 from rmqlite.spark.partitions import read_partition
-from rmqlite.spark.stream.plan import StreamPlan, check_stream
-from rmqlite.spark.stream.queue_ranges import Offsets, Queue, from_spark, ranges_of
+from rmqlite.spark.stream.plan import (
+    Offsets,
+    Queue,
+    StreamPlan,
+    check_stream,
+    from_spark,
+    ranges_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,6 +15,7 @@ from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import encode
+from rmqlite.protocols.remoting.bytes.requests import REFUSED
 from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_EARLIEST_MSG_STORETIME,
     GET_MAX_OFFSET,
@@ -37,7 +38,6 @@ from rmqlite.protocols.remoting.bytes.requests.messages import (
     PullMessage,
     SendBack,
 )
-from rmqlite.protocols.remoting.bytes.requests.table import REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import read_body
 from rmqlite.protocols.remoting.connection import AT_ONCE_MAX
 from rmqlite.protocols.remoting.requests.messages import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT

@@ -26,7 +26,7 @@ from rmqlite.protocols.remoting.bytes.requests.clients import (
     RunningInfoQuery,
 )
 from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
-from rmqlite.protocols.remoting.grpc_refusal import BYTES_MAX, PREFACE
+from rmqlite.protocols.remoting.wrong_clients import BYTES_MAX, PREFACE
 from rmqlite.protocols.shared.tls import load_keys
 from tests.server.remoting.asking import TOPIC, pull_of, send_of
 from tests.support.accounts import ADMIN, SECRET, account, accounts

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import rmqlite.protocols.remoting
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.request import Party
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES, REFUSED
 from tests.support.documents import Page
 
 PAGE = Page.read(Path(rmqlite.protocols.remoting.__file__).with_name("README.md"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.groups import (
     GET_SUBSCRIPTIONGROUP_CONFIG,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
@@ -15,7 +16,6 @@ from rmqlite.protocols.remoting.bytes.requests.groups import (
 )
 from rmqlite.protocols.remoting.bytes.requests.pop import SET_MESSAGE_REQUEST_MODE
 from rmqlite.protocols.remoting.bytes.requests.request import Party
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.topics import (
     GET_TOPIC_CONFIG,
     UPDATE_AND_CREATE_TOPIC,

@@ -12,7 +12,7 @@ from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import ALL, encode
 from rmqlite.protocols.remoting.connection import ClientConnection, Connections
-from rmqlite.protocols.remoting.wrong_signatures import (
+from rmqlite.protocols.remoting.wrong_clients import (
     FIRST_FRAMES_MAX,
     HOST_BURST,
     HOST_RATE,

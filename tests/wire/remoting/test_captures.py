@@ -11,10 +11,10 @@ from rmqlite.protocols.remoting.bytes.batch import write_batch
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
 from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.broker import read_settings, write_settings
 from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS, Body, Party
 from rmqlite.protocols.remoting.bytes.requests.sends import BROKER_NAME_SHORT, SHORT_NAMES
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, REFUSED
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.exchanges import Row, body_of, command_of, frame_of, probes, scenarios
 from tests.wire.remoting.reading import read_any, read_request

@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.protocols.remoting.bytes import fields
 from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     PULL_MESSAGE,
@@ -24,7 +25,6 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     SendAnswerFields,
     SendMessage,
 )
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED, NAMES, REFUSED
 
 PULL = {
     "consumerGroup": "g",

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX, FieldError
-from rmqlite.protocols.remoting.bytes.requests import pop
+from rmqlite.protocols.remoting.bytes.requests import ANSWERED, pop
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     BatchAck,
     BatchAcks,
@@ -20,7 +20,6 @@ from rmqlite.protocols.remoting.bytes.requests.pop import (
     Popped,
 )
 from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS
-from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
 from tests.support.exchanges import ROCKETMQ_5, command_of, frame_of, scenarios
 from tests.support.remoting import records_of
