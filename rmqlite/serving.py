@@ -21,7 +21,7 @@ from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.protocols.grpc_server import GrpcServer, in_short_lines
-from rmqlite.protocols.metrics.server import MetricsServer
+from rmqlite.protocols.metrics import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
 from rmqlite.protocols.shared.tls import load_keys
 from rmqlite.web import web_server

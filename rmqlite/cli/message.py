@@ -31,14 +31,7 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
-from rmqlite.cli.output.terminal import (
-    STYLES,
-    note,
-    out,
-    print_json,
-    print_tall_table,
-    printable,
-)
+from rmqlite.cli.output.terminal import STYLES, note, out, print_json, print_tall_table, printable
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
 from rmqlite.features.finding.requests import (
     FoundMessage,

@@ -3,13 +3,7 @@
 from typing import Any, Final
 
 from rmqlite.client.admin_client import AdminClient
-from rmqlite.client.bulk import (
-    BulkMessage,
-    BulkOutcome,
-    BulkProgress,
-    BulkScheduler,
-    BulkStatus,
-)
+from rmqlite.client.bulk import BulkMessage, BulkOutcome, BulkProgress, BulkScheduler, BulkStatus
 from rmqlite.client.consuming.listener import (
     CONSUME_SUCCESS,
     DEAD_LETTER,

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from traceback import format_exception
-from types import TracebackType
 from typing import Final
 
 from opentelemetry import context, propagate, trace
@@ -180,12 +179,7 @@ class Sending:
     def __enter__(self) -> Sending:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._end(error)
 
     def _done(self, future: Future[SendResult]) -> None:

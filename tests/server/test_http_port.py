@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from rmqlite.protocols.metrics.server import (
+from rmqlite.protocols.metrics import (
     CONNECTIONS_MAX,
     EXCHANGE_S_MAX,
     REQUEST_BYTES_MAX,

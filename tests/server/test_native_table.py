@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.protocols.metrics.server import page_of_health
+from rmqlite.protocols.metrics import page_of_health
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.table import methods_of
 from tests.support.brokers import BrokerUnderTest

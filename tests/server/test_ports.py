@@ -14,7 +14,7 @@ import pytest
 from rmqlite.kernel.process.protocol_server import ProtocolServer, Running
 from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.protocols.grpc_server import GrpcServer
-from rmqlite.protocols.metrics.server import MetricsServer
+from rmqlite.protocols.metrics import MetricsServer
 from rmqlite.protocols.remoting.server import VIP_BELOW, RemotingServer
 from rmqlite.protocols.shared.tls import load_keys
 from rmqlite.web import web_server

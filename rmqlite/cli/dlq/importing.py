@@ -21,13 +21,7 @@ from rmqlite.cli.dlq.redrive import Rate, ToTopic
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import (
-    is_confirmed,
-    note,
-    print_json,
-    print_tall_table,
-    printable,
-)
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, print_tall_table, printable
 from rmqlite.features.redrive.requests import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,

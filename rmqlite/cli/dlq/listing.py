@@ -25,7 +25,7 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, many, maybe, prints
 from rmqlite.cli.output.message_text import MESSAGE, aligned, message_tree
-from rmqlite.cli.output.progress import letters_listed, note_letters
+from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import (
     fitted,
     note,
@@ -122,10 +122,8 @@ def show(
         broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = DeadLettersQuery(group, wanted, newest, only_open, cursor)
-        call = admin.dead_letters.list_dead
-        letters, more = letters_listed(call, query, count)
-        if not as_json:
-            note_letters(call, query, len(letters), more, "dead letter")
+        noun = "" if as_json else "dead letter"
+        letters, more = letters_listed(admin.dead_letters.list_dead, query, count, noun)
     if as_json:
         print_json(_LETTERS.tree(letters=[letter_tree(each) for each in letters], cursor=more))
     elif letters:

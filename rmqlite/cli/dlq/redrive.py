@@ -30,12 +30,7 @@ from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.documents import Document, Either, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import (
-    is_confirmed,
-    note,
-    print_json,
-    printable,
-)
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
 from rmqlite.features.redrive.requests import (
     JobState,

@@ -120,23 +120,21 @@ def note_matches(
 
 
 def letters_listed(
-    call: Callable[[DeadLettersQuery], DeadLetterPage], query: DeadLettersQuery, count: int
+    call: Callable[[DeadLettersQuery], DeadLetterPage],
+    query: DeadLettersQuery,
+    count: int,
+    noun: str = "",
 ) -> tuple[list[DeadLetter], str]:
-    """The same of a group's dead letters or retries; call: the broker's list of them."""
+    """The same of a group's dead letters or retries; call: the broker's list of them.
+
+    noun: what to call them in the note of how many there are; empty: no note.
+    """
 
     def ask(query: DeadLettersQuery, most: int) -> DeadLetterPage:
         return call(replace(query, max_letters=min(DEAD_LETTERS_MAX, most)))
 
-    return listed(ask, query, lambda page: (page.letters, page.looked_at), count)
-
-
-def note_letters(
-    call: Callable[[DeadLettersQuery], DeadLetterPage],
-    query: DeadLettersQuery,
-    shown: int,
-    cursor: str,
-    noun: str,
-) -> None:
-    """note_matches() for a group's dead letters or retries."""
-    query = replace(query, max_letters=min(DEAD_LETTERS_MAX, COUNTED_MAX))
-    note_matches(shown, call, query, cursor, lambda page: len(page.letters), noun)
+    found, cursor = listed(ask, query, lambda page: (page.letters, page.looked_at), count)
+    if noun:
+        query = replace(query, max_letters=min(DEAD_LETTERS_MAX, COUNTED_MAX))
+        note_matches(len(found), call, query, cursor, lambda page: len(page.letters), noun)
+    return found, cursor

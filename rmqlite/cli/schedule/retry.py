@@ -29,7 +29,7 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.progress import letters_listed, note_letters
+from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.cli.schedule.change import CHANGES, Ids, PendingChange, Words, carry_out, checked_ids
 from rmqlite.features.changes.requests import ChangeOutcome, PendingFilter, PendingQuery
@@ -103,10 +103,8 @@ def list_retries(
         broker = BrokerView(admin)
         status = admin.group(group)
         query = DeadLettersQuery(group, options.filter(broker), cursor=cursor)
-        call = admin.dead_letters.list_retries
-        found, more = letters_listed(call, query, count)
-        if not as_json:
-            note_letters(call, query, len(found), more, "retry")
+        noun = "" if as_json else "retry"
+        found, more = letters_listed(admin.dead_letters.list_retries, query, count, noun)
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -195,12 +194,7 @@ class _Refusing:
     def __enter__(self) -> _Refusing:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
             # The latter: the client is gone, or the port is being closed.
             return False

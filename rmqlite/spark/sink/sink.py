@@ -22,10 +22,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rmqlite.features.bulk.requests import BulkAnswer, BulkRequest, Refusal
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, Unavailable, restore

@@ -19,7 +19,7 @@ import pytest
 
 from rmqlite.features.accounts.accounts import Role
 from rmqlite.kernel.requests.topics import TopicInfo
-from rmqlite.protocols.metrics.server import HttpPage, HttpPort
+from rmqlite.protocols.metrics import HttpPage, HttpPort
 from rmqlite.protocols.remoting.bytes.frame import encode
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     GET_CONSUMER_RUNNING_INFO,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import gmtime, strftime
 
 from rmqlite.kernel.words.clock import wall_ms
-from rmqlite.protocols.rocketmq_v2.bytes.signing import AUTHORIZATION, DATE_TIME
+from rmqlite.protocols.rocketmq_v2.calls import AUTHORIZATION, DATE_TIME
 from tests.support.accounts import SECRET
 from tests.support.calls import Sent
 from tests.support.rocketmq_v2 import header_of

@@ -14,7 +14,7 @@ from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
-from rmqlite.protocols.rocketmq_v2.bytes.signing import AUTHORIZATION, DATE_TIME
+from rmqlite.protocols.rocketmq_v2.calls import AUTHORIZATION, DATE_TIME
 from tests.server.rocketmq_v2.signing import date_text, signed
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

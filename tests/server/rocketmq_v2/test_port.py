@@ -13,7 +13,7 @@ import pytest
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.protocols import grpc_server as server
 from rmqlite.protocols.grpc_server import GrpcServer
-from rmqlite.protocols.metrics.server import page_of_health
+from rmqlite.protocols.metrics import page_of_health
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, service

@@ -22,8 +22,8 @@ from rmqlite.protocols.rocketmq_v2.bytes.rpcs import (
     definition,
     service,
 )
-from rmqlite.protocols.rocketmq_v2.bytes.settings import decided
 from rmqlite.protocols.rocketmq_v2.clients import AGAIN_MAX, SILENT_MS_MAX
+from rmqlite.protocols.rocketmq_v2.telemetry import decided
 from tests.server.rocketmq_v2.signing import signed
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -8,12 +8,12 @@ from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline
 from rmqlite.kernel.requests.figures import LevelStatus
 from rmqlite.kernel.words.clock import local_ms, local_text
 from rmqlite.kernel.words.levels import parse_delay
-from rmqlite.web.plots import (
+from rmqlite.web.schedule import (
     OTHERS,
     SERIES_MAX,
     SPANS,
     bounds_of,
-    lateness,
+    lateness_plot,
     marks_of,
     timeline,
 )
@@ -97,7 +97,7 @@ def _level(level: int, *late_ms: int, delivered: int = 1) -> LevelStatus:
 
 def test_lateness_is_drawn_on_a_scale_of_tenfold_steps() -> None:
     """One scale must show both a millisecond and a minute."""
-    plot = lateness(
+    plot = lateness_plot(
         [_level(1, 0, 1, 10), _level(2, 10, 100, 10_000), _level(3, 0, 0, 0, delivered=0)]
     )
     assert [(row.p50, row.p99, row.most) for row in plot.rows] == [
@@ -105,4 +105,4 @@ def test_lateness_is_drawn_on_a_scale_of_tenfold_steps() -> None:
         (25.0, 50.0, 100.0),
     ]
     assert [name for _, name in plot.ticks] == ["1 ms", "10 ms", "100 ms", "1s", "10s"]
-    assert lateness([]).rows == ()
+    assert lateness_plot([]).rows == ()

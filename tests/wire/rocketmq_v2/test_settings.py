@@ -10,10 +10,10 @@ from google.protobuf.duration_pb2 import Duration
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
+from rmqlite.protocols.rocketmq_v2.bytes.limits import WAITS_MAX
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from rmqlite.protocols.rocketmq_v2.bytes.rules import duration_ms
-from rmqlite.protocols.rocketmq_v2.bytes.settings import (
-    WAITS_MAX,
+from rmqlite.protocols.rocketmq_v2.telemetry import (
     GroupRules,
     consumer_settings,
     is_consumer,

@@ -8,7 +8,7 @@ import hmac
 import pytest
 
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
-from rmqlite.protocols.rocketmq_v2.bytes.signing import (
+from rmqlite.protocols.rocketmq_v2.calls import (
     SKEW_S_MAX,
     ZONES_S_MAX,
     SignedMetadata,

@@ -6,6 +6,4 @@ codes        how a call ends; our errors as these codes
 rules        what the fields of requests must be
 messages     a message that is sent -> a draft; a record -> the message that a client receives;
              the id of a transaction
-settings     what a client is to do, made of what it says about itself
-signing      who made a call
 """

@@ -17,9 +17,10 @@ from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, code_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc
-from rmqlite.protocols.rocketmq_v2.bytes.settings import WAITS_MAX
 from rmqlite.protocols.shared.bounded import Bounds, Limit
 
+WAITS_MAX: Final = 64
+"""So many waits are listed; a client repeats the last one."""
 NAMESPACE_BYTES_MAX: Final = 255
 HOST_BYTES_MAX: Final = 255
 ADDRESSES_MAX: Final = 64
