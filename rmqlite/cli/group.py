@@ -39,6 +39,7 @@ from rmqlite.features.operating.requests import GroupStatus, OffsetReset, QueueP
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.retry_policy import Attempt, RetryPolicy, attempts_of
 from rmqlite.views.groups import (
     BROADCASTING,
@@ -59,7 +60,6 @@ from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
-_INT_MAX: Final = 2**31 - 1
 _SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume", "orderly")
 _PROGRESS: Final = Document(
     "Progress", "A group's progress in a queue, and its lag.", QueueProgress, lag=int
@@ -183,7 +183,7 @@ def set_group(
             "--max-reconsume-times N",
             "Retries before a message is dead; 0 means none.",
             min=0,
-            max=_INT_MAX,
+            max=INT32_MAX,
         ),
     ] = None,
     retry_policy: Annotated[
@@ -197,7 +197,7 @@ def set_group(
     retry_queues: Annotated[
         int | None,
         option(
-            "--retry-queues N", "Queues of the retry topic; it can only grow.", min=1, max=_INT_MAX
+            "--retry-queues N", "Queues of the retry topic; it can only grow.", min=1, max=INT32_MAX
         ),
     ] = None,
     consume: Annotated[

@@ -35,6 +35,7 @@ from rmqlite.cli.output.terminal import note, print_json_array, print_table, tim
 from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.message import Message
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ MaxReconsumeTimes = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        max=2**31 - 1,
+        max=INT32_MAX,
         help="Retries before the message is dead, in every group.",
     ),
 ]

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from rmqlite.kernel.words.clock import utc_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.visible import did_you_mean
 from rmqlite.spark.arrow.partitions import EARLIEST, LATEST, BrokerOptions, Offsets, ReadOptions
 
@@ -44,7 +45,6 @@ _O = TypeVar("_O", bound=BrokerOptions)
 SLICE_BYTES_MAX: Final = 1 << 30
 Option = tuple[str, Callable[[str, str], Any]]
 """The field that an option sets, and the function that reads its text, given its name."""
-_NUMBER_MAX: Final = (1 << 63) - 1
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _BYTES = re.compile(r"([0-9]{1,12})([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _WILDCARDS: Final = frozenset("*?[")
@@ -174,7 +174,7 @@ def parse_offsets(name: str, text: str) -> int | Offsets:
     except (ValueError, AttributeError) as error:
         raise InvalidValue(name, text, _OFFSETS_RULE) from error
     for topic, queue_id, offset in rows:
-        if type(offset) is not int or not EARLIEST <= offset <= _NUMBER_MAX or queue_id < 0:
+        if type(offset) is not int or not EARLIEST <= offset <= INT64_MAX or queue_id < 0:
             raise InvalidValue(name, f"{topic} {queue_id}: {offset}", _OFFSETS_RULE)
     return tuple(sorted(rows))
 
@@ -219,7 +219,7 @@ def _ids(name: str, text: str) -> tuple[int, ...]:
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:20]) <= _NUMBER_MAX):
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= INT64_MAX):
         raise InvalidValue(name, text, "a whole number, 0 or more")
     return int(text)
 

@@ -13,7 +13,7 @@ from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import INSTANT_MS_MAX, INSTANT_MS_MIN, instant_ms, wait_ms
-from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, SEARCH_BYTES_MAX
 from rmqlite.views.levels import TIMER
 
 FIELDS_MAX: Final = 1_200
@@ -64,7 +64,7 @@ class Args:
             raise InvalidValue(name, value, "given")
         return value
 
-    def number(self, name: str, default: int = 0, *, at_most: int = 2**31 - 1) -> int:
+    def number(self, name: str, default: int = 0, *, at_most: int = INT32_MAX) -> int:
         value = self.text(name).replace(",", "")
         if not value:
             return default

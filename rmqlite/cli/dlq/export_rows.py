@@ -23,6 +23,7 @@ from rmqlite.features.dead_letters.requests import DeadLetter
 from rmqlite.features.redrive.requests import ImportedDeadLetter
 from rmqlite.kernel.words.compression import is_compressed, readable_message
 from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -84,9 +85,9 @@ _NEEDED: Final = (
 _READ: Final = {name: _IN_JSON.get(COLUMNS[name], str) for name in _NEEDED}
 """The columns that row_in() needs, with their types in JSON."""
 _MOST: Final = {
-    "queue_id": 2**31 - 1,
-    "queue_offset": 2**63 - 1,
-    "store_timestamp_ms": 2**63 - 1,
+    "queue_id": INT32_MAX,
+    "queue_offset": INT64_MAX,
+    "store_timestamp_ms": INT64_MAX,
 }
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]|\r(?!\n)"

@@ -21,7 +21,13 @@ from rmqlite.kernel.service.limits import CountedRequest, Limits
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.message import pack_host
-from rmqlite.protocols.grpc.in_flight import ANSWERING, SHORT_BYTES_MAX, Answering, InFlight
+from rmqlite.protocols.grpc.in_flight import (
+    ANSWERING,
+    SHORT_BYTES_MAX,
+    Answering,
+    InFlight,
+    peer_address,
+)
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_to_status
 
 T = TypeVar("T")
@@ -232,9 +238,8 @@ async def read_one(context: Context) -> bytes | None:
 @lru_cache(maxsize=4096)
 def peer_host(peer: str) -> bytes:
     """The packed address of a gRPC peer, "ipv4:127.0.0.1:5000"; 0.0.0.0:0 for other kinds."""
-    _, _, address = peer.partition(":")
     try:
-        return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
+        return pack_host(peer_address(peer))
     except InvalidValue:
         return bytes(8)
 

@@ -322,7 +322,7 @@ async def working() -> AsyncIterator[None]:
 
 def end_connections(peers: Collection[str]) -> None:
     """Shut down this process's connections to these peers of gRPC, "ipv4:10.0.0.7:4711"."""
-    wanted = {_address(peer) for peer in peers}
+    wanted = {peer_address(peer) for peer in peers}
     for each in tuple(_DESCRIPTORS.iterdir()):
         with (
             suppress(OSError),
@@ -337,7 +337,7 @@ def end_connections(peers: Collection[str]) -> None:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-def _address(peer: str) -> str:
+def peer_address(peer: str) -> str:
     """The address of a gRPC peer, such as "ipv6:%5B::1%5D:5000"."""
     return peer.partition(":")[2].replace("%5B", "[").replace("%5D", "]")
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqlite.kernel.compiled import only_in_c
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
     CLAIMED_ORIGIN_TOPIC,
@@ -69,8 +70,6 @@ _ARROW_TYPES: Final = {
 }
 _US_PER_MS: Final = 1000
 _MS_MAX: Final = (1 << 63) // _US_PER_MS - 1
-_INT_MAX: Final = (1 << 31) - 1
-_LONG_MAX: Final = (1 << 63) - 1
 _BAD_TOPICS: Final = ("", ".", "..")
 topic_texts: Final = only_in_c("topic_texts")
 """(data, begins, ends) -> the offsets and the text of Arrow's column of the topics there."""
@@ -212,7 +211,7 @@ class _Batch:
     def _number(self, name: str, kind: pa.DataType) -> pa.Array:
         pairs, rows = self.pairs.last(name)
         numbers, good = self.pairs.numbers(pairs)
-        good &= numbers <= {pa.int32(): _INT_MAX, TIME: _MS_MAX}.get(kind, _LONG_MAX)
+        good &= numbers <= {pa.int32(): INT32_MAX, TIME: _MS_MAX}.get(kind, INT64_MAX)
         return self._sparse(numbers[good], rows[good], kind)
 
     def _sparse(self, numbers: Longs, rows: Longs, kind: pa.DataType) -> pa.Array:
@@ -259,7 +258,7 @@ class _Batch:
 
     def completed_level(self) -> pa.Array:
         rows, wait_queues = self._completing
-        return self._sparse(np.minimum(wait_queues, _INT_MAX), rows, pa.int32())
+        return self._sparse(np.minimum(wait_queues, INT32_MAX), rows, pa.int32())
 
     def completion(self) -> pa.Array:
         return completions(self._completing, self._facts)

@@ -19,6 +19,7 @@ from rmqlite.kernel.records.completion import ENDS, STEPS, TIMER_NAMED, WORDS, L
 from rmqlite.kernel.records.record import TRANSACTION_TYPE
 from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS, WAIT_TOPICS, queue_of, when_due_ms
 from rmqlite.kernel.words.levels import LEVELS_MAX, LevelHistory
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.message import (
     DELAY,
     REAL_QID,
@@ -37,7 +38,6 @@ from rmqlite.spark.arrow.records import Flags, Longs, RecordArray
 
 TIMERS_QUEUE: Final = queue_of(TIMERS)
 _EXACT: Final = re.compile(f"{TIMER_EXACT}\x01".encode())
-_INT_MAX: Final = (1 << 31) - 1
 
 
 class PromisedRows(Protocol):
@@ -181,7 +181,7 @@ def _named(left: Left, pairs: Pairs) -> Longs:
     found[~is_number] = 0
     if left is Left.LEVEL:
         # A level of Java's is an int.
-        return np.where(found <= _INT_MAX, found, 0)
+        return np.where(found <= INT32_MAX, found, 0)
     named, rows = pairs.last(name)
     found[rows[pairs.are(named, str(TIMERS).encode())]] = TIMERS
     return found

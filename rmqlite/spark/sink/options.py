@@ -15,6 +15,7 @@ from rmqlite.features.bulk.requests import BulkMatch, check_job_id
 from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import check_sendable
 from rmqlite.spark.arrow.partitions import BrokerOptions
 from rmqlite.spark.options import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 BATCH_SIZE: Final = 500
 IN_FLIGHT: Final = 4
 RETRY_MS: Final = 60_000
-_NUMBER_MAX: Final = 2**31 - 1
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("string",),
@@ -167,7 +167,7 @@ def _instant(name: str, text: str) -> int:
     return instant_ms(name, moment)
 
 
-def _number(low: int, high: int = _NUMBER_MAX) -> Callable[[str, str], int]:
+def _number(low: int, high: int = INT32_MAX) -> Callable[[str, str], int]:
     def read(name: str, text: str) -> int:
         if not re.fullmatch("-?[0-9]{1,10}", text, re.ASCII) or not low <= int(text) <= high:
             raise InvalidValue(name, text, f"a whole number, {low} to {high}")
