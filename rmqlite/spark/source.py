@@ -27,7 +27,7 @@ from rmqlite.spark.arrow.columns import (
 from rmqlite.spark.arrow.partitions import ReadOptions
 from rmqlite.spark.options import parse_options, with_credentials
 from rmqlite.spark.partitions import plan, read_partition
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from rmqlite.features.accounts.reading import ACCOUNT_KEYS, FILE_KEYS
 from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.config.values import WITHOUT_MEANING
 from rmqlite.spark import options
-from rmqlite.spark.sink import options as sink_options
+from rmqlite.spark.sink import rows as sink_options
 from tests.support.brokers import BrokerUnderTest
 from tests.support.commands import COMMANDS, leaves, options_of, wrong_with
 from tests.support.documents import ROOT, Page, pages, spans_of

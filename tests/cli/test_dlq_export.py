@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from rmqlite.cli.dlq.export_rows import COLUMNS
+from rmqlite.cli.dlq.export import COLUMNS
 from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
 from rmqlite.kernel.words.errors import BrokerClosing
 from rmqlite.kernel.words.extras import EXTRAS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.dlq.export_rows import json_lines, letter_in, row_in, row_of
+from rmqlite.cli.dlq.export import json_lines, letter_in, row_in, row_of
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     ImportAnswer,

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from rmqlite.cli.dlq.export_rows import message_at, with_messages
+from rmqlite.cli.dlq.export import message_at, with_messages
 from rmqlite.client import RawReader
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import has_letters, record, stored

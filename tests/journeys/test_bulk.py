@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
 from rmqlite.features.finding.requests import MessageQuery
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 from rmqlite.spark.sink.sink import send
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess

@@ -15,7 +15,7 @@ from rmqlite.features.changes.requests import RecallHandle
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.message import offset_message_id
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     BATCH_ACKS_MAX,
     GROUPS_MAX,
     LOCK_QUEUES_MAX,

@@ -22,8 +22,8 @@ from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes import frame
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
+from rmqlite.protocols.remoting.bytes.fields import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.frame import encode
-from rmqlite.protocols.remoting.bytes.names import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.request import Party
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage

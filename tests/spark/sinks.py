@@ -9,7 +9,7 @@ from typing import Any
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fake_broker import FakeBroker
 from tests.support.sends import BORN_HOST

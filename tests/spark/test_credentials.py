@@ -18,7 +18,7 @@ from rmqlite.protocols.shared.signing import is_right, read_signed
 from rmqlite.spark.arrow.columns import columns_of
 from rmqlite.spark.arrow.partitions import ReadOptions
 from rmqlite.spark.options import credentials_of, options_of, parse_options, with_credentials
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 from rmqlite.spark.sink.sink import BulkWriter
 from rmqlite.spark.source import LogReader, RmqliteDataSource, spark_schema
 from rmqlite.spark.stream.plan import BrokerRanges

@@ -15,8 +15,7 @@ from rmqlite.features.bulk.requests import BulkMatch, BulkRequest
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
 from rmqlite.spark.sink import sink
-from rmqlite.spark.sink.options import SinkOptions
-from rmqlite.spark.sink.rows import parts_of
+from rmqlite.spark.sink.rows import SinkOptions, parts_of
 from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, refused_folder, send
 from tests.spark.sinks import SinkBroker
 

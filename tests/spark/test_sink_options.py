@@ -10,7 +10,7 @@ from pyspark.sql import types
 from rmqlite.features.bulk.requests import BulkMatch
 from rmqlite.kernel.words.errors import DelayUnknown, InvalidName, InvalidValue, PermissionMissing
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS, parse_levels
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 
 ENDPOINT = "127.0.0.1:10911"
 KINDS: dict[str, Any] = {

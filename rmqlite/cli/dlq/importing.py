@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.broker_view import connected
-from rmqlite.cli.dlq.export_rows import letter_in, row_in
+from rmqlite.cli.dlq.export import letter_in, row_in
 from rmqlite.cli.dlq.job import place_of, print_topics
 from rmqlite.cli.dlq.redrive import Rate, ToTopic
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.broker_view import BrokerView, connected
-from rmqlite.cli.dlq.export_rows import message_at
+from rmqlite.cli.dlq.export import message_at
 from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,

@@ -26,8 +26,7 @@ from rmqlite.kernel.tables.topics import READ
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
 from rmqlite.kernel.words.message import host_text
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import name_server as codes
 from rmqlite.protocols.remoting.bytes.requests.name_server import (
     BrokerAtName,

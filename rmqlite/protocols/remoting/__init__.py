@@ -2,8 +2,7 @@
 
 server       the ports: bind, open, drain, close
 connection   one client's connection: frames in, frames out, limits, and what the broker asks
-guard        who sent a request
-calls        a request finds its handler, and an error its code; long JSON bodies
+calls        who sent a request, its handler, the code of an error; long JSON bodies
 registry     the other brokers that have registered at this name server
 requests/    the handlers, by noun
 """

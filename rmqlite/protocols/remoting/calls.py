@@ -1,4 +1,9 @@
-"""Finds the handler of each request, and the response code of each error.
+"""Finds the handler of each request, who has sent it, and the response code of each error.
+
+Accounts are those of RocketMQ 4.x's ACL (remoting reference §6.1).  Unlike in RocketMQ, a batch and
+a reply need the right to publish, as a single send does, a failed message needs the right to read
+it, and what only tools ask for needs a right, too.  Everybody gets a route: clients ask for it
+first, and not all of them sign it.
 
 A JSON body may be too long to be read or made at once: the entries of a table or a list are made
 and written some at a time, and other calls get their turns in between.  A long body of a request is
@@ -11,23 +16,42 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rmqlite.kernel.service.access import CALLER, Caller
+from rmqlite.kernel.service.access import BROKER, CALLER, Access, Caller
 from rmqlite.kernel.service.limits import CountedRequest, Limits
 from rmqlite.kernel.service.turns import Gate, done_in_turns
 from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
-from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
+from rmqlite.kernel.words.rights import Need, Right
+from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, Command, ResponseCode, is_signed
+from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX, FieldError, camel_case
 from rmqlite.protocols.remoting.bytes.frame import encode
-from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX, FieldError, camel_case
 from rmqlite.protocols.remoting.bytes.requests import REFUSED
 from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import REFUSED_SEND_EXT
 from rmqlite.protocols.remoting.bytes.shapes import check_size, read_body, write_body
 from rmqlite.protocols.remoting.connection import ClientConnection, NotAnswered
-from rmqlite.protocols.remoting.guard import RemotingGuard
 
+PROTOCOL: Final = "remoting"
+"""This protocol's name in the audit log."""
+_OPEN: Final = frozenset({105})
+_OF_CLIENTS: Final = frozenset(
+    {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
+    | {310, 320, 324, 325, 361, 370, 400}
+    | {200050, 200051, 200052, 200053, 200054, 200055, 200151}
+)
+"""What producers and consumers ask for: the service knows the topic and the group."""
+_OF_BROKERS: Final = frozenset({103, 104, 106, 322})
+"""What other brokers ask for: brokersAllowed says which account may register; who else has the name
+and which addresses there are, every account may know."""
+_LATER: Final = _OF_CLIENTS | _OF_BROKERS
+_LOOKING: Final = frozenset(
+    {21, 26, 28, 43, 45, 60, 61, 101, 201, 202, 203, 204, 206, 208, 219, 223, 224}
+    | {300, 303, 304, 305, 307, 315, 317, 319, 321, 328, 351, 352}
+)
+"""What tools ask for and changes nothing.  Every other code needs an admin."""
 T = TypeVar("T")
 READ_BYTES_MAX: Final = 32 << 10
 """So many bytes of a body are read at once, within a millisecond; the longest takes 20 ms."""
@@ -42,6 +66,43 @@ BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
 Q = TypeVar("Q", bound=tuple[Any, ...])
 S = TypeVar("S")
 _ROWS: Final = "answered_rows"
+
+
+class RemotingGuard:
+    """Lets requests in that an account has signed."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def caller_of(self, connection: ClientConnection, command: Command) -> Caller | None:
+        """Whose request this is; None without accounts.
+
+        Raises AccessDenied.  Only a wrong signature makes the connection wait: a right one may
+        also lack a right.
+        """
+        if self._access.accounts is None:
+            connection.trust.right()
+            return None
+        if command.code in _OPEN:
+            return BROKER
+        key = command.ext.get(ACCESS_KEY, "")
+        try:
+            caller = self._access.caller(
+                connection.address,
+                key,
+                partial(is_signed, command),
+                protocol=PROTOCOL,
+                call=command.code,
+            )
+        except AccessDenied:
+            connection.trust.wrong(connection.go_on)
+            raise
+        connection.trust.right()
+        if command.code not in _LATER:
+            right = Right.VIEW if command.code in _LOOKING else Right.ADMIN
+            need = Need(right, "", f"request code={command.code}")
+            self._access.check(caller, (need,), command.code)
+        return caller
 
 
 async def read_large(cls: type[T], body: bytes) -> T:

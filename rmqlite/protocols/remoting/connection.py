@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from rmqlite.kernel.words.message import host_text, pack_host
 from rmqlite.protocols.remoting.bytes.command import Command, server_request
+from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
-from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.request import RemotingRequest
 from rmqlite.protocols.remoting.wrong_clients import PREFACE, GrpcRefusal, Trust, WrongSignatures
 

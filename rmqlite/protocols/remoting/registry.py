@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from rmqlite.kernel.requests.figures import RegisteredBroker
 from rmqlite.kernel.tables.topics import READ, WRITE
 from rmqlite.kernel.words.errors import Overloaded
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Registration
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 

@@ -14,9 +14,8 @@ from typing import Final
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.words.message import host_text
-from rmqlite.protocols.remoting.calls import Calls, handlers_of
+from rmqlite.protocols.remoting.calls import Calls, RemotingGuard, handlers_of
 from rmqlite.protocols.remoting.connection import Connections
-from rmqlite.protocols.remoting.guard import RemotingGuard
 from rmqlite.protocols.remoting.registry import MASTER, Registrant, Registry
 from rmqlite.protocols.remoting.requests.broker import Figures, SettingRequests
 from rmqlite.protocols.remoting.requests.clients import RemotingClients

@@ -29,7 +29,7 @@ from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, Unavailable,
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.spark.data_source_api import DataSourceStreamArrowWriter
 from rmqlite.spark.options import credentials_of
-from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

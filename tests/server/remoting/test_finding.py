@@ -17,7 +17,7 @@ from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.features.finding.service import FindingCalls
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.message import Message
-from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
     QUERY_MESSAGE,

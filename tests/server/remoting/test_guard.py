@@ -35,7 +35,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     Recall,
     SendMessage,
 )
-from rmqlite.protocols.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
+from rmqlite.protocols.remoting.calls import _LOOKING, _OF_CLIENTS, _OPEN
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

@@ -18,7 +18,7 @@ from rmqlite.kernel.sends.calls import BATCH_WORK_MAX
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import BATCH_MESSAGES_MAX
+from rmqlite.protocols.remoting.bytes.fields import BATCH_MESSAGES_MAX
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
 from tests.server.remoting.asking import send_of
 from tests.support.brokers import BrokerUnderTest

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from rmqlite.kernel import compiled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_MESSAGE,
     SEND_MESSAGE_V2,

@@ -13,7 +13,7 @@ from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import retry_topic
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_MESSAGES_MAX
+from rmqlite.protocols.remoting.bytes.fields import BATCH_ACK_MESSAGES_MAX
 from rmqlite.protocols.remoting.bytes.registration import (
     RegisteredTopic,
     Registration,

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.remoting import registry as limits
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.registration import RegisteredTopic, Registration
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.registry import Registrant, Registry

@@ -22,7 +22,7 @@ from rmqlite.protocols.remoting.bytes.requests.topics import (
     OfTopic,
     TopicChange,
 )
-from rmqlite.protocols.remoting.guard import _LATER, _LOOKING
+from rmqlite.protocols.remoting.calls import _LATER, _LOOKING
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic
 from tests.support.remoting import ProtocolUnderTest, served_protocol

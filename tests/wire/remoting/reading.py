@@ -7,7 +7,7 @@ from typing import Any
 from rmqlite.kernel.compiled import SPAN
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.requests.broker import read_settings
 from rmqlite.protocols.remoting.bytes.requests.request import Body, RemotingRequest
 from rmqlite.protocols.remoting.bytes.requests.sends import SendMessage

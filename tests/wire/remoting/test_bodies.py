@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from rmqlite.kernel import compiled
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     FRAME_BYTES_MAX,
     GROUPS_MAX,
     JSON_BYTES_MAX,

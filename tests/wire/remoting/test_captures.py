@@ -9,8 +9,8 @@ import pytest
 
 from rmqlite.protocols.remoting.bytes.batch import write_batch
 from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.frame import FrameDecoder, encode
-from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.broker import read_settings, write_settings
 from rmqlite.protocols.remoting.bytes.requests.request import EXTRAS, Body, Party

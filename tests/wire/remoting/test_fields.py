@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.protocols.remoting.bytes import fields
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes import fields as names
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES, REFUSED
 from rmqlite.protocols.remoting.bytes.requests.messages import (
     CONSUMER_SEND_MSG_BACK,
@@ -164,18 +164,18 @@ def test_no_code_stands_in_both_tables() -> None:
 def test_a_field_keeps_few_texts_and_only_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients choose the texts: whatever they send, memory has a bound and values stay right."""
     known: list[dict[str | None, Any]] = []
-    made = fields._Known.__init__
+    made = names._Known.__init__
 
-    def counted(self: Any, field: fields.Field) -> None:
+    def counted(self: Any, field: names.Field) -> None:
         made(self, field)
         known.append(self)
 
-    monkeypatch.setattr(fields._Known, "__init__", counted)
-    send = fields.Fields(SendMessage)
-    for number in range(3 * fields.KNOWN_MAX):
+    monkeypatch.setattr(names._Known, "__init__", counted)
+    send = names.Fields(SendMessage)
+    for number in range(3 * names.KNOWN_MAX):
         ext = {"topic": f"topic-{number}", "queueId": str(number), "producerGroup": "g" * 200}
         read = send.read(ext)
         assert (read.topic, read.queue_id) == (f"topic-{number}", number)
-    assert max(map(len, known)) <= fields.KNOWN_MAX + 1
-    assert max(len(text or "") for each in known for text in each) <= fields.KNOWN_TEXT_MAX
+    assert max(map(len, known)) <= names.KNOWN_MAX + 1
+    assert max(len(text or "") for each in known for text in each) <= names.KNOWN_TEXT_MAX
     assert send.read({"topic": "t"}) == SendMessage("t")

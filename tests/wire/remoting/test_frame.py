@@ -8,17 +8,17 @@ from hypothesis import strategies as some
 
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.remoting.bytes.command import Command, server_request
+from rmqlite.protocols.remoting.bytes.fields import (
+    EXT_FIELDS_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+)
 from rmqlite.protocols.remoting.bytes.frame import (
     LANGUAGES,
     FrameDecoder,
     encode,
     encode_sent,
     encode_start,
-)
-from rmqlite.protocols.remoting.bytes.names import (
-    EXT_FIELDS_MAX,
-    FRAME_BYTES_MAX,
-    HEADER_BYTES_MAX,
 )
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     SEND_MESSAGE_V2,

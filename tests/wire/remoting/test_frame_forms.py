@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 
 from rmqlite.kernel import compiled
 from rmqlite.protocols.remoting.bytes.command import Command
+from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.frame import ALL, FrameDecoder
-from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from tests.support.forms import damaged, needs_compiled
 from tests.support.thinned import part_of
 

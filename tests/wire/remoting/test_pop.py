@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX, FieldError
+from rmqlite.protocols.remoting.bytes.fields import BATCH_ACK_BYTES_MAX, BATCH_ACKS_MAX, FieldError
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED, pop
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     BatchAck,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.registration import (
     BODY_BYTES_MAX,
     TOPICS_MAX,

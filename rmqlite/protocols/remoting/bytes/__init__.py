@@ -2,8 +2,7 @@
 
     command   one request or answer, and how an answer says that it ended
     frame     bytes <-> commands; a malformed frame is a FrameError, which means: close
-    names     wire names, the texts and numbers that many requests have, and their limits
-    fields    a request's ext fields <-> a NamedTuple
+    fields    a request's ext fields <-> a NamedTuple; wire names, texts, numbers and their limits
     shapes    JSON bodies <-> dataclasses, RocketMQ's odd JSON included
     batch     several messages in one body
     requests/ the table, by noun: every request with its code, its fields, its answer and its bodies

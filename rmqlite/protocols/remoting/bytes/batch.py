@@ -16,7 +16,7 @@ from rmqlite.kernel.compiled import SPAN, in_c, only_in_c
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import DELAY, Message, encode_properties, message_properties
-from rmqlite.protocols.remoting.bytes.names import BATCH_MESSAGES_MAX, FieldError
+from rmqlite.protocols.remoting.bytes.fields import BATCH_MESSAGES_MAX, FieldError
 
 _START: Final = Struct(">iiiii")
 """Length of the item, magic, CRC, flag, length of the body."""

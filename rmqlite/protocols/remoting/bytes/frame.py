@@ -34,7 +34,11 @@ from rmqlite.protocols.remoting.bytes.command import (
     Command,
     FrameError,
 )
-from rmqlite.protocols.remoting.bytes.names import EXT_FIELDS_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.fields import (
+    EXT_FIELDS_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+)
 
 LANGUAGES: Final = (
     *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY"),

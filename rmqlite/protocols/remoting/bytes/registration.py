@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.kernel.config.values import QUEUES_MAX
 from rmqlite.kernel.words.names import STORED_NAME_BYTES_MAX
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicConfig
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body

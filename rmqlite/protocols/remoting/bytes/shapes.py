@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, cast, get_ar
 
 from rmqlite.kernel.words.json_tree import WrongValue, read_json
 from rmqlite.kernel.words.visible import printable, shortened
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     ENTRIES_MAX,
     JSON_BYTES_MAX,
     JSON_COMMAS_MAX,

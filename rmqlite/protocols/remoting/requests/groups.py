@@ -24,8 +24,7 @@ from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import Refused
 from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import groups as codes
 from rmqlite.protocols.remoting.bytes.requests.groups import (
     USUAL_SETTINGS,

@@ -21,7 +21,7 @@ from rmqlite.kernel.service.turns import at_once
 from rmqlite.kernel.words.errors import MessageNotFound, RmqliteError
 from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
-from rmqlite.protocols.remoting.bytes.names import FRAME_BYTES_MAX
+from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests import messages as codes
 from rmqlite.protocols.remoting.bytes.requests.messages import (
     CheckTransaction,

@@ -25,8 +25,7 @@ from rmqlite.kernel.tables.topics import WRITE
 from rmqlite.kernel.words.errors import InvalidValue, TopicUnknown
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC, is_system
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.registration import (
     BODY_BYTES_MAX,
     RegisteredTopic,
@@ -61,8 +60,7 @@ from rmqlite.protocols.remoting.bytes.requests.name_server import (
 )
 from rmqlite.protocols.remoting.bytes.requests.topics import TopicList
 from rmqlite.protocols.remoting.bytes.shapes import read_body, write_body
-from rmqlite.protocols.remoting.calls import Call, CodeRefusal, answers, large_body
-from rmqlite.protocols.remoting.guard import PROTOCOL
+from rmqlite.protocols.remoting.calls import PROTOCOL, Call, CodeRefusal, answers, large_body
 from rmqlite.protocols.remoting.registry import (
     BROKERS_MAX,
     MASTER,

@@ -27,8 +27,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.words.errors import HandleInvalid, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import BATCH_ACK_MESSAGES_MAX, FieldError
+from rmqlite.protocols.remoting.bytes.fields import BATCH_ACK_MESSAGES_MAX, FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import pop as codes
 from rmqlite.protocols.remoting.bytes.requests.clients import MessageModel
 from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue

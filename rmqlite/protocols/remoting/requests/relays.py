@@ -16,8 +16,7 @@ from rmqlite.kernel.requests.groups import MemberInfo
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.service.service import Service
 from rmqlite.protocols.remoting.bytes.command import SERVER_VERSION, Command, ResponseCode
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import clients as codes
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     ClientOffsets,

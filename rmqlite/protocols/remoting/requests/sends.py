@@ -35,8 +35,8 @@ from rmqlite.kernel.words.names import check_sendable
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.remoting.bytes.batch import read_batch
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode
+from rmqlite.protocols.remoting.bytes.fields import FieldError
 from rmqlite.protocols.remoting.bytes.frame import encode, encode_sent
-from rmqlite.protocols.remoting.bytes.names import FieldError
 from rmqlite.protocols.remoting.bytes.requests import sends as codes
 from rmqlite.protocols.remoting.bytes.requests.sends import (
     REFUSED_RECALL_EXT,

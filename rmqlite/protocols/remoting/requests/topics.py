@@ -10,8 +10,7 @@ from rmqlite.kernel.requests.topics import Queue, TopicExtras, TopicInfo
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.names import is_system
 from rmqlite.protocols.remoting.bytes.command import Command
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import FieldError
+from rmqlite.protocols.remoting.bytes.fields import FieldError, Nothing
 from rmqlite.protocols.remoting.bytes.requests import topics as codes
 from rmqlite.protocols.remoting.bytes.requests.groups import MessageQueue, TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.topics import (

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from rmqlite.protocols.remoting.bytes.fields import Nothing
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     ENTRIES_MAX,
     I64,
     SETTINGS_BYTES_MAX,
@@ -18,6 +17,7 @@ from rmqlite.protocols.remoting.bytes.names import (
     Count,
     FieldError,
     Name,
+    Nothing,
     Value,
 )
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.limits import SUBSCRIPTIONS_MAX
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     ENTRIES_MAX,
     GROUPS_MAX,
     I32,

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.limits import QUEUES_MAX
 from rmqlite.kernel.words.retry_policy import STEPS_MAX
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     ENTRIES_MAX,
     I32,
     I64,

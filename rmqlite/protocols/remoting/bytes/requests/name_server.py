@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from rmqlite.protocols.remoting.bytes.names import I32, I64, Name, Topic, Value, Wire
+from rmqlite.protocols.remoting.bytes.fields import I32, I64, Name, Topic, Value, Wire
 from rmqlite.protocols.remoting.bytes.requests.broker import KvTable
 from rmqlite.protocols.remoting.bytes.requests.groups import TableVersionBody
 from rmqlite.protocols.remoting.bytes.requests.request import NAME_SERVER, Body, request

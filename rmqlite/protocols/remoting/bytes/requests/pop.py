@@ -15,7 +15,7 @@ from typing import Annotated, Final, NamedTuple
 
 from rmqlite.features.leases.requests import RequestMode
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     BATCH_ACK_BYTES_MAX,
     BATCH_ACKS_MAX,
     I32,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     I32,
     I64,
     Group,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC
-from rmqlite.protocols.remoting.bytes.names import (
+from rmqlite.protocols.remoting.bytes.fields import (
     ENTRIES_MAX,
     I32,
     I64,
