@@ -71,7 +71,7 @@ WITH_TABLES = ("bulk", "dead_letters", "leases", "name_server", "redrive")
 ALONE = {
     "os": {
         *("rmqlite.kernel.store.disk.files", "rmqlite.kernel.store.disk.regular_file"),
-        *("rmqlite.spark.session", "rmqlite.cli.options", "rmqlite.client.credentials"),
+        *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
         *("rmqlite.kernel.config.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
         *("rmqlite.client.forks",),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.jobs.running"),
