@@ -1,4 +1,4 @@
-"""How output looks: tables for people, JSON for programs, one line for an error.
+"""How output looks: tables and bars for people, JSON for programs, one line for an error.
 
 Text from a message, a client or a file is printed escaped: a terminal never interprets a byte that
 somebody else chose.  A table is as wide as its content, so that no id is wrapped or cut; it has no

@@ -64,7 +64,7 @@ _LATENESS: Final = answered(
 _NAME_CHARS: Final = 16
 _ROWS_SHOWN: Final = 40
 _COUNTS: Final = ("due", "late", "undelivered")
-_ANSWER: Final = answered(
+_SERVICE_LEVELS: Final = answered(
     "ServiceLevels",
     "By topic and day.",
     "rows",
@@ -263,7 +263,7 @@ def _cells(row: dict[str, Any]) -> Sequence[object]:
     return (*[row[name] for name in names], 100 * row["late_share"], row["early"])
 
 
-@prints(lambda: _ANSWER)
+@prints(lambda: _SERVICE_LEVELS)
 @with_options
 def slo(
     *,
@@ -305,7 +305,7 @@ def slo(
     missed = [row for row in rows if not row["is_met"]]
     tree = {**ends, "complete": target.complete, "is_met": not missed, "rows": rows}
     code = NOT_ALL if missed else 0
-    answer(job, options, _ANSWER, tree, lambda: _print(rows, len(missed)), code)
+    answer(job, options, _SERVICE_LEVELS, tree, lambda: _print_slo(rows, len(missed)), code)
 
 
 def _within_ms(text: str) -> int:
@@ -315,7 +315,7 @@ def _within_ms(text: str) -> int:
         refuse("--within", text, error.rule)
 
 
-def _print(rows: list[dict[str, Any]], missed: int) -> None:
+def _print_slo(rows: list[dict[str, Any]], missed: int) -> None:
     if not rows:
         note("nothing was due")
         return

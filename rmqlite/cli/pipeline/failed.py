@@ -44,7 +44,7 @@ _NAME_CHARS: Final = 18
 _KIND_CHARS: Final = 36
 _ALWAYS: Final = ("sent", "consumed", "waiting", "dead")
 _SELDOM: Final = ("cancelled", "elsewhere")
-_ANSWER: Final = answered("Redrives", "What became of redriven messages.", "redrives")
+_REDRIVES: Final = answered("Redrives", "What became of redriven messages.", "redrives")
 
 
 @prints(lambda: _EXPORT)
@@ -264,7 +264,7 @@ def _title(column: str) -> str:
     return column.replace("_", " ").upper()
 
 
-@prints(lambda: _ANSWER)
+@prints(lambda: _REDRIVES)
 @with_options
 def redrives(
     *,
@@ -292,10 +292,10 @@ def redrives(
         write_plot(lambda plot: plot.redrives_plot(run.snapshot.text, rows), options)
         write(messages.orderBy("sent_timestamp", "redriven_from", "unique_key"), options)
         messages.unpersist()
-    answer(run, options, _ANSWER, {"redrives": rows}, lambda: _print(rows))
+    answer(run, options, _REDRIVES, {"redrives": rows}, lambda: _print_redrives(rows))
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print_redrives(rows: list[dict[str, Any]]) -> None:
     if not rows:
         note("no dead letter was redriven")
         return
