@@ -26,9 +26,8 @@ from rmqlite.features.finding.requests import (
     MessageState,
 )
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.words.compression import readable_message
 from rmqlite.views.counts import times_text
-from rmqlite.views.messages import where_text
+from rmqlite.views.messages import readable_message, where_text
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.reader import ScheduledWait

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.appending import Listener
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.failing import Failing
@@ -20,7 +21,7 @@ from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.kernel.reading import record_at
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.requests.groups import (
     Assignment,
     HeartbeatRequest,
@@ -31,17 +32,16 @@ from rmqlite.kernel.requests.groups import (
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest, SendBackResult
 from rmqlite.kernel.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.kernel.retention import Retention
-from rmqlite.kernel.schedule.level_changes import LevelChanges
 from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.sends.sends import Sends
 from rmqlite.kernel.status import status_of
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot, Tree
 from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.kernel.tables.queue_locks import QueueLocks
 from rmqlite.kernel.tables.topics import check_queue
+from rmqlite.kernel.waits.wait_queues import LevelChanges
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import MessageNotFound
 from rmqlite.kernel.words.message import host_text

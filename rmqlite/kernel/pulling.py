@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from itertools import compress, repeat, takewhile
 from typing import NamedTuple
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.filters import STEP_WORK, PropertyFilter, parse_tags, tags_codes
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import read_properties
-from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, TAGS_CODE_MAX, Entry
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, Entry
 from rmqlite.kernel.records.stored import Record, Records
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue, first_stored_at
 from rmqlite.kernel.store.log.raw_records import READ_GAP_BYTES_MAX, log_reads, whole_records
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.message import TAGS
 
 MESSAGES_DEFAULT = 32
@@ -94,7 +95,7 @@ def _whole(store: MessageStore, queue: ConsumeQueue, offset: int, most: _Most) -
     """
     entries = queue.bytes_at(offset, min(most.messages, queue.max_offset - offset))
     end, count, size = most
-    reads = log_reads(entries, end, TAGS_CODE_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES)
+    reads = log_reads(entries, end, INT64_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES)
     if not reads or sum([end - begin for begin, end, _ in reads]) > STEP_BYTES:
         return None
     parts: list[bytes] = []

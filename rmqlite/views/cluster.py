@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.kernel.requests.figures import BrokerStatus, NameServerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, NameServerStatus
 from rmqlite.views.tables import BAD, NOTHING, Column, Table, TableRow, cell, row, table
 from rmqlite.views.times import span_text
 

@@ -18,9 +18,9 @@ from rmqlite.features.operating.requests import (
 from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.retry_policy import Attempt
 from rmqlite.kernel.words.visible import printable
 from rmqlite.views.counts import counted
+from rmqlite.views.levels import Attempt
 from rmqlite.views.tables import (
     BAD,
     DIM,

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final
 
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.views.counts import COUNTED
 
 HISTORY_MAX: Final = 240

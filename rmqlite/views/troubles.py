@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.kernel.words.visible import printable

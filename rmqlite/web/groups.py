@@ -24,7 +24,7 @@ from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.retry_policy import RetryPolicy, attempts_of
+from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.failed_messages import filter_facts
 from rmqlite.views.groups import (
     BROADCASTING,
@@ -38,6 +38,7 @@ from rmqlite.views.groups import (
     silent_lines,
     waiting_by_topic,
 )
+from rmqlite.views.levels import attempts_of
 from rmqlite.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, instants
 from rmqlite.web.site import ROWS, Visit
 

@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from rmqlite.kernel.service.access import group_right
+from rmqlite.kernel.service.access import Right, group_right
 from rmqlite.kernel.words.errors import AccessDenied
-from rmqlite.kernel.words.rights import Right
 from rmqlite.web.guard import Forbidden, new_session
 from rmqlite.web.site import ROWS, Visit
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.features.changes.requests import LevelTimeline
-from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.broker import LevelStatus
 from rmqlite.kernel.words.clock import local_ms, local_text, month_start_ms
 from rmqlite.kernel.words.levels import parse_delay
 

@@ -23,7 +23,7 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.features.changes.service import ChangeCalls
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, local_text, zone_text
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, wait_ms

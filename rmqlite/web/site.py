@@ -20,10 +20,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rmqlite.features.dead_letters.requests import HasCursor
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.service.access import of_admins
+from rmqlite.kernel.service.access import Need, Right, of_admins
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.views.counts import COUNTED_MAX, matches_text
 from rmqlite.views.rates import RateRows
 from rmqlite.web.args import Args

@@ -19,21 +19,23 @@ PACKAGE = ROOT / "rmqlite"
 LAYERS = frozenset(
     {
         *("kernel", "features", "protocols", "serving", "store_tools"),
-        *("views", "web", "client", "cli", "spark", "testing"),
+        *("views", "web", "client", "cli", "spark", "testing", "extras"),
     }
 )
 
 MAY_IMPORT = {
     "kernel": {"kernel"},
+    "extras": {"kernel"},
     "features": {"features", "kernel", "protocols"},
     "protocols": {"protocols", "views", "features", "kernel"},
     "serving": {"web", "protocols", "features", "kernel"},
     "store_tools": {"store_tools", "features", "kernel"},
     "views": {"views", "features", "kernel"},
     "web": {"web", "protocols", "views", "features", "kernel"},
-    "client": {"client", "protocols", "features", "kernel"},
+    "client": {"client", "extras", "protocols", "features", "kernel"},
     "cli": {
         "cli",
+        "extras",
         "serving",
         "client",
         "protocols",
@@ -43,7 +45,7 @@ MAY_IMPORT = {
         "features",
         "kernel",
     },
-    "spark": {"spark", "client", "store_tools", "features", "kernel"},
+    "spark": {"spark", "client", "extras", "store_tools", "features", "kernel"},
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "kernel"},
 }
@@ -79,7 +81,7 @@ ALONE = {
     },
     "mmap": {"rmqlite.kernel.store.disk.files"},
     "fcntl": {"rmqlite.kernel.store.disk.files"},
-    "sqlite3": {"rmqlite.kernel.store.timers.index"},
+    "sqlite3": {"rmqlite.kernel.store.timer_index"},
     "time": {"rmqlite.kernel.words.clock"},
     "datetime": {
         *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),

@@ -10,9 +10,9 @@ import pytest
 
 from rmqlite.client.producing.batcher import BatchLimits
 from rmqlite.client.producing.shared_calls import CALLS_MAX, Results, SharedCalls
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 from tests.support.eventually import eventually
 from tests.support.fake_broker import WAIT_S
 

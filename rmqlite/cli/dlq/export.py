@@ -37,6 +37,7 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
+from rmqlite.extras import check_extra
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     DeadLetterPage,
@@ -45,7 +46,6 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import TopicUnknown
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.views.failed_messages import letters_text
 

@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from rmqlite.cli.output.terminal import body_text, printable
 from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.features.redrive.requests import ImportedDeadLetter
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.records.completion import UNREADABLE
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import (
     DLQ_ORIGIN_TOPIC,
@@ -33,7 +35,7 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import check_group
-from rmqlite.kernel.words.reasons import UNREADABLE, failure_kind
+from rmqlite.views.messages import readable_message
 
 Row = Mapping[str, Any]
 COLUMNS: Final = {

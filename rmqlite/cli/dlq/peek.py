@@ -31,12 +31,12 @@ from rmqlite.cli.output.terminal import (
 )
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter, DeadLettersQuery
 from rmqlite.features.finding.requests import Place
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.kernel.words.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.kernel.words.names import group_of, is_dlq
 from rmqlite.views.failed_messages import origin_text, place_text, redriven_text
-from rmqlite.views.messages import body_view
+from rmqlite.views.messages import body_view, readable_message
 from rmqlite.views.times import age_text, second_text
 
 if TYPE_CHECKING:

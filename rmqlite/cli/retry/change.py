@@ -16,7 +16,7 @@ from rmqlite.cli.output.documents import prints
 from rmqlite.cli.schedule.change import Ids, carry_out, checked_ids
 from rmqlite.cli.schedule.changing import CHANGES, PendingChange, Words
 from rmqlite.features.changes.requests import ChangeOutcome
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX
 
 All = Annotated[bool, option("--all", "All waiting retries of this group.")]

@@ -34,7 +34,7 @@ from rmqlite.cli.schedule.changing import (
     change_by_ids,
     change_by_key,
 )
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 
 Ids = Annotated[
     list[str] | None,

@@ -15,8 +15,8 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterPage,
     DeadLettersQuery,
 )
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import attempt_text, origin_text, reason_line
 from rmqlite.views.tables import DIM, NOTHING, Column, Table, Tone, cell, row, table

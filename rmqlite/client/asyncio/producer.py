@@ -24,9 +24,9 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.producing.producer import Producer
 from rmqlite.client.tracing import Tracing
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 
 class AsyncProducer(Bridge[Producer], AsyncClosing):

@@ -20,11 +20,12 @@ from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import QueueUnknown, Refused, RmqliteError
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PullResult
 
 PULL_WAIT_MS: Final = 15_000
 ANSWER_S_MAX: Final = 15.0

@@ -9,9 +9,14 @@ from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
-from rmqlite.kernel.requests.messages import EncodedBatch, SendAnswer, SendRequest, SendResult
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import (
+    EncodedBatch,
+    SendAnswer,
+    SendRequest,
+    SendResult,
+)
 from rmqlite.protocols.remoting.bytes.batch import write_messages
 
 

@@ -21,13 +21,13 @@ from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
-from rmqlite.kernel.requests.messages import SendAnswer, SendResult
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.errors import MessageTooLarge, RmqliteError, must_be_type
 from rmqlite.kernel.words.levels import Instant, Wait
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import SendAnswer, SendResult
 
 
 class Producer(Closing):

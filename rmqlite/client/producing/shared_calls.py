@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from rmqlite.client.producing.batcher import BatchLimits
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable, restore
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 CALLS_MAX: Final = 2
 """Enough that the broker always has a call; 3 are smaller: the broker works a fifth more."""

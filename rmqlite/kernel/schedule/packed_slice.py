@@ -23,7 +23,7 @@ from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.waits.wait_queue import WaitQueue
 from rmqlite.kernel.words.errors import StoreUnavailable
-from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
+from rmqlite.kernel.words.limits import INT64_MAX, NEW_QUEUES_MAX
 
 pack_deliveries: Final = only_in_c("pack_deliveries")
 """(reads, entries, topic, queue_id, level) -> (PackedBytes, targets): the records that deliver
@@ -32,8 +32,6 @@ those behind the entries of a wait queue, whose topic and queue id these are.
 reads: a physical offset, the log's bytes from there on, and how many of the next records lie in
 them.  targets: the queues that the rows number, each a Target.
 """
-_ANY_END: Final = 2**63 - 1
-"""The schedule delivers whatever it has appended, synced or not."""
 
 
 class PackedSlice(NamedTuple):
@@ -87,7 +85,8 @@ class PackedSlices:
         raw = known.queue.entries_at(offsets)
         reads = log_reads(
             raw,
-            _ANY_END,
+            # The schedule delivers whatever it has appended, synced or not.
+            INT64_MAX,
             now_ms,
             len(offsets),
             most.record_bytes,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.admission import DELAY_PAIR, check_draft, has_timer
 from rmqlite.kernel.compiled import SPAN
 from rmqlite.kernel.parts import BrokerParts
@@ -30,9 +31,7 @@ from rmqlite.kernel.sends.calls import (
     work_of,
 )
 from rmqlite.kernel.sends.failed_drafts import LOOK_WORK, FailedDrafts
-from rmqlite.kernel.sends.packing import Packing
-from rmqlite.kernel.sends.plain_records import PlainRecords
-from rmqlite.kernel.steps import Steps
+from rmqlite.kernel.sends.packing import Packing, PlainRecords
 from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.words.errors import FlushFailed, InvalidValue, RmqliteError
 from rmqlite.kernel.words.levels import LevelTable

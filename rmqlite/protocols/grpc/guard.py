@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from rmqlite.kernel.service.access import CALLER, Access, Caller
-from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel.service.access import CALLER, Access, Caller, CountedRequest, Limits
 from rmqlite.protocols.grpc.calls import Charge, Context
 
 CallerOf = Callable[[str, Context], Caller]

@@ -27,15 +27,15 @@ from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.redrive.redrive import Redrive
+from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.process.upkeep import ClockWatch
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.service import Ports
 from rmqlite.kernel.service.watched import WatchedFiles
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
 from rmqlite.protocols.metrics.timers import TimerFigures
 from rmqlite.views.groups import GroupFigures, group_figures

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rmqlite.kernel.service.access import CALLER, Caller
-from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel.service.access import CALLER, Caller, CountedRequest, Limits
 from rmqlite.kernel.service.turns import Gate
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
 from rmqlite.protocols.remoting.bytes.command import Command, ResponseCode

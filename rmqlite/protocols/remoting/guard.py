@@ -10,9 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from rmqlite.kernel.service.access import BROKER, Access, Caller
+from rmqlite.kernel.service.access import BROKER, Access, Caller, Need, Right
 from rmqlite.kernel.words.errors import AccessDenied
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, Command, is_signed
 from rmqlite.protocols.remoting.connection import ClientConnection
 

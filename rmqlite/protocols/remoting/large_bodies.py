@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.steps import Steps
 from rmqlite.protocols.remoting.bytes.command import ResponseCode
 from rmqlite.protocols.remoting.bytes.limits import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.names import camel_case

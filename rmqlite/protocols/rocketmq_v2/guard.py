@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.service.access import CALLER, Access, Caller
-from rmqlite.kernel.service.limits import Limits
+from rmqlite.kernel.service.access import CALLER, Access, Caller, Limits
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied
 from rmqlite.kernel.words.message import unpack_host

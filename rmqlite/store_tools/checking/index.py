@@ -17,7 +17,7 @@ from rmqlite.kernel.records import record
 from rmqlite.kernel.records.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.store.disk.files import Files
-from rmqlite.kernel.store.index.index_file import ENTRY, SECONDS_MAX
+from rmqlite.kernel.store.index_file import ENTRY, SECONDS_MAX
 from rmqlite.store_tools.checking.finding import Finding
 from rmqlite.store_tools.checking.index_files import CHAIN, Block, RecordedFile, RecordedIndex
 

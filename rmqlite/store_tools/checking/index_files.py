@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import REGULAR
-from rmqlite.kernel.store.index.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
-from rmqlite.kernel.store.index.key_index import recorded
+from rmqlite.kernel.store.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
+from rmqlite.kernel.store.key_index import recorded
 from rmqlite.store_tools.checking.finding import Finding
 
 CHAIN: Final = "index-chain"

@@ -1,4 +1,4 @@
-"""The table of the timers against their queue; see timers/comparison.py.
+"""The table of the timers against their queue; see kernel/store/timer_index.py.
 
 SQLite would make files beside a table that it opens, so a closed one is opened as what never
 changes, and a copy of it if a killed broker has left a journal.  A broker that runs compares its
@@ -15,8 +15,14 @@ from typing import Final
 
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.progress import CompletedOffsets
-from rmqlite.kernel.store.timers.comparison import RowComparison, check_mark
-from rmqlite.kernel.store.timers.index import FILE_NAME, IndexDamaged, Indexed, TimerIndex
+from rmqlite.kernel.store.timer_index import (
+    FILE_NAME,
+    IndexDamaged,
+    Indexed,
+    RowComparison,
+    TimerIndex,
+    check_mark,
+)
 from rmqlite.store_tools.checking.finding import Finding
 from rmqlite.store_tools.checking.queues import QueueCheck
 
