@@ -6,6 +6,7 @@ The map, from the ground up; each package imports only those above it in this li
     features/     what is not needed for that; each folder is one feature
     protocols/    bytes and port of each protocol: our gRPC, and RocketMQ's remoting and gRPC
     store_tools/  a store without a broker: read, checked, repaired, moved
+    extras.py     what `pip install "rmqlite[...]"` brings: is it there, in a version that works?
     serving.py    the kernel, every feature and every protocol as one broker
     views/        what an operator sees: figures of a group, what is wrong, lengths of time as text
     web/          the web page

@@ -28,7 +28,7 @@ from orders.ledger import Ledger
 from orders.order import GROUP, TOPIC, read_orders
 from orders.view import View, print_dead_letters, print_levels
 from rmqlite.client import AdminClient, PullConsumer, StoredMessage
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.names import dlq_topic
 
 CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "demo.conf"

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orders.ledger import DeadLetters, Ledger
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.words.clock import elapsed_s, local_text
 from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,

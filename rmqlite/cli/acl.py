@@ -18,7 +18,7 @@ from rmqlite.cli.output.writing import template_to_standard_output
 
 if TYPE_CHECKING:
     from rmqlite.features.accounts.accounts import Account, Accounts
-    from rmqlite.kernel.words.rights import Need
+    from rmqlite.kernel.service.access import Need
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -157,7 +157,7 @@ def _print_warnings(accounts: Accounts) -> None:
 
 
 def _needs(verb: Verb, topic: str, group: str) -> list[Need]:
-    from rmqlite.kernel.words.rights import Need, Right
+    from rmqlite.kernel.service.access import Need, Right
 
     right = Right[verb.name]
     needs = [Need(right, "topic", topic)] if topic else []

@@ -28,9 +28,10 @@ from rmqlite.cli.output.message_text import MESSAGE, about_of, message_tree
 from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable
 from rmqlite.kernel.requests.groups import Subscription
 from rmqlite.kernel.requests.topics import Queue, QueueRange
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import TOOLS_GROUP
+from rmqlite.views.messages import readable_message
 
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer

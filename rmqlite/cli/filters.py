@@ -23,10 +23,10 @@ from rmqlite.cli.options import MOMENT_RULE, Key, moment_ms, option, refuse
 from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue
 from rmqlite.kernel.words.levels import parse_delay, wait_ms
 from rmqlite.kernel.words.names import DLQ_PREFIX, check_group, group_of, is_retry, retry_topic
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.views.levels import levels_text
 
 Text = str | None

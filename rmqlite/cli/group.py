@@ -40,7 +40,7 @@ from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.limits import INT32_MAX
-from rmqlite.kernel.words.retry_policy import Attempt, RetryPolicy, attempts_of
+from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.groups import (
     BROADCASTING,
     ROCKETMQS,
@@ -56,6 +56,7 @@ from rmqlite.views.groups import (
     settings_table,
     silent_lines,
 )
+from rmqlite.views.levels import Attempt, attempts_of
 from rmqlite.views.tables import cell_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")

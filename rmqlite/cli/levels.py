@@ -27,8 +27,7 @@ from rmqlite.cli.output.terminal import (
     print_table,
     time_text,
 )
-from rmqlite.kernel.requests.figures import BrokerStatus
-from rmqlite.kernel.requests.schedule import LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.words.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
 
 app = typer.Typer(

@@ -31,7 +31,14 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
-from rmqlite.cli.output.terminal import STYLES, note, out, print_json, print_tall_table, printable
+from rmqlite.cli.output.terminal import (
+    STYLES,
+    note,
+    out,
+    print_json,
+    print_tall_table,
+    printable,
+)
 from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
 from rmqlite.features.finding.requests import (
     FoundMessage,
@@ -40,16 +47,14 @@ from rmqlite.features.finding.requests import (
     MessageState,
 )
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.words.compression import readable_message
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
-from rmqlite.views.messages import where_text
+from rmqlite.views.messages import readable_message, where_text
 from rmqlite.views.numbers import span_text, time_text, times_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
     from rmqlite.store_tools.reader import ScheduledWait
-
 
 app = typer.Typer(no_args_is_help=True, help="Find messages, show one, and tell its history.")
 _TIME_WIDTH: Final = 12

@@ -22,7 +22,7 @@ from rmqlite.cli.output.terminal import print_json, print_lines, print_table, pr
 from rmqlite.features.dead_letters.requests import DeadLetterGroup
 from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.features.redrive.requests import RedriveJob
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError, Unavailable

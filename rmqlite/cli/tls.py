@@ -12,8 +12,8 @@ import typer
 
 from rmqlite.cli.options import option, refuse
 from rmqlite.cli.output.terminal import print_lines
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.clock import utc, wall_ms
-from rmqlite.kernel.words.extras import check_extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -45,10 +45,11 @@ from rmqlite.features.redrive.requests import (
     RedriveResults,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.messages import PullResult, PullStatus, SendResult
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
+from rmqlite.kernel.requests.messages import PullStatus
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.protocols.native.bytes.messages import PullResult, SendResult
 
 __all__ = [
     "CONSUME_SUCCESS",

@@ -54,9 +54,8 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
-from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.protocols.native.bytes import rpcs
 

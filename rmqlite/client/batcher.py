@@ -24,10 +24,10 @@ from typing import Final, TypeAlias
 
 from rmqlite.client.channel import CallAttempts, Started
 from rmqlite.client.forks import CallFuture
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Refused, RmqliteError, Unavailable, restore
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 CALLS_IN_FLIGHT_MAX: Final = 4
 """More would only make the batches smaller; fewer would leave the broker waiting."""

@@ -28,8 +28,7 @@ from rmqlite.client.schedule_admin import ScheduleAdmin
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
-from rmqlite.kernel.requests.messages import EncodedBatch, SendAnswer, SendRequest, SendResult
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
 from rmqlite.kernel.words.errors import (
@@ -42,6 +41,12 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.levels import Instant, LevelTable, Wait, parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import (
+    EncodedBatch,
+    SendAnswer,
+    SendRequest,
+    SendResult,
+)
 from rmqlite.protocols.remoting.bytes.batch import write_messages
 
 TABLE_AGE_S_MAX: Final = 30.0

@@ -27,7 +27,7 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.features.dead_letters.requests import pages
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
 from rmqlite.protocols.native.bytes import rpcs

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqlite.kernel.words.extras import check_extra
+from rmqlite.extras import check_extra
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

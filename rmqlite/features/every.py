@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": (),

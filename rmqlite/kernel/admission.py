@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.config.config import KEYS, RECORD_ROOM_BYTES, BrokerConfig
-from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.records.drafts import LEFT_BEHIND, Draft
 from rmqlite.kernel.records.record import INNER_BATCH, NEED_UNWRAP, OVERHEAD_BYTES, Head
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
 from rmqlite.kernel.store.log.checksums import record_bytes_max
 from rmqlite.kernel.words.compression import COMPRESSED, why_unreadable
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, Overloaded, TimersOff
-from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.limits import INT64_MAX, PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (
     BODY_RULE,
     DELAY,
@@ -37,7 +37,6 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import is_retry
 from rmqlite.kernel.words.property_string import PropertyString, java_int
-from rmqlite.kernel.words.reasons import LEFT_BEHIND
 
 DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")
@@ -45,7 +44,6 @@ _TIMER_MARKS: Final = (b"TIMER_", b"__STARTDELIVERTIME")
 _UNIT_MS: Final = {TIMER_DELAY_SEC: 1_000, TIMER_DELAY_MS: 1}
 """The unit of a delay; the other properties name an instant."""
 _LONG: Final = re.compile(rb"[+-]?[0-9]{1,19}")
-_LONG_MAX: Final = 2**63 - 1
 _DELAY_RULE: Final = "a whole number from -2147483648 to 2147483647: the delay level"
 _BROKERS_RULE: Final = (
     "left out: only a broker sets it; leave out all TIMER_ properties when a received message is"
@@ -181,9 +179,9 @@ def asked_ms(own: PropertyString, now_ms: int) -> int:
         value = own.get(name)
         if value is None:
             continue
-        number = int(value) if _LONG.fullmatch(value) else _LONG_MAX + 1
-        if not -_LONG_MAX - 1 <= number <= _LONG_MAX:
-            rule = f"a whole number from {-_LONG_MAX - 1} to {_LONG_MAX}"
+        number = int(value) if _LONG.fullmatch(value) else INT64_MAX + 1
+        if not -INT64_MAX - 1 <= number <= INT64_MAX:
+            rule = f"a whole number from {-INT64_MAX - 1} to {INT64_MAX}"
             raise InvalidValue(name, own.text(name), rule)
         unit_ms = _UNIT_MS.get(name)
         due_ms = number if unit_ms is None else now_ms + number * unit_ms

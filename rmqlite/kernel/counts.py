@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 
 PAIRS_MAX: Final = 10_000
 """Pairs of topic and group whose pulls are counted; the pulls of further pairs are not."""

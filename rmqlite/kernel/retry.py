@@ -19,8 +19,13 @@ from typing import Final
 
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.kernel.records.drafts import derived
-from rmqlite.kernel.records.fitting import SPARED, left_after_sparing, without_longest
+from rmqlite.kernel.records.drafts import (
+    LEFT_BEHIND,
+    SPARED,
+    derived,
+    left_after_sparing,
+    without_longest,
+)
 from rmqlite.kernel.records.record import Head, NewRecord, one_more
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, QueueKey
@@ -58,7 +63,6 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.kernel.words.reasons import LEFT_BEHIND
 
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)

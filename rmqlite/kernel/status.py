@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from rmqlite import __version__
 from rmqlite.kernel.parts import BrokerParts
-from rmqlite.kernel.requests.figures import BrokerStatus
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import BrokerStatus, ScheduleAction
 from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.waits.unindexed import UNINDEXED_MAX, Unindexed

@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.errors import ExtraMissing, InvalidValue
-from rmqlite.kernel.words.extras import check_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.spark.arrow.columns import (
     BYTES,
     INT,

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple, Self
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import TopicsTable
+from rmqlite.kernel.records.record import has_sound_body, read_head, to_message
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.store.consume_queue import first_stored_at
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.log.log_walk import LogWalk
-from rmqlite.kernel.store.log.raw_records import messages_in
 from rmqlite.kernel.store.opening.file_sizes import sizes_of
 from rmqlite.kernel.store.opening.recovery import PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
@@ -305,3 +305,21 @@ def _check_store(files: Files, root: Path) -> None:
     )
     if not has_log and not has_table:
         raise InvalidValue("store", root, _STORE_RULE)
+
+
+def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
+    """The messages in the bytes of raw_records(); source is named in the error.
+
+    Checks bodies, too.  Raises StoreDamaged.
+    """
+    at = 0
+    while at < len(records):
+        head = read_head(records, at)
+        if head is None:
+            raise StoreDamaged(source, at, "a record", "something else")
+        # The positions of a head are those of the data it was read from.
+        if not has_sound_body(head, records):
+            place = head.physical_offset
+            raise StoreDamaged(source, place, "a body that fits its CRC", "another one")
+        yield to_message(head, records)
+        at += head.size

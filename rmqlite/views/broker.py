@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob
-from rmqlite.kernel.requests.figures import BrokerStatus, NameServerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, NameServerStatus
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.kernel.words.visible import printable

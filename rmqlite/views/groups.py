@@ -18,8 +18,8 @@ from rmqlite.features.operating.requests import (
 from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.retry_policy import Attempt
 from rmqlite.kernel.words.visible import printable
+from rmqlite.views.levels import Attempt
 from rmqlite.views.numbers import age_text, counted, delay_text, span_text
 from rmqlite.views.tables import (
     BAD,

@@ -1,21 +1,33 @@
 """A message for a person to read: its fields by name, its body, and why it failed.
 
 A body is indented JSON, text, or a hex dump.  Nothing interprets it: control characters are shown
-escaped.  A long body is cut.
+escaped.  A long body is cut.  JSON is not decoded: only the blanks between its tokens change, so
+that every number, every escape, a key that comes twice and the order of the keys stay as they were
+sent.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
-from rmqlite.kernel.words.compression import readable_message
+from rmqlite.kernel.words.compression import COMPRESSION_BITS, is_compressed, readable
 from rmqlite.kernel.words.message import StoredMessage
-from rmqlite.kernel.words.visible import dump, is_json, json_lines, printable
+from rmqlite.kernel.words.visible import printable
 from rmqlite.views.numbers import counted, time_text, times_text
+
+_DUMPED_BYTES: Final = 16
+# Possessive: otherwise a string of four megabytes fills the memory with places to go back to.
+_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++')
+_OPENING: Final = frozenset("{[")
+_CLOSING: Final = frozenset("}]")
+_INDENT: Final = "  "
+_DEPTH_MAX: Final = 100
+"""Deeper lines are indented no further."""
 
 FORM_NAMES: Final = {"json": "JSON", "text": "text", "hex": "hex"}
 _LOOK_CHARS: Final = 4_000
@@ -233,3 +245,67 @@ def filter_facts(wanted: DeadLetterFilter) -> Iterator[tuple[str, str]]:
         yield "reasons of the kind", repr(wanted.failure_kind)
     if wanted.job_id:
         yield "sent by job", wanted.job_id
+
+
+def is_json(text: str) -> bool:
+    """Is it a JSON object or array?  A bare number or word counts as text."""
+    if text.lstrip()[:1] not in _OPENING:
+        return False
+    try:
+        # The numbers stay text: Python refuses to convert a huge one.
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is Python's, not JSON's")
+
+
+def json_lines(text: str) -> Iterator[str]:
+    """The tokens of a JSON text, one value per line."""
+    depth = 0
+    line = ""
+    before = ""
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if token in _CLOSING:
+            depth -= 1
+            if before not in _OPENING:
+                yield line
+                line = _indented(depth)
+        elif before in _OPENING:
+            yield line
+            line = _indented(depth)
+        line += f"{token} " if token == ":" else token
+        if token in _OPENING:
+            depth += 1
+        elif token == ",":
+            yield line
+            line = _indented(depth)
+        before = token
+    yield line
+
+
+def _indented(depth: int) -> str:
+    return _INDENT * min(depth, _DEPTH_MAX)
+
+
+def dump(body: bytes) -> Iterator[str]:
+    """Lines of sixteen bytes: offset, bytes in hex, and the same bytes as ASCII or dots."""
+    for at in range(0, len(body), _DUMPED_BYTES):
+        part = body[at : at + _DUMPED_BYTES]
+        left, right = part[:8].hex(" "), part[8:].hex(" ")
+        plain = "".join([chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part])
+        yield f"{at:08x}  {left:<23}  {right:<23}  |{plain}|"
+
+
+def readable_message(message: StoredMessage) -> tuple[StoredMessage, str]:
+    """The message with its body inflated, or unchanged if that fails; and the note."""
+    if not is_compressed(message):
+        return message, ""
+    body, _, note = readable(message.body, message.sys_flag)
+    if message.body and body is message.body:
+        return message, note
+    return replace(message, body=body, sys_flag=message.sys_flag & ~COMPRESSION_BITS), note

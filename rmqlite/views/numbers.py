@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.kernel.requests.figures import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.words.clock import local_text
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")

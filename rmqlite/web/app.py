@@ -18,9 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from rmqlite.kernel.service.access import CALLER, NO_NOTE, NOTE, Note, group_right
+from rmqlite.kernel.service.access import CALLER, NO_NOTE, NOTE, Note, Right, group_right
 from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
-from rmqlite.kernel.words.rights import Right
 from rmqlite.protocols.shared.status import STATUS_NAMES
 from rmqlite.web import groups, jobs, messages, schedule
 from rmqlite.web.args import Args

@@ -30,7 +30,7 @@ from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.retry_policy import RetryPolicy, attempts_of
+from rmqlite.kernel.words.retry_policy import RetryPolicy
 from rmqlite.views.groups import (
     BROADCASTING,
     GroupFigures,
@@ -47,6 +47,7 @@ from rmqlite.views.groups import (
     silent_lines,
     waiting_by_topic,
 )
+from rmqlite.views.levels import attempts_of
 from rmqlite.views.messages import filter_facts
 from rmqlite.views.tables import Table
 from rmqlite.web.args import LETTER_FIELDS, RETRY_FIELDS, Args, Fields, instants

@@ -30,8 +30,7 @@ from rmqlite.features.changes.requests import (
 from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.features.dead_letters.service import DeadLetterCalls
 from rmqlite.features.redrive.service import RedriveCalls
-from rmqlite.kernel.requests.figures import LevelStatus
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import LevelStatus, ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, local_ms, local_text, month_start_ms, zone_text
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_delay, wait_ms

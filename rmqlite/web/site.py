@@ -23,12 +23,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rmqlite.features.dead_letters.requests import HasCursor
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.service.access import of_admins
+from rmqlite.kernel.service.access import Need, Right, of_admins
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.clock import zone_text
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.limits import NOTE_CHARS_MAX
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.kernel.words.visible import printable
 from rmqlite.views.broker import RateRows
 from rmqlite.views.levels import delay_cell, level_text

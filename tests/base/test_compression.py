@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 
 import rmqlite
-from rmqlite.kernel.words.compression import (
-    COMPRESSED,
-    INFLATED_BYTES_MAX,
-    inflated,
-    readable,
-    readable_message,
-)
+from rmqlite.kernel.words.compression import COMPRESSED, INFLATED_BYTES_MAX, inflated, readable
 from rmqlite.kernel.words.errors import ExtraMissing, MessageTooLarge, NotSupported, Refused
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.views.messages import readable_message
 from tests.support.compressed import (
     COMPRESS,
     LZ4,

@@ -15,7 +15,8 @@ from rmqlite.kernel.words.levels import (
     instant_ms,
     wait_ms,
 )
-from rmqlite.kernel.words.message import Message, message_properties
+from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.batch import message_properties
 
 LEAP_DAY_MS = 1_835_420_400_000
 CHINA = timezone(timedelta(hours=8))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.extras import EXTRAS, Versions, check_extra
 from rmqlite.kernel.words.errors import ExtraMissing
-from rmqlite.kernel.words.extras import EXTRAS, Versions, check_extra
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 

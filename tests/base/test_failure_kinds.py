@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.kernel.words.reasons import NO_REASON, REASON_CHARS_MAX, failure_kind
+from rmqlite.features.finding.requests import NO_REASON, REASON_CHARS_MAX, failure_kind
 
 KINDS = {
     "": NO_REASON,

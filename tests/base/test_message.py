@@ -18,6 +18,7 @@ from rmqlite.kernel.words.message import (
     decode_properties,
     encode_properties,
 )
+from rmqlite.protocols.remoting.bytes.batch import message_properties
 from tests.support.forms import needs_compiled
 
 TEXT = st.text(
@@ -88,7 +89,7 @@ def test_a_message_carries_its_fields_as_properties() -> None:
     message = Message(
         "t", b"x", tags="TagA", keys="k1 k2", properties={"u": "1"}, delay_level=3, message_id="ID"
     )
-    assert m.message_properties(message) == {
+    assert message_properties(message) == {
         "u": "1",
         "KEYS": "k1 k2",
         "UNIQ_KEY": "ID",
@@ -98,8 +99,8 @@ def test_a_message_carries_its_fields_as_properties() -> None:
 
 def test_an_id_from_the_broker_goes_before_the_messages_own() -> None:
     """message_properties(message, id) is how the broker names a message without one."""
-    assert m.message_properties(Message("t", b"x"), "MADE") == {"UNIQ_KEY": "MADE"}
-    assert m.message_properties(Message("t", b"x")) == {}
+    assert message_properties(Message("t", b"x"), "MADE") == {"UNIQ_KEY": "MADE"}
+    assert message_properties(Message("t", b"x")) == {}
 
 
 @pytest.mark.usefixtures("each_form")
@@ -130,7 +131,7 @@ def test_a_copy_of_something_else_is_an_error() -> None:
 def test_a_senders_limit_of_retries_is_kept_as_rocketmqs_property(limit: int | None) -> None:
     """Nothing where there is none: 0 is a limit, too; a copy under another id keeps it."""
     message = Message("t", b"x", max_reconsume_times=limit).named("ID").at_level(3)
-    properties = m.message_properties(message)
+    properties = message_properties(message)
     assert ("MAX_RECONSUME_TIMES" in properties) == (limit is not None)
     assert stored(properties=properties).max_reconsume_times == limit
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelTable, parse_levels
-from rmqlite.kernel.words.retry_policy import ONE_BY_ONE_MAX, Attempt, RetryPolicy, attempts_of
+from rmqlite.kernel.words.retry_policy import RetryPolicy
+from rmqlite.views.levels import ONE_BY_ONE_MAX, Attempt, attempts_of
 from tests.support.policies import POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.kernel.words.visible import did_you_mean, dump, is_json, json_lines, printable
+from rmqlite.kernel.words.visible import did_you_mean, printable
+from rmqlite.views.messages import dump, is_json, json_lines
 
 
 def test_what_a_terminal_would_obey_is_written_out() -> None:

@@ -20,8 +20,8 @@ from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import COMMITTED, TRANSACTION_TYPE, NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import ScheduleAction
-from rmqlite.kernel.schedule.carrying import STEP_MAX
+from rmqlite.kernel.requests.broker import ScheduleAction
+from rmqlite.kernel.retention import STEP_MAX
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.message import RESCHEDULED_FROM, TIMER_EXACT
 from rmqlite.kernel.words.names import TIMER_TOPIC

@@ -13,7 +13,7 @@ import pytest
 
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import NewRecord
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.message import (
     DELAY,
     DLQ_ORIGIN_TOPIC,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.features.changes.requests import PendingFilter
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest

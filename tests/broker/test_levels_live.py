@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.requests.schedule import LevelChange, LevelsChange, LevelsChanged
+from rmqlite.kernel.requests.broker import LevelChange, LevelsChange, LevelsChanged
 from rmqlite.kernel.words.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavailable
 from rmqlite.kernel.words.levels import LEVELS_MAX, parse_levels
 from rmqlite.kernel.words.message import Message

@@ -17,10 +17,9 @@ from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
 from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.records.fitting import left_after_sparing
+from rmqlite.kernel.records.drafts import Draft, left_after_sparing
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.messages import SendBackRequest
-from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.kernel.schedule.pace import Pace
+from rmqlite.kernel.schedule.schedule import Pace
 from tests.support.deliveries import most_in_a_second
 from tests.support.thinned import Thinned
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo, HeartbeatRequest, Subscription
-from rmqlite.kernel.requests.schedule import LevelsChange
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue, StoreDamaged, StoreUnavailable

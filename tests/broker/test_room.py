@@ -14,8 +14,9 @@ from rmqlite.features.changes.requests import ChangeByFilter, PendingFilter
 from rmqlite.features.finding.finding import message_at
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.records.drafts import LEFT_BEHIND
 from rmqlite.kernel.records.record import OVERHEAD_BYTES
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
@@ -33,7 +34,6 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic
-from rmqlite.kernel.words.reasons import LEFT_BEHIND
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back

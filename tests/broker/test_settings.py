@@ -6,8 +6,8 @@ import pytest
 
 from rmqlite.features.operating.settings import Settings
 from rmqlite.kernel.config.config import KEYS
+from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras
-from rmqlite.kernel.requests.schedule import LevelsChange
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
 from rmqlite.kernel.words.errors import (
     ConfigInvalid,

@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.kernel.process import indexing
 from rmqlite.kernel.process.indexing import Indexing
-from rmqlite.kernel.store.timers import comparison
+from rmqlite.kernel.store import timer_index
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.checking.tables import WRONG_TABLE
 from tests.support.brokers import BrokerUnderTest
@@ -44,8 +44,8 @@ def execute(path: Path, statement: str) -> None:
 @pytest.fixture
 def timers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TimersUnderTest:
     """With a table of several pages that takes several steps, and completed rows in it."""
-    monkeypatch.setattr(comparison, "ROWS_A_STEP", 100)
-    monkeypatch.setattr(comparison, "CHUNK_OFFSETS", 128)
+    monkeypatch.setattr(timer_index, "ROWS_A_STEP", 100)
+    monkeypatch.setattr(timer_index, "CHUNK_OFFSETS", 128)
     made = TimersUnderTest(tmp_path)
     made.add(*((at * 7) % 1_000 + 10 for at in range(1_000)))
     made.complete(*range(300, 310))

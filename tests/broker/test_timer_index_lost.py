@@ -10,8 +10,8 @@ from shutil import copytree, rmtree
 
 import pytest
 
-from rmqlite.kernel.schedule.carrying import Carrying
-from rmqlite.kernel.store.timers.index import IndexDamaged
+from rmqlite.kernel.retention import Carrying
+from rmqlite.kernel.store.timer_index import IndexDamaged
 from rmqlite.kernel.words.errors import StoreUnavailable
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make

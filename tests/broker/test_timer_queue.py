@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.kernel.store.timers import comparison
+from rmqlite.kernel.store import timer_index
 from tests.support.timer_queues import TimersUnderTest
 
 
@@ -112,7 +112,7 @@ def test_a_random_history_is_that_of_a_plain_list(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Adds, deliveries, cancels, writes that end or not, kills and power cuts in any order."""
-    monkeypatch.setattr(comparison, "ROWS_A_STEP", 100)
+    monkeypatch.setattr(timer_index, "ROWS_A_STEP", 100)
     history = History(timers, seed)
     for _ in range(40):
         history.step()

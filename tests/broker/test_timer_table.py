@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.kernel.store import timer_index as index
 from rmqlite.kernel.store.disk.files import SystemFiles
-from rmqlite.kernel.store.timers import index
-from rmqlite.kernel.store.timers.index import IndexMark, IndexWrite, TimerIndex, check_sqlite
+from rmqlite.kernel.store.timer_index import IndexMark, IndexWrite, TimerIndex, check_sqlite
 from rmqlite.kernel.waits import unindexed
 from rmqlite.kernel.words.errors import Overloaded, StoreUnavailable
 from tests.support.timer_queues import TimersUnderTest

@@ -10,7 +10,7 @@ from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.requests import ChangeByIds
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BrokerUnderTest

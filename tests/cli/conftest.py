@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.broker import LevelsInForce
 from tests.support.documents_printed import check_document
 from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 

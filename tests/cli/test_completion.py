@@ -16,8 +16,8 @@ from rmqlite.cli.main import app
 from rmqlite.features.bulk.requests import BulkJob
 from rmqlite.features.dead_letters.requests import DeadLetterGroup
 from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.kernel.requests.broker import LevelsInForce
 from rmqlite.kernel.requests.groups import GroupInfo
-from rmqlite.kernel.requests.schedule import LevelsInForce
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import BrokerClosing
 from tests.support.fake_broker import WAIT_S, FakeBroker

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from rmqlite.cli.dlq.export import COLUMNS
+from rmqlite.extras import EXTRAS
 from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
 from rmqlite.kernel.words.errors import BrokerClosing
-from rmqlite.kernel.words.extras import EXTRAS
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record

@@ -17,10 +17,10 @@ from rmqlite.features.redrive.requests import (
     ReadersOfTopic,
     RedriveOutcome,
 )
+from rmqlite.kernel.records.completion import UNREADABLE
 from rmqlite.kernel.words.errors import InvalidValue, Refused
 from rmqlite.kernel.words.message import decode_properties
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.reasons import UNREADABLE
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, letter_of, record, stored

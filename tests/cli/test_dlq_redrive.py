@@ -28,7 +28,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.broker import LevelsInForce
 from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import WAIT_S, FakeBroker

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.cli.levels import effect_lines, word
-from rmqlite.kernel.requests.figures import LevelStatus
-from rmqlite.kernel.requests.schedule import (
+from rmqlite.kernel.requests.broker import (
     DatedTable,
     LevelChange,
     LevelsChange,
     LevelsChanged,
     LevelsInForce,
+    LevelStatus,
 )
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import StoreUnavailable

@@ -13,7 +13,7 @@ from rmqlite.features.changes.requests import (
     PendingFilter,
 )
 from rmqlite.features.dead_letters.requests import DeadLetterFilter, DeadLettersQuery
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import GroupUnknown
 from tests.cli.conftest import Run

@@ -22,7 +22,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.broker import LevelsInForce
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
 from rmqlite.views.numbers import delay_text

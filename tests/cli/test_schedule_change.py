@@ -21,7 +21,7 @@ from rmqlite.features.finding.requests import (
     MessageQuery,
     MessageState,
 )
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import BrokerClosing, TopicUnknown
 from rmqlite.kernel.words.message import Message

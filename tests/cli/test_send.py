@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
-from rmqlite.kernel.requests.messages import SendRequest
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import Overloaded
+from rmqlite.protocols.native.bytes.messages import SendRequest
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 

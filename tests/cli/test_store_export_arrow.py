@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from rmqlite.kernel.words.extras import EXTRAS
+from rmqlite.extras import EXTRAS
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, offset_message_id
 from rmqlite.spark.arrow.columns import COLUMNS, DEFAULT_NAMES
 from tests.support.golden import unpack_golden

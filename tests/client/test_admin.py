@@ -16,7 +16,7 @@ from rmqlite.features.finding.requests import (
     MessageState,
 )
 from rmqlite.features.operating.requests import GroupStatus, QueueProgress
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue

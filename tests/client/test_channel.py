@@ -14,7 +14,6 @@ import pytest
 
 from rmqlite.client.channel import CallAttempts, Connection
 from rmqlite.client.endpoint import Endpoint
-from rmqlite.kernel.requests.messages import SendRequest
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import (
@@ -25,6 +24,7 @@ from rmqlite.kernel.words.errors import (
     TopicUnknown,
 )
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import SendRequest
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 

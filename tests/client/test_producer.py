@@ -13,7 +13,6 @@ import pytest
 from rmqlite.client import Message, Producer
 from rmqlite.client.batcher import CALLS_IN_FLIGHT_MAX
 from rmqlite.features.changes.requests import read_handle
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import (
     BrokerClosing,
     BrokerUnreachable,
@@ -23,6 +22,7 @@ from rmqlite.kernel.words.errors import (
     Refused,
     RmqliteError,
 )
+from rmqlite.protocols.native.bytes.messages import SendResult
 from tests.support.fake_broker import WAIT_S, FakeBroker, Sent
 
 NEVER_MS = 3_600_000

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.client import Message, PullConsumer, forks
 from rmqlite.client.consuming.queue_reader import parse_tags
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import (
     InvalidName,
@@ -21,6 +21,7 @@ from rmqlite.kernel.words.errors import (
     Refused,
     TopicUnknown,
 )
+from rmqlite.protocols.native.bytes.messages import PullResult
 from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker
 
 QUEUE = Queue("orders", 0)

@@ -29,7 +29,7 @@ from rmqlite.kernel.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import (
     BrokerClosing,
@@ -41,6 +41,7 @@ from rmqlite.kernel.words.errors import (
 )
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import retry_topic
+from rmqlite.protocols.native.bytes.messages import PullResult
 from tests.support.fake_broker import STORED_MS, WAIT_S, FakeBroker, raises
 
 NEVER_MS = 3_600_000

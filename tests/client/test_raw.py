@@ -15,7 +15,7 @@ from rmqlite.features.raw_log.requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.kernel.requests.schedule import DatedTable
+from rmqlite.kernel.requests.broker import DatedTable
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, OffsetGone, TopicUnknown
 from tests.support.eventually import eventually

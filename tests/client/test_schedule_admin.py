@@ -25,7 +25,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, InvalidValue
 from tests.support.fake_broker import FakeBroker, failing_at
 

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from rmqlite.client.batcher import CALLS_MAX, BatchLimits, Results, SharedCalls
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 from tests.support.eventually import eventually
 from tests.support.fake_broker import WAIT_S
 

@@ -26,9 +26,9 @@ from rmqlite.client import (
 )
 from rmqlite.client.asyncio import AsyncProducer, AsyncPushConsumer
 from rmqlite.client.tracing import Tracing
+from rmqlite.extras import EXTRAS
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import ExtraMissing, Refused, TopicUnknown
-from rmqlite.kernel.words.extras import EXTRAS
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C

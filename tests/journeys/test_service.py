@@ -20,9 +20,10 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.kernel.requests.messages import PullRequest, PullResult
+from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.words import errors
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PullResult
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually

@@ -25,9 +25,9 @@ from rmqlite.features.changes.requests import ChangeByFilter, ChangeByIds, Pendi
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
-from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.store.disk.files import SystemFiles
@@ -35,9 +35,14 @@ from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
 from rmqlite.kernel.words.levels import parse_levels
-from rmqlite.kernel.words.message import DELAY, WAIT, Message, encode_properties, message_properties
+from rmqlite.kernel.words.message import DELAY, WAIT, Message, encode_properties
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
-from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
+from rmqlite.protocols.remoting.bytes.batch import (
+    BatchItem,
+    message_properties,
+    read_batch,
+    write_batch,
+)
 from rmqlite.store_tools.check import check
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BrokerUnderTest, Heard, small_config

@@ -37,16 +37,17 @@ from rmqlite.features.changes.requests import (
 )
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, QueueKey, queue_of
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
-from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.schedule.carrying import Carrying
+from rmqlite.kernel.retention import Carrying
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.message import FAILURE_REASON, FIRED, Message
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.protocols.native.bytes.messages import SendResult
 from rmqlite.store_tools.check import check
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BrokerUnderTest, small_config

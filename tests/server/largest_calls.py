@@ -42,6 +42,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupInfo,
@@ -51,14 +52,14 @@ from rmqlite.kernel.requests.groups import (
     OffsetsQuery,
     Subscription,
 )
-from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest, SendRequest
-from rmqlite.kernel.requests.schedule import LevelsChange, ScheduleAction
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.kernel.tables.membership import PAUSE_MS
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.levels import INSTANT_MS_MIN
 from rmqlite.kernel.words.message import Message, offset_message_id
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import SendRequest
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST, request_of

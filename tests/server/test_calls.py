@@ -15,7 +15,6 @@ import grpc
 import pytest
 
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.messages import SendRequest
 from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
 from rmqlite.kernel.words.errors import (
     DiskFull,
@@ -30,6 +29,7 @@ from rmqlite.protocols.grpc import calls
 from rmqlite.protocols.grpc.calls import Context, Handlers, everybody, peer_host
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import SendRequest
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import Method, handlers_of
 from tests.support.brokers import BrokerUnderTest

@@ -22,7 +22,7 @@ from rmqlite.features.dead_letters.requests import DeadLettersQuery
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import GroupChange
-from rmqlite.kernel.requests.messages import PulledRecords, PullRequest, SendBackRequest
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.message import (
     DELIVERY_ATTEMPTS,
@@ -37,6 +37,7 @@ from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PulledRecords
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.kernel.process import indexing
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.store.timers.index import IndexDamaged, IndexWrite
+from rmqlite.kernel.store.timer_index import IndexDamaged, IndexWrite
 from rmqlite.kernel.waits import unindexed
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.store_tools.check import check

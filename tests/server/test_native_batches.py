@@ -15,14 +15,15 @@ from hypothesis import strategies as some
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import to_message
-from rmqlite.kernel.requests.messages import EncodedBatch, PullRequest, PullResult, SendRequest
+from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
-from rmqlite.kernel.words.message import DELAY, Message, encode_properties, message_properties
+from rmqlite.kernel.words.message import DELAY, Message, encode_properties
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import NativeLimits
+from rmqlite.protocols.native.bytes.messages import EncodedBatch, PullResult, SendRequest
 from rmqlite.protocols.native.table import methods_of
-from rmqlite.protocols.remoting.bytes.batch import write_messages
+from rmqlite.protocols.remoting.bytes.batch import message_properties, write_messages
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext
 from tests.support.forms import OTHER, bytes_in, damaged

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.kernel.config.config import BrokerConfig, load_config
 from rmqlite.kernel.process.loops import Reload
-from rmqlite.kernel.requests.schedule import LevelsChange
+from rmqlite.kernel.requests.broker import LevelsChange
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.messages import delayed

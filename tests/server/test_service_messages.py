@@ -12,9 +12,9 @@ import pytest
 
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.service import BulkCalls
+from rmqlite.kernel import Steps
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.message import Message
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import outcomes, request

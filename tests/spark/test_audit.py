@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.kernel.requests.messages import SendResult
+from rmqlite.protocols.native.bytes.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.tables import collected

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types
 
 from rmqlite.features.raw_log.requests import LogSnapshot
-from rmqlite.kernel.requests.schedule import DatedTable
+from rmqlite.kernel.requests.broker import DatedTable
 from rmqlite.kernel.requests.topics import Queue, QueueRange
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.protocols.shared.signing import is_right, read_signed

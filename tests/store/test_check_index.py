@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel.records.key_hash import key_hash, positive, token_hash
-from rmqlite.kernel.records.key_hashes import key_hashes, keys_of, topic_prefix
+from rmqlite.kernel.records.key_hashes import (
+    key_hash,
+    key_hashes,
+    keys_of,
+    positive,
+    token_hash,
+    topic_prefix,
+)
 from rmqlite.kernel.records.record import NewRecord
-from rmqlite.kernel.store.index.index_file import ENTRY, HEADER
-from rmqlite.kernel.store.index.key_index import KeyIndex
+from rmqlite.kernel.store.index_file import ENTRY, HEADER
+from rmqlite.kernel.store.key_index import KeyIndex
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.store_tools.check import Finding, check
 from rmqlite.store_tools.checking.index import (

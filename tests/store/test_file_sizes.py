@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.store.disk.files import ReadOnlyFiles, SystemFiles
-from rmqlite.kernel.store.index.index_file import Shape
+from rmqlite.kernel.store.index_file import Shape
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import Sizes, has_log, index_shape, sizes_of
 from rmqlite.kernel.words.errors import ConfigInvalid, RepairRefused, StoreDamaged

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from rmqlite.kernel.store.disk.files import CUT_BYTES, OPEN_FILES_MAX, ReadOnlyFiles, SystemFiles
-from rmqlite.kernel.store.disk.system import System
+from rmqlite.kernel.store.disk.regular_file import System
 from rmqlite.kernel.words.errors import FlushFailed, StoreLocked, StoreUnavailable
 from tests.support.files import ForgetfulFiles
 

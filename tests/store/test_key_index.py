@@ -14,12 +14,18 @@ import pytest
 
 from rmqlite.kernel import compiled
 from rmqlite.kernel.records import record
-from rmqlite.kernel.records.key_hash import Suffix, key_hash, positive, text_hash, token_hash
-from rmqlite.kernel.records.key_hashes import topic_prefix
+from rmqlite.kernel.records.key_hashes import (
+    Suffix,
+    key_hash,
+    positive,
+    text_hash,
+    token_hash,
+    topic_prefix,
+)
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.store.disk.files import Files, ReadOnlyFiles
-from rmqlite.kernel.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
-from rmqlite.kernel.store.index.key_index import IndexJob, KeyIndex
+from rmqlite.kernel.store.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
+from rmqlite.kernel.store.key_index import IndexJob, KeyIndex
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.kernel.words.property_string import PropertyString

@@ -9,7 +9,7 @@ from rmqlite.cli.status import Picture, StatusCalls, StatusRound
 from rmqlite.features.changes.requests import PendingCount
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, ReasonCount
 from rmqlite.features.operating.requests import GroupStatus, QueueProgress
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo, Subscription
 from rmqlite.kernel.requests.topics import Queue
 

@@ -11,11 +11,12 @@ from rmqlite.features.every import features
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, SendResult
+from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.words.message import Message, StoredMessage
+from rmqlite.protocols.native.bytes.messages import PullResult, SendResult
 from tests.support.clock import FakeClock
 from tests.support.disk import SimulatedDisk
 from tests.support.files import QuickFiles

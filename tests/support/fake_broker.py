@@ -22,7 +22,7 @@ from rmqlite.features.operating.requests import GroupStatus, QueueProgress
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import NewRecord, body_crc
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.requests.groups import (
     Assignment,
     GroupInfo,
@@ -34,15 +34,10 @@ from rmqlite.kernel.requests.groups import (
     Subscription,
 )
 from rmqlite.kernel.requests.messages import (
-    PulledRecords,
     PullRequest,
-    PullResult,
     PullStatus,
-    SendAnswer,
     SendBackRequest,
     SendBackResult,
-    SendRequest,
-    SendResult,
 )
 from rmqlite.kernel.requests.topics import (
     Queue,
@@ -59,14 +54,20 @@ from rmqlite.kernel.words.message import (
     StoredMessage,
     decode_properties,
     encode_properties,
-    message_properties,
     pack_host,
 )
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import (
+    PulledRecords,
+    PullResult,
+    SendAnswer,
+    SendRequest,
+    SendResult,
+)
 from rmqlite.protocols.native.bytes.rpcs import Rpc
-from rmqlite.protocols.remoting.bytes.batch import read_batch
+from rmqlite.protocols.remoting.bytes.batch import message_properties, read_batch
 from rmqlite.protocols.shared.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
 from tests.support.eventually import WAIT_S as WAIT_S
 

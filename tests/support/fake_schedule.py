@@ -16,7 +16,7 @@ from rmqlite.features.changes.requests import (
     PendingPage,
     PendingQuery,
 )
-from rmqlite.kernel.requests.schedule import LevelsInForce
+from rmqlite.kernel.requests.broker import LevelsInForce
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.broker import LevelStatus
 from rmqlite.kernel.requests.groups import GroupChange
-from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult, SendResult
+from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
+from rmqlite.protocols.native.bytes.messages import SendResult
 from tests.support.brokers import BrokerUnderTest
 
 TOPIC = "orders"

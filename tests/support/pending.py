@@ -21,7 +21,7 @@ from rmqlite.features.changes.requests import (
 )
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.message import Message, StoredMessage, encode_properties
 from rmqlite.kernel.words.property_string import PropertyString
 from tests.support.brokers import BrokerUnderTest

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.records import record
 from rmqlite.kernel.records.completion import completed_queue, completion_of, timer_of, timer_step
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
@@ -17,7 +18,6 @@ from rmqlite.kernel.words.levels import LevelHistory
 from rmqlite.kernel.words.message import StoredMessage, decode_properties
 from rmqlite.kernel.words.names import CANCELLED_TOPIC
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.spark.arrow.columns import COLUMNS
 from rmqlite.spark.arrow.planning import look_at_store, plan
 from rmqlite.spark.arrow.rows import store_rows

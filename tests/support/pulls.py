@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.kernel.requests.messages import PullRequest, PullResult
+from rmqlite.kernel.requests.messages import PullRequest
+from rmqlite.protocols.native.bytes.messages import PullResult
 from tests.support.brokers import BrokerUnderTest, decoded
 from tests.support.messages import TOPIC
 from tests.support.steps import done

@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Sequence
 
 from rmqlite.client.producer import EncodedSend, encoded
+from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.requests.messages import SendRequest, SendResult
 from rmqlite.kernel.sends.calls import DraftCall
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import Message, pack_host
 from rmqlite.protocols.native import table
+from rmqlite.protocols.native.bytes.messages import SendRequest, SendResult
 
 BORN_HOST = pack_host("10.0.0.1:1234")
 

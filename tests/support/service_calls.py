@@ -46,6 +46,7 @@ from rmqlite.features.redrive.requests import (
 )
 from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.kernel.records.drafts import Draft
+from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -55,7 +56,6 @@ from rmqlite.kernel.requests.groups import (
     Subscription,
 )
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
-from rmqlite.kernel.requests.schedule import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.service.part import Part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from rmqlite.kernel.steps import Steps
+from rmqlite.kernel import Steps
 
 T = TypeVar("T")
 

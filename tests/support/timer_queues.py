@@ -11,7 +11,7 @@ from rmqlite.kernel.records.queue_entry import ENTRY
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.progress import CompletedOffsets
-from rmqlite.kernel.store.timers.index import IndexWrite, TimerIndex
+from rmqlite.kernel.store.timer_index import IndexWrite, TimerIndex
 from rmqlite.kernel.waits.timer_queue import TimerQueue
 from tests.support.files import QuickFiles
 from tests.support.steps import done

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.kernel.requests.messages import SendBackRequest, SendResult
+from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 from tests.support.brokers import BrokerUnderTest
 
 GROUP: Final = "shop"

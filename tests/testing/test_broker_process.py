@@ -24,9 +24,9 @@ from rmqlite.client import (
     PullConsumer,
     PushConsumer,
 )
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.protocols.native.bytes.messages import SendResult
 from rmqlite.testing import BrokerProcess, broker, broker_process
 from tests.support.eventually import eventually
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.kernel.words.visible import dump, json_lines, printable
-from rmqlite.views.messages import BodyView, body_view
+from rmqlite.kernel.words.visible import printable
+from rmqlite.views.messages import BodyView, body_view, dump, json_lines
 
 MEGABYTES_4 = 4 << 20
 CHARS_MAX = 4_000

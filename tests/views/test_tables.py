@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob, RedriveSpec
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.broker import LevelStatus
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.views.groups import groups_table, members_table
 from rmqlite.views.jobs import redrives_table

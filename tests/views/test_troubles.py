@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.words.names import SCHEDULE_GROUP
 from rmqlite.views.broker import JOINING_MS, troubles
 from rmqlite.views.groups import GroupFigures

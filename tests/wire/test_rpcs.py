@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.kernel.requests.messages import PulledRecords, PullResult, SendBackRequest
+from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PulledRecords, PullResult
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.wire.values import any_value

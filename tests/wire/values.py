@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.levels import DELAY_MS_MAX, INSTANT_MS_MAX, INSTANT_MS_MIN
 from rmqlite.kernel.words.message import RESERVED_PROPERTIES, Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 TEXT = st.text(max_size=12)
 TOKEN = st.text(

@@ -46,6 +46,7 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
+from rmqlite.extras import check_extra
 from rmqlite.features.dead_letters.requests import (
     DEAD_LETTERS_MAX,
     DeadLetter,
@@ -53,11 +54,12 @@ from rmqlite.features.dead_letters.requests import (
     DeadLettersQuery,
     pages,
 )
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.features.redrive.requests import ImportedDeadLetter
+from rmqlite.kernel.records.completion import UNREADABLE
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, TopicUnknown
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
     DLQ_ORIGIN_TOPIC,
@@ -72,12 +74,10 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import check_group, dlq_topic
-from rmqlite.kernel.words.reasons import UNREADABLE, failure_kind
-from rmqlite.views.messages import letters_text
+from rmqlite.views.messages import letters_text, readable_message
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
-
 
 _GAP_LETTERS_MAX: Final = 64
 _GAP_BYTES_MAX: Final = 256 << 10

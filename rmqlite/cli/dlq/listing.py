@@ -42,18 +42,18 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterGroup,
     DeadLettersQuery,
 )
-from rmqlite.features.finding.requests import Place
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.features.finding.requests import NO_REASON, Place
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.kernel.words.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.kernel.words.names import group_of, is_dlq
-from rmqlite.kernel.words.reasons import NO_REASON
 from rmqlite.views.messages import (
     body_view,
     filter_text,
     letters_text,
     origin_text,
     place_text,
+    readable_message,
     reason_line,
     redriven_text,
 )
@@ -61,7 +61,6 @@ from rmqlite.views.numbers import age_text, counted, second_text
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
-
 
 LETTER: Final = Document(
     "DeadLetter",

@@ -17,8 +17,8 @@ from rmqlite.cli import completion
 from rmqlite.cli.options import AsJson, finish, option, refuse, wrong
 from rmqlite.cli.output.documents import Document, fields_of
 from rmqlite.cli.output.terminal import note, print_json
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.errors import InvalidName, StoreUnavailable
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.names import check_group
 
 SNAPSHOT: Final = Document(

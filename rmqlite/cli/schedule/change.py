@@ -41,7 +41,7 @@ from rmqlite.features.changes.requests import (
     PendingFilter,
 )
 from rmqlite.features.finding.requests import MessageQuery, MessageState
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import is_retry
 from rmqlite.views.numbers import counted

@@ -35,7 +35,7 @@ from rmqlite.cli.schedule.change import CHANGES, Ids, PendingChange, Words, carr
 from rmqlite.features.changes.requests import ChangeOutcome, PendingFilter, PendingQuery
 from rmqlite.features.dead_letters.requests import DeadLetter, DeadLettersQuery
 from rmqlite.features.operating.requests import GroupStatus
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
 from rmqlite.views.groups import group_figures, readers_text
 from rmqlite.views.messages import NO_REASON, attempt_text, attempts_max, origin_text

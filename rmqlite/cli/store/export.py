@@ -42,11 +42,12 @@ from rmqlite.cli.store.options import (
     settle_timers,
     store_location,
 )
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.compression import is_compressed, readable_message
+from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.views.messages import readable_message
 from rmqlite.views.numbers import counted
 
 if TYPE_CHECKING:

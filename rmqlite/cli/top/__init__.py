@@ -20,8 +20,8 @@ import typer
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
 from rmqlite.cli.output.terminal import note, print_view, progress_console
 from rmqlite.cli.status import print_picture
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.extras import check_extra
 from rmqlite.kernel.words.levels import parse_delay
 from rmqlite.views.groups import groups_table
 from rmqlite.views.jobs import redrives_table

@@ -26,8 +26,8 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterPage,
     DeadLettersQuery,
 )
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.views.groups import members_table, progress_table
 from rmqlite.views.messages import attempt_text, origin_text, reason_line
 from rmqlite.views.numbers import counted, instant_text, span_text, until_text

@@ -32,10 +32,10 @@ from rmqlite.client.forks import follow
 from rmqlite.client.producer import Producer
 from rmqlite.client.schedule_admin import ScheduleAdmin
 from rmqlite.client.tracing import Tracing
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Unavailable
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 C = TypeVar("C")
 P = ParamSpec("P")

@@ -17,7 +17,7 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import CallFuture
 from rmqlite.client.tracing import Tracing
 from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.compression import inflated
@@ -25,6 +25,7 @@ from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, Refused, Rmq
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import check_group
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PullResult
 
 RETRIES: Final = 2
 """Every call here may run twice."""

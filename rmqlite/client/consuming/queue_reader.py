@@ -20,12 +20,13 @@ from rmqlite.client.channel import retry_pause_s
 from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
 from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall, Loop
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
-from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PullResult
 
 EVERYTHING: Final = "*"
 PULL_WAIT_MS: Final = 15_000

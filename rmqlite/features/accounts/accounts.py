@@ -37,6 +37,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from rmqlite.kernel.config.addresses import NO_ADDRESS, AddressPattern
+from rmqlite.kernel.service.access import Need, Right
 from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_MIN
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
@@ -46,7 +47,6 @@ from rmqlite.kernel.words.names import (
     is_system,
     is_system_group,
 )
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.kernel.words.visible import did_you_mean
 
 """RocketMQ refuses an access key or a secret of six characters or fewer."""

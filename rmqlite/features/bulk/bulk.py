@@ -31,12 +31,12 @@ from rmqlite.features.bulk.requests import (
 )
 from rmqlite.features.bulk.table_shapes import BulkCallBody, BulkJobsTable
 from rmqlite.features.finding.finding import SentBefore
+from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.tables import Tree
@@ -138,7 +138,7 @@ class Bulk:
         parts = broker.parts
         self.jobs = BulkJobs(parts.config, parts.store)
         self._retention = broker.retention
-        self._needed = broker.needed
+        self._needed = broker.drafts.needed
         self._parts = parts
         self._config = parts.config
         self._timers = parts.timers

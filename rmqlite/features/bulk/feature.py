@@ -8,7 +8,7 @@ from typing import Final
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.service import BulkCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkAnswer, BulkJob, BulkRequest
-from rmqlite.kernel.service.access import needs, topic_right, view
+from rmqlite.kernel.service.access import Right, needs, topic_right, view
 from rmqlite.kernel.service.part import Part
-from rmqlite.kernel.words.rights import Right
 
 
 class BulkCalls(Part):

@@ -24,17 +24,16 @@ from rmqlite.features.changes.requests import (
 )
 from rmqlite.features.finding.finding import how_it_ended
 from rmqlite.features.finding.matching import offset_id_of, unique_key_of
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import Completion, topic_ahead
-from rmqlite.kernel.records.drafts import derived
-from rmqlite.kernel.records.fitting import SPARED, left_after_sparing
+from rmqlite.kernel.records.drafts import SPARED, derived, left_after_sparing
 from rmqlite.kernel.records.record import Head, NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.routing import hidden
 from rmqlite.kernel.schedule.schedule import Ready, Schedule
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX, check_length

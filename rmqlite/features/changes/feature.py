@@ -9,7 +9,7 @@ from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

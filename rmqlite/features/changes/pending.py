@@ -28,11 +28,11 @@ from rmqlite.features.changes.requests import (
 from rmqlite.features.finding.finding import named_offsets
 from rmqlite.features.finding.matching import check_wanted, has_all
 from rmqlite.features.finding.waits import wait_of
+from rmqlite.kernel import Steps
 from rmqlite.kernel.reading import outlines, read_heads
 from rmqlite.kernel.records.completion import Completion, completed_queue, completion_of
 from rmqlite.kernel.records.record import Head, destination
 from rmqlite.kernel.records.wait_queues import TIMERS, WAIT_TOPICS, wait_queue_of
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.kernel.waits.wait_queues import WaitQueues

@@ -23,11 +23,10 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
     read_handle,
 )
-from rmqlite.kernel.service.access import admin, needs, of_topic, view
+from rmqlite.kernel.service.access import Need, Right, admin, needs, of_topic, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.rights import Need, Right
 
 
 def _pending_rights(query: PendingQuery) -> list[Need]:

@@ -20,8 +20,8 @@ from rmqlite.features.cluster.link import Connecting, Link, NameServerRefusal
 from rmqlite.features.cluster.table import EncodedTopics, RegisteredTable
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.neighbours import Neighbours
-from rmqlite.kernel.requests.figures import NameServerStatus
+from rmqlite.kernel.process.protocol_server import Neighbours
+from rmqlite.kernel.requests.broker import NameServerStatus
 from rmqlite.kernel.tables.topics import READ
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue

@@ -14,7 +14,7 @@ from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.retries import Retries
 from rmqlite.features.dead_letters.service import DeadLetterCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

@@ -33,6 +33,7 @@ from rmqlite.features.finding.matching import (
 )
 from rmqlite.features.finding.requests import Place
 from rmqlite.features.finding.waits import wait_of
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import is_entered, outline_at
 from rmqlite.kernel.records.completion import (
@@ -46,7 +47,6 @@ from rmqlite.kernel.records.completion import (
 from rmqlite.kernel.records.record import Head, destination
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, queue_of
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import (

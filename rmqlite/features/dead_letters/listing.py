@@ -37,11 +37,11 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.features.finding.finding import named_offsets
 from rmqlite.features.finding.matching import kind_in
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before, offset_at
 from rmqlite.kernel.reading import is_entered, outline_at
 from rmqlite.kernel.records.record import Head
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore

@@ -21,9 +21,9 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.words.errors import InvalidValue

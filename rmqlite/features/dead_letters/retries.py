@@ -24,10 +24,10 @@ from rmqlite.features.dead_letters.requests import (
     DeadLetterPage,
     DeadLettersQuery,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.names import group_of, is_retry, retry_topic
 

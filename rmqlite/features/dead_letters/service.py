@@ -19,10 +19,9 @@ from rmqlite.features.dead_letters.requests import (
     PurgeRequest,
 )
 from rmqlite.features.dead_letters.retries import Retries
-from rmqlite.kernel.service.access import admin, needs, of_group, view
+from rmqlite.kernel.service.access import Need, Right, admin, needs, of_group, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.words.rights import Need, Right
 
 _of_asked = needs(lambda query: [Need(Right.VIEW, "group" if query.group else "", query.group)])
 

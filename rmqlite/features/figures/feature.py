@@ -9,9 +9,8 @@ from typing import Final
 from rmqlite.features.figures.service import FigureCalls
 from rmqlite.features.figures.traffic import SAMPLE_S, Traffic
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature, Loops
 from rmqlite.kernel.service.part import ServiceParts
-from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.service import Feature, Loops, Service
 from rmqlite.kernel.service.turns import done_in_turns
 
 

@@ -12,9 +12,9 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from rmqlite.features.figures.requests import Rate, Rates, Totals, TrafficFigures
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.clock import local_text
 
 SAMPLE_S: Final = 10

@@ -26,13 +26,13 @@ from rmqlite.features.finding.requests import (
     MessageState,
 )
 from rmqlite.features.finding.waits import wait_of
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import is_entered, outline_at, outlines
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
-from rmqlite.kernel.records.key_hash import Suffix
+from rmqlite.kernel.records.key_hashes import Suffix
 from rmqlite.kernel.records.record import read_outline
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
 from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX, check_length

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX, Place
+from rmqlite.features.finding.requests import (
+    DEAD_LETTER_IDS_MAX,
+    NO_REASON,
+    REASON_CHARS_MAX,
+    Place,
+    failure_kind,
+)
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.retry import claimed_of, origin_of
@@ -36,7 +42,6 @@ from rmqlite.kernel.words.message import (
     property_marker,
 )
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
-from rmqlite.kernel.words.reasons import NO_REASON, REASON_CHARS_MAX, failure_kind
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from rmqlite.features.finding.finding import find_messages, message_at
 from rmqlite.features.finding.requests import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.service.access import admin, needs, topic_right, view
+from rmqlite.kernel.service.access import Right, admin, needs, topic_right, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.words.rights import Right
 
 
 class FindingCalls(Part):

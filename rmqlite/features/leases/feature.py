@@ -11,9 +11,8 @@ from rmqlite.features.leases.request_modes import RequestModes
 from rmqlite.features.leases.service import LeaseCalls, ModeCalls
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import REST_MS, Outage, due_or_woken
-from rmqlite.kernel.service.feature import Feature, Loops
 from rmqlite.kernel.service.part import ServiceParts
-from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.service import Feature, Loops, Service
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import StoreUnavailable

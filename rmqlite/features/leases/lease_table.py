@@ -26,12 +26,12 @@ from rmqlite.features.leases.leased_queue import (
 )
 from rmqlite.features.leases.requests import NONCE_BITS, Handle
 from rmqlite.features.leases.table_shapes import LeaseEvent, LeaseKind
+from rmqlite.kernel import Steps
 from rmqlite.kernel.failing import Failed, Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.names import is_retry, retry_topic

@@ -46,12 +46,12 @@ from rmqlite.features.leases.taking import (
     peek_at,
     take_from,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.config.config import KEYS
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import HandleInvalid, InvalidValue, Overloaded, StoreUnavailable
 from rmqlite.kernel.words.limits import CLIENT_ID_BYTES_MAX, check_length

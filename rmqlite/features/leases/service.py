@@ -27,7 +27,8 @@ from rmqlite.features.leases.requests import (
 from rmqlite.features.leases.taking import Received
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.access import (
-    account_of_caller,
+    Need,
+    Right,
     admin,
     group_right,
     needs,
@@ -39,7 +40,6 @@ from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.names import retry_topic
-from rmqlite.kernel.words.rights import Need, Right
 
 EVERY_QUEUE: Final = -1
 
@@ -146,28 +146,24 @@ class LeaseCalls(Part):
     def _until_s(self, request: ReceiveRequest) -> float:
         """When a call ends that finds nothing.  Raises BrokerClosing, InvalidValue."""
         self._check_open()
-        self._check_wait(request.wait_ms)
-        return elapsed_s() + request.wait_ms / 1000
+        return self._wait_end_s(request.wait_ms)
 
     async def _waited(self, request: ReceiveRequest, until_s: float) -> bool:
         """Wait until there may be a message; False if the time is over."""
-        left_s = until_s - elapsed_s()
-        if left_s <= 0 or self._pulls.is_closed:
+        if until_s <= elapsed_s() or self._pulls.is_closed:
             return False
-        await self._wait(_key(request), left_s)
+        await self._wait(_key(request), until_s)
         self._access.check_again(_rights(request), "LeaseCalls.receive")
         return True
 
-    async def _wait(self, key: _Key, seconds: float) -> None:
+    async def _wait(self, key: _Key, until_s: float) -> None:
         """Wait for a message.  Raises Overloaded."""
         topics = key.topic, retry_topic(key.group)
         for name in topics:
             self._waiting.setdefault(name, Counter())[key] += 1
         self._pulls.on_wake = self._appended
         try:
-            account = account_of_caller()
-            with nullcontext() if self._limits is None else self._limits.parked(account):
-                await self._pulls.wait(key, seconds, account)
+            await self._wait_for(key, until_s)
         except asyncio.CancelledError:
             # It may have been woken: then the next one has to look.
             self._pulls.wake_one(key)

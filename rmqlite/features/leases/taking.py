@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from rmqlite.features.leases.lease_table import LeaseTable
 from rmqlite.features.leases.leased_queue import Lease, LeasedQueue
 from rmqlite.features.leases.requests import Handle, ReceiveRequest
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import pull
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.retry import origin_of, times_failed
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.message import MESSAGE_GROUP
 from rmqlite.kernel.words.names import is_retry
 

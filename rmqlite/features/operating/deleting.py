@@ -13,9 +13,9 @@ import logging
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.requests import TopicLoss, TopicReader
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import queue_ranges
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.names import is_dlq, is_system
 
 log = logging.getLogger(__name__)

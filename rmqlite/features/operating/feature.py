@@ -13,7 +13,7 @@ from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.resetting import Resetting
 from rmqlite.features.operating.service import DeletionCalls, ProgressCalls, SettingCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

@@ -20,10 +20,10 @@ from rmqlite.features.operating.requests import (
     QueueTimes,
     TakenQueue,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at, queue_range
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import retry_topic
 

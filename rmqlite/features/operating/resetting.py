@@ -10,10 +10,10 @@ import logging
 
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.requests import OffsetReset, QueueReset
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import queue_range
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago

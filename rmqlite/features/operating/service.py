@@ -18,10 +18,18 @@ from rmqlite.features.operating.resetting import Resetting
 from rmqlite.features.operating.settings import Settings
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.service.access import admin, group_right, needs, of_group, topic_right, view
+from rmqlite.kernel.service.access import (
+    Need,
+    Right,
+    admin,
+    group_right,
+    needs,
+    of_group,
+    topic_right,
+    view,
+)
 from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.words.rights import Need, Right
 
 
 def _progress_rights(group: str, topic: str = "") -> list[Need]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig, parse_config
-from rmqlite.kernel.requests.schedule import LevelsChange
-from rmqlite.kernel.schedule.level_changes import LevelChanges
+from rmqlite.kernel.requests.broker import LevelsChange
+from rmqlite.kernel.waits.wait_queues import LevelChanges
 from rmqlite.kernel.words.errors import InvalidValue, PermissionMissing
 
 LEVELS: Final = KEYS["message_delay_level"]

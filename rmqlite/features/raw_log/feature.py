@@ -8,7 +8,7 @@ from typing import Final
 from rmqlite.features.raw_log.raw_reading import RawReading
 from rmqlite.features.raw_log.service import LogCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

@@ -23,14 +23,14 @@ from rmqlite.features.raw_log.requests import (
     QueueRead,
     QueueReadRequest,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import end_before
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.requests.topics import Queue, QueueRange
-from rmqlite.kernel.schedule.level_changes import LevelChanges
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.dispatch import QueueKey
+from rmqlite.kernel.waits.wait_queues import LevelChanges
 from rmqlite.kernel.words.errors import (
     InvalidValue,
     OffsetGone,

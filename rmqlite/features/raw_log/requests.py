@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.kernel.requests.schedule import DatedTable
+from rmqlite.kernel.requests.broker import DatedTable
 from rmqlite.kernel.requests.topics import QueueRange
 
 READ_BYTES_DEFAULT: Final = 1 << 20

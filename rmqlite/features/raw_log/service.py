@@ -11,10 +11,9 @@ from rmqlite.features.raw_log.requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.kernel.service.access import needs, topic_right, view
+from rmqlite.kernel.service.access import Right, needs, topic_right, view
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.words.rights import Right
 
 
 class LogCalls(Part):

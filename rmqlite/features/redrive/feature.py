@@ -11,9 +11,8 @@ from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.redriving import Redriving
 from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature, Loops
 from rmqlite.kernel.service.part import ServiceParts
-from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.service import Feature, Loops, Service
 
 
 def _make(broker: Broker) -> Iterable[object]:

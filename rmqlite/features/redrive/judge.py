@@ -20,9 +20,8 @@ from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.parts import BrokerParts
-from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
-from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.records.fitting import left_after_sparing
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE, topic_ahead
+from rmqlite.kernel.records.drafts import LEFT_BEHIND, Draft, left_after_sparing
 from rmqlite.kernel.records.record import Head, NewRecord, one_more
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.topics import TopicInfo
@@ -67,7 +66,6 @@ from rmqlite.kernel.words.names import (
     retry_topic,
 )
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.kernel.words.reasons import LEFT_BEHIND, UNREADABLE
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a dead letter whose message id is in the log but in no job."""

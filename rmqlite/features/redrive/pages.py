@@ -42,12 +42,12 @@ from rmqlite.features.redrive.requests import (
     RedriveResults,
     RedriveSpec,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import offset_at
 from rmqlite.kernel.records.record import tags_hash
 from rmqlite.kernel.records.wait_queues import queue_of
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.progress import CompletedOffsets

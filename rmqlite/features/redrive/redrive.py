@@ -35,10 +35,10 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.retention import Retention
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import InvalidValue, JobExists, JobOver, Overloaded
 from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC

@@ -9,7 +9,7 @@ from rmqlite.features.redrive.redrive import STEP_DEAD_LETTERS_MAX, Redrive
 from rmqlite.features.redrive.requests import RedriveJob
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import REST_MS, due_or_woken
-from rmqlite.kernel.schedule.pace import Pace
+from rmqlite.kernel.schedule.schedule import Pace
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import Clock

@@ -20,10 +20,18 @@ from rmqlite.features.redrive.requests import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.kernel.service.access import NOTE, admin, group_right, needs, topic_right, view
+from rmqlite.kernel.service.access import (
+    NOTE,
+    Need,
+    Right,
+    admin,
+    group_right,
+    needs,
+    topic_right,
+    view,
+)
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.words.rights import Need, Right
 
 _of_asked = needs(lambda query: [Need(Right.VIEW, "group" if query.group else "", query.group)])
 

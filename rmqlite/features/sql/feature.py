@@ -7,7 +7,7 @@ from typing import Final
 
 from rmqlite.features.sql.sql import compiled
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.service.service import Feature
 
 
 def _make(broker: Broker) -> Iterable[object]:

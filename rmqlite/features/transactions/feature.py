@@ -9,9 +9,8 @@ from rmqlite.features.transactions.checking_back import CheckingBack
 from rmqlite.features.transactions.service import TransactionCalls
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature, Loops
 from rmqlite.kernel.service.part import ServiceParts
-from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.service import Feature, Loops, Service
 from rmqlite.kernel.store.tables.tables import Tree
 
 

@@ -7,9 +7,8 @@ from typing import Protocol
 from rmqlite.features.transactions.requests import TransactionEnd, TransactionQuestion
 from rmqlite.features.transactions.transactions import Transactions
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.access import topic_right, touches
+from rmqlite.kernel.service.access import Need, Right, topic_right, touches
 from rmqlite.kernel.service.part import Part, ServiceParts
-from rmqlite.kernel.words.rights import Need, Right
 
 
 def _end_rights(broker: Broker, request: TransactionEnd) -> list[Need]:

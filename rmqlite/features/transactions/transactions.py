@@ -30,7 +30,7 @@ from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head, NewRecord, destination
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.sends.plain_records import HALF_SEND
+from rmqlite.kernel.sends.packing import HALF_SEND
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, PermissionMissing
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX

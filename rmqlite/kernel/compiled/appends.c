@@ -224,7 +224,7 @@ static int level_of(Text delay, Py_ssize_t levels) {
     return level <= levels ? level : 0;
 }
 
-/* Copy a property string without WAIT, see kernel/sends/plain_records.py; its length. */
+/* Copy a property string without WAIT, see kernel/sends/packing.py; its length. */
 static Py_ssize_t without_wait(uint8_t *string, Text own) {
     static const char name[] = "WAIT\1";
     const uint8_t *at = own.at, *end = own.at + own.size;

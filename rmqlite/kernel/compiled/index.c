@@ -1,4 +1,4 @@
-/* Keys on their way into a file of the index; kernel/store/index/index_file.py has its layout. */
+/* Keys on their way into a file of the index; kernel/store/index_file.py has its layout. */
 
 #include "records.h"
 

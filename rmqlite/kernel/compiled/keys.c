@@ -1,6 +1,6 @@
 /* Property strings, the keys under which the index has a record, and blocks of records.
 
-   The rules are those of property_string.py and kernel/records/key_hash.py. */
+   The rules are those of property_string.py and kernel/records/key_hashes.py. */
 
 #include "records.h"
 

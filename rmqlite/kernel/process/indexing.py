@@ -17,8 +17,8 @@ from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.service.turns import next_slice
-from rmqlite.kernel.store.timers.index import IndexDamaged, IndexWrite
-from rmqlite.kernel.waits.timer_keys import TimerKeys
+from rmqlite.kernel.store.timer_index import IndexDamaged, IndexWrite
+from rmqlite.kernel.waits.timer_queue import TimerKeys
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import StoreUnavailable
 

@@ -1,6 +1,6 @@
-"""What every protocol has, so that the broker process starts and ends its port.
+"""What the broker process starts and ends beside its loops: ports, and what meets other brokers.
 
-The server calls bind, open, drain and close, in this order; after a failure it calls close.
+Of each protocol it calls bind, open, drain and close, in this order; after a failure, close.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -16,8 +16,10 @@ from typing import Final, NamedTuple, Protocol
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.upkeep import ClockWatch
+from rmqlite.kernel.requests.broker import NameServerStatus
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue
 
 BACKLOG: Final = 1_024
@@ -112,3 +114,33 @@ class ProtocolServer(Protocol):
     async def close(self) -> None:
         """End all calls and give the port back.  Works also before bind() and open()."""
         ...
+
+
+class Neighbours:
+    """The brokers beside this one: none, unless a feature finds them.
+
+    The server calls check(), meet(), begin() and close(), in this order.
+    """
+
+    async def check(self, config: BrokerConfig) -> None:
+        """May this broker start beside the others?  Raises InvalidValue."""
+
+    def meet(self, config: BrokerConfig, broker: Broker, clock: Clock) -> None:
+        """The broker that the others shall know; its store is open."""
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Let clients come from now on."""
+
+    def changed(self) -> None:
+        """What the others know of this broker is another one now."""
+
+    async def close(self) -> None:
+        """Let clients go to the others."""
+
+    def statuses(self) -> Sequence[NameServerStatus]:
+        """The state of each name server at which the broker registers."""
+        return ()
+
+    async def queues_of(self, topic: str) -> Mapping[str, int] | None:  # noqa: ARG002
+        """How many queues of a topic the others have, by their names; None: not known now."""
+        return {}

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
@@ -24,19 +24,14 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.delivery import DeliveryTasks
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.loops import READY, STOPPING, Rebalancing, Reload, notify
-from rmqlite.kernel.process.neighbours import Neighbours
-from rmqlite.kernel.process.protocol_server import Endpoints, ProtocolServer, Running
-from rmqlite.kernel.process.silent_ends import Loops, Watch
-from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
-from rmqlite.kernel.service.access import Access
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.process.protocol_server import Endpoints, Neighbours, ProtocolServer, Running
+from rmqlite.kernel.process.upkeep import ClockWatch, Loops, Upkeep, Watch
+from rmqlite.kernel.service.access import Access, Limits
 from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
-from rmqlite.kernel.service.limits import Limits
-from rmqlite.kernel.service.part import ServiceParts
-from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.service.part import ServiceParts, Watched
+from rmqlite.kernel.service.service import Feature, Service
 from rmqlite.kernel.service.turns import event_loop
 from rmqlite.kernel.service.waiting import ParkedCalls
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
@@ -72,7 +67,7 @@ class Assembly:
     features: Sequence[Feature] = ()
     access: Access = field(default_factory=Access)
     limits: Limits | None = None
-    watched: Sequence[WatchedFiles[Any]] = ()
+    watched: Sequence[Watched] = ()
     neighbours: Neighbours = field(default_factory=Neighbours)
     open_ports: Sequence[str] = ()
     clock: SystemClock = field(default_factory=SystemClock)
@@ -182,7 +177,7 @@ class _Server:
             for feature in features:
                 loops |= feature.loops(parts, service)
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
-            loops |= {files.name: files.run() for files in self._assembly.watched}
+            loops |= {files.name: files.watch() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = DeliveryTasks(broker, self._clock, tasks)
             self._clock.on_jump = self._delivery.wake_overdue

@@ -38,6 +38,9 @@ from rmqlite.kernel.words.names import (
 )
 from rmqlite.kernel.words.property_string import PropertyString
 
+UNREADABLE: Final = "the log has no sound record there"
+"""The reason and the body of a dead letter whose scheduled record could not be read."""
+
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIMER_NAMED: Final = "TIMER_DEL_UNIQKEY"
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
-TAGS_CODE_MAX: Final = 2**63 - 1
 PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
 """Fills the first file before the first entry, if that is not the file's first place."""
 

@@ -33,7 +33,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.records.key_hash import text_hash, token_hash
+from rmqlite.kernel.records.key_hashes import text_hash, token_hash
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.message import (
     DELAY,
     REAL_QID,
@@ -69,8 +70,6 @@ COMMITTED: Final = 0x08
 ROLLBACK: Final = 0x0C
 NO_ENTRY: Final = PREPARED & ROLLBACK
 """The bit of the records that have no queue entry; see has_entry()."""
-TIMES_MAX: Final = 2**31 - 1
-"""The largest number that the field of the reconsume times holds."""
 
 FIELDS: Final = {
     "size": "i",
@@ -190,8 +189,8 @@ def is_indexed(sys_flag: int) -> bool:
 
 
 def one_more(times: int) -> int:
-    """A number of times after one more; TIMES_MAX stays, and a negative one counts as none."""
-    return min(max(0, times) + 1, TIMES_MAX)
+    """A number of times after one more; INT32_MAX stays, and a negative one counts as none."""
+    return min(max(0, times) + 1, INT32_MAX)
 
 
 def body_crc(body: bytes) -> int:

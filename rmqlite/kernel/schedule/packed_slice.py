@@ -10,20 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.admission import Room
 from rmqlite.kernel.compiled import only_in_c
-from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.encoding import PackedBytes
 from rmqlite.kernel.records.packed import Packed
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, codes_in
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, queue_of
 from rmqlite.kernel.schedule.undeliverable import why_not_to
 from rmqlite.kernel.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, log_reads
-from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.waits.wait_queue import WaitQueue
 from rmqlite.kernel.words.errors import StoreUnavailable
-from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
+from rmqlite.kernel.words.limits import INT64_MAX, NEW_QUEUES_MAX
 
 pack_deliveries: Final = only_in_c("pack_deliveries")
 """(reads, entries, topic, queue_id, level) -> (PackedBytes, targets): the records that deliver
@@ -32,8 +29,6 @@ those behind the entries of a wait queue, whose topic and queue id these are.
 reads: a physical offset, the log's bytes from there on, and how many of the next records lie in
 them.  targets: the queues that the rows number, each a Target.
 """
-_ANY_END: Final = 2**63 - 1
-"""The schedule delivers whatever it has appended, synced or not."""
 
 
 class PackedSlice(NamedTuple):
@@ -62,13 +57,11 @@ class Most(NamedTuple):
 class PackedSlices:
     """Finds the next slice, and packs it if it is an ordinary one."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, room: Room
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._room = room
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
+        self._room = parts.room
 
     def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
         """The first due messages of a wait queue; None: the plain form's work."""
@@ -87,7 +80,8 @@ class PackedSlices:
         raw = known.queue.entries_at(offsets)
         reads = log_reads(
             raw,
-            _ANY_END,
+            # The schedule delivers whatever it has appended, synced or not.
+            INT64_MAX,
             now_ms,
             len(offsets),
             most.record_bytes,

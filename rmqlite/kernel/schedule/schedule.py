@@ -8,35 +8,31 @@ wait queue whose files cannot be read rests for a while.
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.admission import Room
-from rmqlite.kernel.appending import Appending
-from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Durations
-from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.queue_entry import runs_of
 from rmqlite.kernel.records.record import Head, NewRecord, Written, destination
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.schedule.pace import Pace
 from rmqlite.kernel.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.kernel.schedule.undeliverable import dead_letter, why_undeliverable
-from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.waits.wait_queue import PendingPlace, WaitQueue
-from rmqlite.kernel.waits.wait_queues import WaitQueues
-from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.message import pack_host
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.kernel.words.reasons import UNREADABLE
 
+SHARES: Final = 20
+"""The number of shares in a second; at a lower rate, a share is one message."""
+_SECOND_MS: Final = 1_000
+_SHORTER: Final = 0.9
 LATE_MS: Final = 1_000
 """A delivery is late from here on."""
 _BETWEEN_LINES_MS: Final = 60_000
@@ -69,24 +65,16 @@ class Ready(NamedTuple):
 class Schedule:
     """Delivers the messages of all wait queues of a store."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        topics: TopicTable,
-        wait_queues: WaitQueues,
-        appending: Appending,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clock = clock
-        self._topics = topics
-        self.room = Room(store.log_file_bytes, config.max_message_bytes)
-        self._wait_queues = wait_queues
-        self._appending = appending
-        self._packed = PackedSlices(config, store, topics, self.room)
-        self._pace = Pace(config.deliver_rate_max)
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._clock = parts.clock
+        self._topics = parts.topics
+        self.room = parts.room
+        self._wait_queues = parts.wait_queues
+        self._appending = parts.appending
+        self._packed = PackedSlices(parts)
+        self._pace = Pace(parts.config.deliver_rate_max)
         self.delivered = 0
         """The number of due messages delivered since the start."""
         self.timers_delivered: Counter[str] = Counter()
@@ -325,3 +313,51 @@ class LateLog:
             self._messages = self._latest_ms = 0
             self._names.clear()
             self._logged_at_ms = written_ms
+
+
+class Pace:
+    """Limits a rate: at most so many messages within any second.
+
+    A second is divided into shares, so that messages are spread over it: within a span of time, at
+    most one share may be done.  A span is a little shorter than its part of the second, so a caller
+    that comes a few milliseconds late still reaches the rate.  A caller below the rate never waits.
+    """
+
+    def __init__(self, rate_max: int) -> None:
+        """rate_max: messages per second; 0 means unlimited."""
+        self.rate_max = rate_max
+        self._share = -(-rate_max // SHARES)
+        self._span_ms = int(_SHORTER * _SECOND_MS * self._share / rate_max) if rate_max else 0
+        self._done: deque[tuple[int, int]] = deque()
+        """(time, number of messages) of the last second."""
+        self._in_second = 0
+
+    def free(self, now_ms: int, wanted: int) -> int:
+        """How many of the wanted messages may be done now."""
+        if not self.rate_max:
+            return wanted
+        while self._done and self._done[0][0] <= now_ms - _SECOND_MS:
+            self._in_second -= self._done.popleft()[1]
+        left = self.rate_max - self._in_second
+        return max(0, min(wanted, left, self._share - self._in_span(now_ms)))
+
+    def take(self, now_ms: int, count: int) -> None:
+        """Count messages that were done at now_ms."""
+        if self.rate_max and count:
+            self._done.append((now_ms, count))
+            self._in_second += count
+
+    def free_at_ms(self, now_ms: int) -> int:
+        """When there is room again; valid only after free() returned 0."""
+        if self._in_second >= self.rate_max:
+            return self._done[0][0] + _SECOND_MS
+        return self._span_ms + min(at for at, _ in self._done if at > now_ms - self._span_ms)
+
+    def _in_span(self, now_ms: int) -> int:
+        """How many were done in the span that ends now."""
+        count = 0
+        for at_ms, done in reversed(self._done):
+            if at_ms <= now_ms - self._span_ms:
+                break
+            count += done
+        return count

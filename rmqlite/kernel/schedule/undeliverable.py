@@ -10,9 +10,15 @@ from typing import Final
 
 from rmqlite.kernel.admission import Room
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
-from rmqlite.kernel.records.drafts import Draft, derived, fresh
-from rmqlite.kernel.records.fitting import left_after_sparing, without_longest
+from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE, topic_ahead
+from rmqlite.kernel.records.drafts import (
+    LEFT_BEHIND,
+    Draft,
+    derived,
+    fresh,
+    left_after_sparing,
+    without_longest,
+)
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import Head, NewRecord, delay_level
 from rmqlite.kernel.records.stored import Record
@@ -37,7 +43,6 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import group_of
 from rmqlite.kernel.words.property_string import PropertyString
-from rmqlite.kernel.words.reasons import LEFT_BEHIND, UNREADABLE
 
 _SPARED: Final = (
     FAILURE_REASON,

@@ -17,9 +17,8 @@ from typing import Final
 from rmqlite.kernel.admission import level_of
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import outlines
-from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.records.fitting import SPARED, left_after_sparing, without_longest
-from rmqlite.kernel.records.record import TIMES_MAX, Head, body_crc
+from rmqlite.kernel.records.drafts import SPARED, Draft, left_after_sparing, without_longest
+from rmqlite.kernel.records.record import Head, body_crc
 from rmqlite.kernel.retry import (
     FAILURE_PROPERTIES,
     claimed_of,
@@ -31,7 +30,7 @@ from rmqlite.kernel.retry import (
 from rmqlite.kernel.routing import LEVEL_MAX, QUEUE_ID_MAX, route, routed
 from rmqlite.kernel.words.compression import COMPRESSION_BITS
 from rmqlite.kernel.words.errors import Refused
-from rmqlite.kernel.words.limits import MESSAGE_ID_BYTES_MAX, PROPERTIES_BYTES_MAX
+from rmqlite.kernel.words.limits import INT32_MAX, MESSAGE_ID_BYTES_MAX, PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (
     CLAIMED_ORIGIN_MESSAGE_ID,
     CLAIMED_ORIGIN_TOPIC,
@@ -96,7 +95,7 @@ class FailedDrafts:
         group = group_of(draft.topic) or ""
         if draft.reconsume_times < 0:
             # Java's consumer adds 1 to the largest number, too, and sends the smallest one.
-            draft = draft._replace(reconsume_times=TIMES_MAX)
+            draft = draft._replace(reconsume_times=INT32_MAX)
         own = PropertyString(draft.properties)
         changes = self._told(draft, own, group, is_alone=is_alone)
         attempts = _attempts(draft, own)

@@ -2,28 +2,65 @@
 
 A protocol finds out who calls (by a signature, a session) and sets CALLER before it calls a method.
 Each method names its needs, beside it (@needs, @touches, @admin …); a method without any is an
-error when its class is made.
+error when its class is made.  A feature has the accounts, and decides how many requests and
+connections each of them has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from rmqlite.kernel.service import audit
 from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.kernel.words.visible import shortened
+
+M = TypeVar("M", bound=Callable[..., Any])
+_RULE: Final = "_needs"
+_NO_SECRET: Final = "the secret of no account"
+_WRONG: Final = "there is no such access key, or the signature is wrong"
+
+
+class Right(StrEnum):
+    """What an account may do.  Only PUB and SUB are given by name of a topic or a group."""
+
+    PUB = "PUB"
+    """Send to a topic."""
+    SUB = "SUB"
+    """Consume from a topic, or in the name of a group."""
+    VIEW = "VIEW"
+    """Ours: look at state, messages and figures without consuming."""
+    ADMIN = "ADMIN"
+    """Change topics, groups, messages that wait, jobs or settings."""
+
+
+class Need(NamedTuple):
+    """One right that a request needs.
+
+    Without a kind it is a right on the broker itself, and name says in RocketMQ's words what is
+    asked, such as "request code=17".  asked: what the caller has named instead of a topic: then a
+    refusal does not tell it which topic that is.
+    """
+
+    right: Right
+    kind: Literal["topic", "group", ""] = ""
+    name: str = ""
+    asked: str = ""
+
+    @property
+    def subject(self) -> str:
+        if self.asked:
+            return shortened(self.asked)
+        return shortened(f"{self.kind}:{self.name}" if self.kind else self.name or "the broker")
+
 
 Rule = Callable[..., Iterable[Need]]
 """The needs of a call with these arguments, behind the broker that is asked.
 
 They are looked at one by one: what comes behind a right that is missing is not even asked."""
-M = TypeVar("M", bound=Callable[..., Any])
-_RULE: Final = "_needs"
-_NO_SECRET: Final = "the secret of no account"
-_WRONG: Final = "there is no such access key, or the signature is wrong"
 
 
 class CallerAccount(Protocol):
@@ -306,3 +343,38 @@ def _target(args: Iterable[object]) -> str:
             if isinstance(value, str) and value:
                 return shortened(value)
     return ""
+
+
+class CountedRequest(NamedTuple):
+    """What is counted of a request.  requests: 0 if it was counted before, without its bytes."""
+
+    requests: int
+    size: int
+    keeps_member: bool = False
+
+
+class Limits(Protocol):
+    """The limits of one broker.  account "": none, so only limits of the connection count."""
+
+    def of_connection(self, address: str, request: CountedRequest) -> None:
+        """Count a request on a connection.  Raises Overloaded."""
+        ...
+
+    def of_account(self, account: str, request: CountedRequest) -> None:
+        """Count a request of an account.  Raises Overloaded."""
+        ...
+
+    def own(self, connection: Hashable, account: str) -> None:
+        """A connection has brought a request of an account, whose it is from now on.
+
+        Raises Overloaded; the connection then belongs to whom it belonged before.
+        """
+        ...
+
+    def ended(self, connection: Hashable) -> None:
+        """A connection has ended."""
+        ...
+
+    def parked(self, account: str) -> AbstractContextManager[None]:
+        """Inside it a pull of the account waits.  Raises Overloaded."""
+        ...

@@ -26,7 +26,8 @@ from rmqlite.kernel.requests.messages import (
 from rmqlite.kernel.sends.calls import DraftCall, Outcome, Stored, check_messages
 from rmqlite.kernel.service.access import (
     Caller,
-    account_of_caller,
+    Need,
+    Right,
     group_right,
     needs,
     topic_right,
@@ -38,7 +39,6 @@ from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
 from rmqlite.kernel.words.names import TOOLS_GROUP
-from rmqlite.kernel.words.rights import Need, Right
 
 Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
 """Makes a context for a look, which may wait until the caller has room for what is found; if it
@@ -142,16 +142,14 @@ class MessageCalls(Part):
         ends_unmatched: if the first look finds only messages that the filter leaves out, return
         at once, so that the caller goes on behind them; later ones do not end the wait.
         """
-        self._check_wait(request.wait_ms)
-        until_s = elapsed_s() + request.wait_ms / 1000
+        until_s = self._wait_end_s(request.wait_ms)
         first = request.queue_offset
         while True:
             async with looking() as found:
                 result = await done_in_turns(self._broker.pull(request))
                 if found is not None and result.records:
                     found(len(result.records.encoded))
-            left_s = until_s - elapsed_s()
-            is_over = left_s <= 0 or self._pulls.is_closed
+            is_over = until_s <= elapsed_s() or self._pulls.is_closed
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
                 break
             scanned = result.next_offset - first
@@ -160,7 +158,7 @@ class MessageCalls(Part):
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 ends_unmatched = False
-                await self._wait((request.topic, request.queue_id), left_s)
+                await self._wait_for((request.topic, request.queue_id), until_s)
                 self._access.check_again(_pull_rights(request), "MessageCalls.pull")
             else:
                 # None of them matches: look behind them from now on, and each only once.
@@ -168,12 +166,6 @@ class MessageCalls(Part):
         if result.status is PullStatus.NO_NEW_MESSAGE and result.next_offset != first:
             return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
         return result
-
-    async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
-        """Wait for a message in a queue.  Raises Overloaded."""
-        account = account_of_caller()
-        with nullcontext() if self._limits is None else self._limits.parked(account):
-            await self._pulls.wait(queue, seconds, account)
 
     @touches(_record_rights)
     async def record(self, physical_offset: int) -> Record:

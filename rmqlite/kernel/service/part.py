@@ -8,24 +8,31 @@ class is made, so a new method cannot forget them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.requests.figures import NameServerStatus
-from rmqlite.kernel.service.access import CALLER, NOTE, Access, Rule, of_admins, rule_of
+from rmqlite.kernel.requests.broker import NameServerStatus
+from rmqlite.kernel.service.access import (
+    CALLER,
+    NOTE,
+    Access,
+    Limits,
+    Rule,
+    account_of_caller,
+    of_admins,
+    rule_of,
+)
 from rmqlite.kernel.service.group_commit import GroupCommit
-from rmqlite.kernel.service.limits import Limits
 from rmqlite.kernel.service.turns import done_in_turns, let_others
 from rmqlite.kernel.service.waiting import ParkedCalls
-from rmqlite.kernel.service.watched import WatchedFiles
-from rmqlite.kernel.steps import Steps
-from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
 from rmqlite.kernel.words.limits import check_note
 
@@ -35,6 +42,22 @@ A = TypeVar("A")
 async def _none(_topic: str) -> Mapping[str, int]:
     """Without other brokers."""
     return {}
+
+
+class Watched(Protocol):
+    """Files that are read again when they change.
+
+    name: what they hold, such as "accounts".  warnings: what is wrong with them, a sentence each.
+    is_broken: do they hold something else than what is in force?
+    """
+
+    name: str
+    warnings: tuple[str, ...]
+    is_broken: bool
+
+    async def watch(self) -> None:
+        """Look at the files again and again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +76,7 @@ class ServiceParts:
     clock: Clock
     access: Access
     limits: Limits | None
-    watched: Sequence[WatchedFiles[Any]] = ()
+    watched: Sequence[Watched] = ()
     name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
     other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
     open_ports: Sequence[str] = ()
@@ -112,10 +135,18 @@ class Part:
         if self._pulls.is_closed:
             raise BrokerClosing
 
-    def _check_wait(self, wait_ms: int) -> None:
+    def _wait_end_s(self, wait_ms: int) -> float:
+        """When a call ends that finds nothing, by elapsed_s().  Raises InvalidValue."""
         if not 0 <= wait_ms <= self._config.pull_wait_ms_max:
             rule = f"0 to {self._config.pull_wait_ms_max} (maxPullWait)"
             raise InvalidValue("wait_ms", wait_ms, rule)
+        return elapsed_s() + wait_ms / 1000
+
+    async def _wait_for(self, key: Hashable, until_s: float) -> None:
+        """Wait for a message of this key, at most until then.  Raises Overloaded."""
+        account = account_of_caller()
+        with nullcontext() if self._limits is None else self._limits.parked(account):
+            await self._pulls.wait(key, until_s - elapsed_s(), account)
 
 
 def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., Awaitable[A]]:

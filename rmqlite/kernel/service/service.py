@@ -4,22 +4,33 @@ A protocol turns bytes or a form into a request, calls a method of the part with
 turns the answer back; the parts of features are asked by their type.  The service knows no protocol
 and no connection: everything that a method needs from its caller is an argument.  It waits (for the
 disk, for a message, for an assignment) and gives other calls their turns; the broker decides.
+
+A Feature is what a folder of rmqlite/features adds to a broker; features/every.py is
+the list of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
+from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.records.wait_queues import queue_of
-from rmqlite.kernel.requests.figures import BrokerStatus, RegisteredBroker
-from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.kernel.requests.broker import (
+    BrokerStatus,
+    LevelsChange,
+    LevelsChanged,
+    LevelsInForce,
+    RegisteredBroker,
+)
 from rmqlite.kernel.service.access import admin, anyone, view
-from rmqlite.kernel.service.groups import GroupCalls
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.part import Part, ServiceParts
-from rmqlite.kernel.service.topics import TopicCalls
+from rmqlite.kernel.service.tables import GroupCalls, TopicCalls
+
+Loops = Mapping[str, Coroutine[Any, Any, None]]
+"""What runs beside the calls, by name; one that fails ends the broker."""
 
 C = TypeVar("C", bound=Part)
 DOUBLED_SHOWN: Final = 10
@@ -127,3 +138,23 @@ class ScheduleCalls(Part):
     async def change_levels(self, change: LevelsChange) -> LevelsChanged:
         async with self._alone():
             return self._broker.levels.change(change)
+
+
+def _makes_nothing(_: Broker) -> Iterable[object]:
+    return ()
+
+
+def _runs_nothing(_: ServiceParts, __: Service) -> Loops:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """make: its parts of the broker, which are found again by their type; they are made in the
+    order of the list, and attach themselves to the kernel's.  calls: its parts of the service.
+    loops: made when all parts are.
+    """
+
+    make: Callable[[Broker], Iterable[object]] = _makes_nothing
+    calls: tuple[type[Part], ...] = ()
+    loops: Callable[[ServiceParts, Service], Loops] = _runs_nothing

@@ -24,7 +24,7 @@ from selectors import EpollSelector, SelectorKey
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from rmqlite.kernel.steps import Steps
+from rmqlite.kernel import Steps
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import Descriptor, error_of, flush_failed
-from rmqlite.kernel.store.index.key_index import IndexJob
+from rmqlite.kernel.store.key_index import IndexJob
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.table_changes import TablesJob

@@ -4,12 +4,17 @@ Each record gets an entry in its topic's queue, and one in the index for each of
 Live, they are entered in the same call as the append.  Recovery walks the log again from the
 persisted point: existing entries are not entered twice, and records that deliver scheduled ones
 complete these again.
+
+A deletion of a topic is one write of config/deletedTopics.json.  From then on its queues are as
+empty as if retention had taken all their messages, also after a crash; their files go later, and
+the log keeps the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,17 +28,22 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_of, when_due_ms
 from rmqlite.kernel.records.wait_queues import QueueKey as QueueKey
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
-from rmqlite.kernel.store.deleted_topics import DeletedTopics
+from rmqlite.kernel.store.deleted_topics import Deleted, DeletedTopics
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import FOLDER
-from rmqlite.kernel.store.index.key_index import KeyIndex
+from rmqlite.kernel.store.key_index import KeyIndex
 from rmqlite.kernel.store.progress import ScheduleProgress
-from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.errors import Overloaded, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelHistory
+from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import STORED_NAME_RULE, is_stored_name
 
+QUEUES_MAX: Final = 20_000
+"""Queues of deleted topics that are remembered; each deletion writes all of them."""
+QUEUES_A_ROUND: Final = 2
+"""Queues whose files are removed at once: each takes four syncs of a folder."""
+
 _INDEXED_TOGETHER: Final = 256
-_QUEUE_ID_MAX: Final = 2**31 - 1
 _TIMERS: Final = queue_of(TIMERS)
 
 
@@ -167,7 +177,7 @@ def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
         if not is_stored_name(topic):
             raise StoreDamaged(str(folder / topic), 0, STORED_NAME_RULE, ascii(topic))
         for name in _folders_in(files, folder / topic):
-            if name.isascii() and name.isdigit() and int(name) <= _QUEUE_ID_MAX:
+            if name.isascii() and name.isdigit() and int(name) <= INT32_MAX:
                 yield topic, int(name)
 
 
@@ -178,3 +188,65 @@ def _folders_in(files: Files, folder: Path) -> Iterator[str]:
         if kind not in ("", FOLDER):
             raise StoreDamaged(str(folder / name), 0, FOLDER, kind)
         yield name
+
+
+class Deletions:
+    """The deleted topics of one store.  save: writes them, durably."""
+
+    def __init__(self, dispatch: Dispatch, save: Callable[[DeletedTopics], None]) -> None:
+        self._dispatch = dispatch
+        self._write = save
+
+    @property
+    def topics(self) -> DeletedTopics:
+        return self._dispatch.deleted
+
+    def empty(self, topic: str, log_end: int) -> None:
+        """Take all messages from a topic's queues, durably; log_end: a physical offset.
+
+        The queues go on at their next offset if the topic is made again.  Raises Overloaded,
+        StoreUnavailable: then nothing has changed.
+        """
+        queues = {key: queue for key, queue in self._dispatch.queues.items() if key[0] == topic}
+        if not queues:
+            return
+        ends = {key[1]: queue.max_offset for key, queue in queues.items()}
+        deleted = DeletedTopics({**self.topics.topics, topic: Deleted(log_end, ends)})
+        if deleted.queue_count > QUEUES_MAX:
+            raise Overloaded("QUEUES_MAX of deleted topics", QUEUES_MAX)
+        self._save(deleted)
+        for queue in queues.values():
+            queue.empty(queue.max_offset)
+
+    def remove_files(self) -> None:
+        """Remove files of emptied queues, for some queues at a time; call it now and then.
+
+        Not while a persist job runs, which may sync these files.  Raises StoreUnavailable.
+        """
+        queues = [self._dispatch.queues.get(key) for key in self.topics.queues()]
+        for queue in islice((each for each in queues if each and each.is_dead), QUEUES_A_ROUND):
+            queue.remove_dead_files()
+
+    def clamp(self, log_end: int) -> None:
+        """Note at an opening where the log ends now: a crash may have taken its last records.
+
+        Otherwise new records would look as if they were older than the deletion.
+        """
+        clamped = {
+            topic: each._replace(physical_end=min(each.physical_end, log_end))
+            for topic, each in self.topics.topics.items()
+        }
+        if clamped != self.topics.topics:
+            self._save(DeletedTopics(clamped))
+
+    def forget(self, topic: str) -> None:
+        """Forget a deletion whose records retention has taken.  Raises StoreUnavailable."""
+        rest = dict(self.topics.topics)
+        gone = rest.pop(topic)
+        self._save(DeletedTopics(rest))
+        for queue_id in gone.ends:
+            self._dispatch.forget((topic, queue_id))
+
+    def _save(self, deleted: DeletedTopics) -> None:
+        self._write(deleted)
+        self._dispatch.deleted = deleted

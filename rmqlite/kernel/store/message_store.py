@@ -22,11 +22,10 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
-from rmqlite.kernel.store.deletions import Deletions
 from rmqlite.kernel.store.disk.files import Files, Lock
 from rmqlite.kernel.store.disk_jobs import PersistJob, SyncJob
-from rmqlite.kernel.store.dispatch import Dispatch, QueueKey
-from rmqlite.kernel.store.index.key_index import KeyIndex
+from rmqlite.kernel.store.dispatch import Deletions, Dispatch, QueueKey
+from rmqlite.kernel.store.key_index import KeyIndex
 from rmqlite.kernel.store.log.raw_records import raw_records, records_behind
 from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
@@ -45,7 +44,7 @@ from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import clock_table, open_clock
 from rmqlite.kernel.store.tables.levels_table import change_levels, load_levels
 from rmqlite.kernel.store.tables.table_changes import TableChanges
-from rmqlite.kernel.store.timers.index import TimerIndex
+from rmqlite.kernel.store.timer_index import TimerIndex
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable

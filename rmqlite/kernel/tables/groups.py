@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import GroupRow, GroupsTable
-from rmqlite.kernel.requests.figures import TableVersion
+from rmqlite.kernel.requests.broker import TableVersion
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore

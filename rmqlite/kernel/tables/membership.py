@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.filters import Filters
 from rmqlite.kernel.requests.groups import (
@@ -28,7 +29,6 @@ from rmqlite.kernel.requests.groups import (
     Subscription,
 )
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.shares import AccountShares, allocate
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import GroupInUse, InvalidValue, Overloaded

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.config.table_shapes import ConsumerOffsetsTable
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot, Tree
 from rmqlite.kernel.words.clock import Clock

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import TopicsTable
-from rmqlite.kernel.requests.figures import TableVersion
+from rmqlite.kernel.requests.broker import TableVersion
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables import tables

@@ -18,9 +18,9 @@ from heapq import merge
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.records.queue_entry import Entry
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.words.errors import StoreUnavailable

@@ -91,16 +91,6 @@ def readable(body: bytes, sys_flag: int, bytes_max: int = INFLATED_BYTES_MAX) ->
     return Readable(part[:bytes_max], is_whole, f"inflated from {len(body):,} bytes of {name}")
 
 
-def readable_message(message: StoredMessage) -> tuple[StoredMessage, str]:
-    """The message with its body inflated, or unchanged if that fails; and the note."""
-    if not is_compressed(message):
-        return message, ""
-    body, _, note = readable(message.body, message.sys_flag)
-    if message.body and body is message.body:
-        return message, note
-    return replace(message, body=body, sys_flag=message.sys_flag & ~COMPRESSION_BITS), note
-
-
 def why_unreadable(body: bytes, sys_flag: int) -> str:
     """Why RocketMQ's clients could not inflate a compressed body; "" if they probably can.
 

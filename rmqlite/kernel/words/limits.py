@@ -1,6 +1,6 @@
 """How long the texts and lists of one request may be, on the wire, on the web page and in code.
 
-A limit that belongs to one noun stands with it (names.py, kernel/requests/schedule.py ...); a limit
+A limit that belongs to one noun stands with it (names.py, kernel/requests/broker.py ...); a limit
 that an operator may change stands in config.py.  The others stand here: without them a caller
 could fill a whole call with one text, and the broker looks at each character of most of them.
 """

@@ -315,27 +315,6 @@ class StoredMessage:
         return own.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
 
 
-def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
-    """The properties that a message is sent with; where it waits is for the broker to write."""
-    pairs = dict(message.properties)
-    if message.keys:
-        pairs[KEYS] = " ".join(message.keys)
-    if message_id or message.message_id:
-        pairs[UNIQ_KEY] = message_id or message.message_id
-    if message.delay_level < 0:
-        # It delays nothing, so routing writes no level; RocketMQ stores it as it was sent.
-        pairs[DELAY] = str(message.delay_level)
-    if message.deliver_at is not None:
-        pairs[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
-    if message.deliver_after is not None:
-        pairs[TIMER_DELAY_MS] = str(message.deliver_after_ms)
-    if message.max_reconsume_times is not None:
-        pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
-    if message.tags:
-        pairs[TAGS] = message.tags
-    return pairs
-
-
 def senders_limit(properties: Mapping[str, str]) -> int | None:
     """The sender's limit of retries in the properties of a stored message; None without one.
 

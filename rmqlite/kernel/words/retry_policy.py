@@ -4,8 +4,6 @@ A policy names levels or lengths of time.  A length always becomes a level, beca
 can only wait at a level.  There is no jitter: levels are fixed.  After a change of
 messageDelayLevel a policy of lengths takes the levels that now fit; a policy of level numbers
 takes the same numbers, which may have other lengths.
-
-attempts_of() lists the attempts that a policy gives to a message that always fails.
 """
 
 from __future__ import annotations
@@ -190,54 +188,3 @@ def _delay_ms(text: str, word: str) -> int:
     except InvalidValue as error:
         rule = f"lengths: {shortened(word)!r} must be {error.rule}" if word[0].isdigit() else FORMS
         raise InvalidValue("retry_policy", text, rule) from error
-
-
-ONE_BY_ONE_MAX: Final = 32
-"""So many attempts have rungs of their own, if their lengths differ; later attempts share a
-rung as long as they wait at the same level."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Attempts, each of which comes delay_ms after the one before it has failed.
-
-    The first delivery is attempt 1 and is on no rung.  asked_ms: the length that the policy
-    asks for; None if it asks for a level, or for different lengths.  since_first_failure_ms:
-    when the last of these attempts comes, without the time that the attempts take.
-    """
-
-    first_attempt: int
-    last_attempt: int
-    level: int
-    delay_ms: int
-    asked_ms: int | None
-    since_first_failure_ms: int
-
-
-def attempts_of(
-    policy: RetryPolicy, table: LevelTable, max_reconsume_times: int
-) -> tuple[Attempt, ...]:
-    """All attempts after the first; if the last one fails, the message is dead."""
-    rungs: list[Attempt] = []
-    own = min(max_reconsume_times, policy.steps(table))
-    for step in range(own):
-        _climb(rungs, policy, table, step, 1)
-    if max_reconsume_times > own:
-        _climb(rungs, policy, table, own, max_reconsume_times - own)
-    return tuple(rungs)
-
-
-def _climb(
-    rungs: list[Attempt], policy: RetryPolicy, table: LevelTable, step: int, count: int
-) -> None:
-    """Add count attempts, each with the level that the policy gives after step failures."""
-    level, asked_ms = policy.level(step, table), policy.delay_ms(step)
-    delay_ms = table.delay_ms(level)
-    last = rungs[-1] if rungs else None
-    since_ms = (last.since_first_failure_ms if last else 0) + count * delay_ms
-    first_attempt = step + 2
-    if last and last.level == level and (last.asked_ms == asked_ms or step > ONE_BY_ONE_MAX):
-        first_attempt = last.first_attempt
-        asked_ms = asked_ms if last.asked_ms == asked_ms else None
-        rungs.pop()
-    rungs.append(Attempt(first_attempt, step + 1 + count, level, delay_ms, asked_ms, since_ms))

@@ -1,28 +1,16 @@
 """Makes text from messages, clients and files visible: control characters are shown, not obeyed.
 
-Such text goes through here on its way to a terminal or a page.  JSON is not decoded: only the
-blanks between its tokens change, so that every number, every escape, a key that comes twice
-and the order of the keys stay as they were sent.
+Such text goes through here on its way to a terminal or a page.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
 ECHO_CHARS_MAX: Final = 128
 """How much of a value an error repeats: a value may be as long as a request."""
-_DUMPED_BYTES: Final = 16
-# Possessive: otherwise a string of four megabytes fills the memory with places to go back to.
-_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++')
-_OPENING: Final = frozenset("{[")
-_CLOSING: Final = frozenset("}]")
-_INDENT: Final = "  "
-_DEPTH_MAX: Final = 100
-"""Deeper lines are indented no further."""
 
 
 def printable(text: str) -> str:
@@ -68,57 +56,3 @@ def _escaped(character: str) -> str:
     return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or (
         f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
     )
-
-
-def is_json(text: str) -> bool:
-    """Is it a JSON object or array?  A bare number or word counts as text."""
-    if text.lstrip()[:1] not in _OPENING:
-        return False
-    try:
-        # The numbers stay text: Python refuses to convert a huge one.
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is Python's, not JSON's")
-
-
-def json_lines(text: str) -> Iterator[str]:
-    """The tokens of a JSON text, one value per line."""
-    depth = 0
-    line = ""
-    before = ""
-    for found in _TOKEN.finditer(text):
-        token = found[0]
-        if token in _CLOSING:
-            depth -= 1
-            if before not in _OPENING:
-                yield line
-                line = _indented(depth)
-        elif before in _OPENING:
-            yield line
-            line = _indented(depth)
-        line += f"{token} " if token == ":" else token
-        if token in _OPENING:
-            depth += 1
-        elif token == ",":
-            yield line
-            line = _indented(depth)
-        before = token
-    yield line
-
-
-def _indented(depth: int) -> str:
-    return _INDENT * min(depth, _DEPTH_MAX)
-
-
-def dump(body: bytes) -> Iterator[str]:
-    """Lines of sixteen bytes: offset, bytes in hex, and the same bytes as ASCII or dots."""
-    for at in range(0, len(body), _DUMPED_BYTES):
-        part = body[at : at + _DUMPED_BYTES]
-        left, right = part[:8].hex(" "), part[8:].hex(" ")
-        plain = "".join([chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part])
-        yield f"{at:08x}  {left:<23}  {right:<23}  |{plain}|"

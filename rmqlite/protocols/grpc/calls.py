@@ -16,8 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 
-from rmqlite.kernel.service.access import CALLER, Access, Caller
-from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel.service.access import CALLER, Access, Caller, CountedRequest, Limits
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.message import pack_host

@@ -14,9 +14,9 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.waits.timer_queue import TimerQueue
 from rmqlite.kernel.words.clock import elapsed_s

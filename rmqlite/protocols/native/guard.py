@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.kernel.service.access import NO_NOTE, NOTE, Access, Caller, Note
-from rmqlite.kernel.service.limits import Limits
+from rmqlite.kernel.service.access import NO_NOTE, NOTE, Access, Caller, Limits, Note
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.words.message import unpack_host

@@ -17,19 +17,19 @@ from rmqlite.features.raw_log.service import LogCalls
 from rmqlite.features.redrive.service import RedriveCalls
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
-from rmqlite.kernel.requests.messages import PulledRecords, PullRequest, SendAnswer, SendRequest
+from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.requests.topics import TimeQuery
 from rmqlite.kernel.sends.calls import DraftCall, Stored
-from rmqlite.kernel.service.groups import GroupCalls
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.service.topics import TopicCalls
+from rmqlite.kernel.service.tables import GroupCalls, TopicCalls
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.protocols.grpc.calls import Answer, Context, Enter, Handlers, one_answer, peer_host
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
 from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import take_note

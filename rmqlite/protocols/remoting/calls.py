@@ -19,12 +19,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rmqlite.kernel.service.access import BROKER, CALLER, Access, Caller
-from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel import Steps
+from rmqlite.kernel.service.access import (
+    BROKER,
+    CALLER,
+    Access,
+    Caller,
+    CountedRequest,
+    Limits,
+    Need,
+    Right,
+)
 from rmqlite.kernel.service.turns import Gate, done_in_turns
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import AccessDenied, Overloaded, RmqliteError
-from rmqlite.kernel.words.rights import Need, Right
 from rmqlite.protocols.remoting.bytes.command import ACCESS_KEY, Command, ResponseCode, is_signed
 from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX, FieldError, camel_case
 from rmqlite.protocols.remoting.bytes.frame import encode

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.requests.figures import RegisteredBroker
+from rmqlite.kernel.requests.broker import RegisteredBroker
 from rmqlite.kernel.tables.topics import READ, WRITE
 from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.protocols.remoting.bytes.fields import FieldError

@@ -28,8 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.service.access import CALLER, Access, Caller
-from rmqlite.kernel.service.limits import Limits
+from rmqlite.kernel.service.access import CALLER, Access, Caller, Limits
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
 from rmqlite.kernel.words.message import unpack_host

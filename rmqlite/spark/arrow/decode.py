@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
@@ -41,7 +42,6 @@ from rmqlite.kernel.words.message import (
     unpack_host,
 )
 from rmqlite.kernel.words.names import CANCELLED_TOPIC, DLQ_PREFIX, RETRY_PREFIX
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.spark.arrow import columns as c
 from rmqlite.spark.arrow.columns import BY_NAME, ArrowColumn
 from rmqlite.spark.arrow.pairs import Pairs, interleaved

@@ -5,7 +5,7 @@ not depend on where records come from or where the answer goes, so it runs on a 
 broker, on an archive, and on rows that a test made up.
 """
 
-from rmqlite.kernel.words.extras import check_extra
+from rmqlite.extras import check_extra
 
 # Check before the jobs import them: a user without Spark gets our error, not an ImportError.
 check_extra("spark")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.kernel.words.names import DLQ_PREFIX, SCHEDULE_GROUP
-from rmqlite.kernel.words.reasons import failure_kind
 from rmqlite.spark import hadoop
 from rmqlite.spark.arrow.columns import columns_of
 from rmqlite.spark.hadoop import HadoopFolder

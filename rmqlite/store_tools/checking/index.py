@@ -24,7 +24,7 @@ from rmqlite.kernel.records.key_hashes import Keyed, key_hashes, keys_of, topic_
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import REGULAR
-from rmqlite.kernel.store.index.index_file import (
+from rmqlite.kernel.store.index_file import (
     ENTRY,
     HEADER,
     SECONDS_MAX,
@@ -33,7 +33,7 @@ from rmqlite.kernel.store.index.index_file import (
     Shape,
     read_header,
 )
-from rmqlite.kernel.store.index.key_index import recorded
+from rmqlite.kernel.store.key_index import recorded
 from rmqlite.store_tools.checking.finding import Finding
 
 CHAIN: Final = "index-chain"

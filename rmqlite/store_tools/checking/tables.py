@@ -1,9 +1,9 @@
 """Checks that each table under config/ is JSON, and has the shape that its reader needs.
 
 Only a fault that would keep a broker from starting, or mislead it, is a finding.  The table of the
-timers is compared with their queue; see timers/comparison.py.  SQLite would make files beside a
-table that it opens, so a closed one is opened as what never changes, and a copy of it if a killed
-broker has left a journal.  A broker that runs compares its own.
+timers is compared with their queue; see kernel/store/timer_index.py.  SQLite would make files
+beside a table that it opens, so a closed one is opened as what never changes, and a copy of it if
+a killed broker has left a journal.  A broker that runs compares its own.
 """
 
 from __future__ import annotations
@@ -36,8 +36,14 @@ from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TAB
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.kernel.store.timers.comparison import RowComparison, check_mark
-from rmqlite.kernel.store.timers.index import FILE_NAME, IndexDamaged, Indexed, TimerIndex
+from rmqlite.kernel.store.timer_index import (
+    FILE_NAME,
+    IndexDamaged,
+    Indexed,
+    RowComparison,
+    TimerIndex,
+    check_mark,
+)
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.store_tools.checking.finding import Finding
 from rmqlite.store_tools.checking.queues import QueueCheck

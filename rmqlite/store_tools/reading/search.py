@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from rmqlite.kernel.records import record
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES
 from rmqlite.kernel.records.record import Head
-from rmqlite.kernel.store.index.key_index import KeyIndex
+from rmqlite.kernel.store.key_index import KeyIndex
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.log.raw_records import neighbours
 from rmqlite.kernel.store.log.repaired_place import is_anonymous

@@ -24,7 +24,7 @@ from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import last_file
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
-from rmqlite.kernel.store.index.key_index import KeyIndex, recorded
+from rmqlite.kernel.store.key_index import KeyIndex, recorded
 from rmqlite.kernel.store.log.checksums import Checksums, Point
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.log.repaired_place import is_anonymous

@@ -20,10 +20,10 @@ from threading import Barrier, BrokenBarrierError
 from typing import Final, Self
 
 from rmqlite.client import AdminClient, Producer, PullConsumer
-from rmqlite.kernel.requests.messages import SendResult
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable, RmqliteError
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.native.bytes.messages import SendResult
 
 TOPIC: Final = "bench"
 GROUP: Final = "rmqlite-bench"

@@ -14,8 +14,8 @@ from rmqlite.cli.options import refuse
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import error_line, note, print_lines, print_table
 from rmqlite.cli.output.writing import STANDARD_OUTPUT, writing, written_bytes
+from rmqlite.extras import check_extra
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.kernel.words.extras import check_extra
 from tests.benchmarks.broker.bench import Bench
 from tests.benchmarks.broker.document import Document, differences, document, document_of
 from tests.benchmarks.broker.figures import COLUMNS, COMPARED_COLUMNS, compared_rows, table_rows

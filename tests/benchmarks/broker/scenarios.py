@@ -11,8 +11,7 @@ from typing import Final
 
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.features.changes.requests import PAGE_DEFAULT, PendingFilter, PendingQuery
-from rmqlite.kernel.requests.figures import LevelStatus
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import LevelStatus, ScheduleAction
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import BrokerUnreachable
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from typer.testing import CliRunner, Result
 
 from rmqlite.client import Producer
-from rmqlite.kernel.words.extras import EXTRAS
+from rmqlite.extras import EXTRAS
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess

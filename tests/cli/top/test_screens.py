@@ -14,7 +14,7 @@ from rmqlite.features.redrive.requests import (
     RedrivePreview,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import NotSupported
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive

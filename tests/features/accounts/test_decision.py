@@ -16,6 +16,7 @@ from rmqlite.features.accounts.accounts import (
     parse_perm,
     perm_text,
 )
+from rmqlite.kernel.service.access import Need, Right
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_GROUP,
@@ -24,7 +25,6 @@ from rmqlite.kernel.words.names import (
     TRACE_TOPIC,
     TRANSACTION_GROUP,
 )
-from rmqlite.kernel.words.rights import Need, Right
 
 ADMIN, PUB, SUB, VIEW = Right.ADMIN, Right.PUB, Right.SUB, Right.VIEW
 BOTH = PERMS["PUB|SUB"]

@@ -15,7 +15,7 @@ from rmqlite.features.accounts.gate.limits import (
     limits_of,
 )
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.service.limits import CountedRequest
+from rmqlite.kernel.service.access import CountedRequest
 from rmqlite.kernel.words.errors import Overloaded
 from tests.support.clock import SetTime
 

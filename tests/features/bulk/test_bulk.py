@@ -13,7 +13,7 @@ from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import ChangeByIds
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import (
     DiskFull,

@@ -19,7 +19,7 @@ from rmqlite.features.changes.requests import (
     PendingFilter,
 )
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, StoreUnavailable
 from rmqlite.kernel.words.message import (
     DELAY,

@@ -17,7 +17,7 @@ from rmqlite.features.changes.requests import (
 )
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.kernel.words.limits import SENT_PROPERTIES_BYTES_MAX
 from rmqlite.kernel.words.message import (

@@ -21,6 +21,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.features.finding.requests import NO_REASON
 from rmqlite.kernel.records.key_hashes import topic_prefix
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.disk.files import SystemFiles
@@ -29,7 +30,6 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.kernel.words.reasons import NO_REASON
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back

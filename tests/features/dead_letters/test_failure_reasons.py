@@ -12,11 +12,11 @@ from rmqlite.features.dead_letters import listing
 from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.features.finding.requests import NO_REASON
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
-from rmqlite.kernel.words.reasons import NO_REASON
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries

@@ -18,9 +18,9 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.features.finding.requests import NO_REASON
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import dlq_topic
-from rmqlite.kernel.words.reasons import NO_REASON
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.checking.tables import UNREADABLE
 from tests.support.brokers import BrokerUnderTest

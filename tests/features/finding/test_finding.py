@@ -18,7 +18,7 @@ from rmqlite.features.finding.requests import (
     MessageQuery,
     MessageState,
 )
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.kernel.words.levels import parse_levels
 from rmqlite.kernel.words.message import KEYS, UNIQ_KEY, Message

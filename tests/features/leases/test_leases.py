@@ -14,6 +14,7 @@ from rmqlite.features.leases.taking import BYTES_MAX, Received
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
+from rmqlite.kernel import Steps
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -23,7 +24,6 @@ from rmqlite.kernel.requests.groups import (
 )
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.words.errors import (
     HandleInvalid,
     InvalidValue,

@@ -9,7 +9,7 @@ import pytest
 from rmqlite.features.operating.deleting import Deleting
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.store import deletions
+from rmqlite.kernel.store import dispatch
 from rmqlite.kernel.words.errors import InvalidName, Overloaded, StoreUnavailable, TopicUnknown
 from rmqlite.store_tools.check import check
 from rmqlite.store_tools.reader import StoreReader
@@ -256,7 +256,7 @@ def test_the_number_of_remembered_deletions_has_a_limit(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each deletion writes all of them."""
-    monkeypatch.setattr(deletions, "QUEUES_MAX", 1)
+    monkeypatch.setattr(dispatch, "QUEUES_MAX", 1)
     under_test.send(plain("a", "one"), plain("b", "two"))
     delete(under_test, "one")
     with pytest.raises(Overloaded, match="QUEUES_MAX"):

@@ -16,6 +16,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.kernel.records.completion import UNREADABLE
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words import message as names
@@ -38,7 +39,6 @@ from rmqlite.kernel.words.message import (
     encode_properties,
 )
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.kernel.words.reasons import UNREADABLE
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make
 from tests.support.redrives import (

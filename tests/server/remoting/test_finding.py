@@ -15,7 +15,7 @@ from rmqlite.features.dead_letters.requests import HistoryQuery
 from rmqlite.features.dead_letters.service import DeadLetterCalls
 from rmqlite.features.finding.requests import MessageQuery
 from rmqlite.features.finding.service import FindingCalls
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.remoting.bytes.fields import FRAME_BYTES_MAX
 from rmqlite.protocols.remoting.bytes.requests.messages import (

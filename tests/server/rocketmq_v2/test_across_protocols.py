@@ -13,25 +13,21 @@ import pytest
 from rmqlite.features.changes.requests import ChangeByIds, ChangedId, ChangeOutcome
 from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
     OffsetsCommit,
     Subscription,
 )
-from rmqlite.kernel.requests.messages import (
-    PullRequest,
-    PullResult,
-    SendBackRequest,
-    SendBackResult,
-)
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest, SendBackResult
 from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.words.message import DELAY, Message, encode_properties, offset_message_id
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs as native_rpcs
+from rmqlite.protocols.native.bytes.messages import PullResult
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.clients import (

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.features.changes.requests import PendingFilter
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.kernel.requests.schedule import ScheduleAction
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.web.args import FIELDS_MAX, Args

@@ -10,9 +10,9 @@ import pytest
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import CHANGES_DEFAULT, ChangeByIds
 from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit
 from rmqlite.kernel.requests.messages import SendBackRequest
-from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import FlushFailed
 from rmqlite.kernel.words.message import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline
-from rmqlite.kernel.requests.figures import LevelStatus
+from rmqlite.kernel.requests.broker import LevelStatus
 from rmqlite.kernel.words.clock import local_ms, local_text
 from rmqlite.kernel.words.levels import parse_delay
 from rmqlite.web.schedule import (

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.service.limits import CountedRequest, Limits
+from rmqlite.kernel.service.access import CountedRequest, Limits
 from rmqlite.kernel.store.disk.files import OPEN_FILES_MAX
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, Overloaded

@@ -25,6 +25,8 @@ from rmqlite.kernel.store.disk.regular_file import (
     Descriptor,
     FileLock,
     Lock,
+    Status,
+    System,
     check_regular,
     kind_of,
     made_anew,
@@ -34,7 +36,6 @@ from rmqlite.kernel.store.disk.regular_file import (
     translated,
     unavailable,
 )
-from rmqlite.kernel.store.disk.system import Status, System
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 
 __all__ = ["SIGNATURE", "Files", "Lock", "ReadOnlyFiles", "SystemFiles"]

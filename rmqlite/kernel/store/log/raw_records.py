@@ -19,12 +19,9 @@ from rmqlite.kernel.records.record import (
     is_indexed,
     layout_of_fields,
     read_head,
-    to_message,
 )
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.log.repaired_place import is_repaired
-from rmqlite.kernel.words.errors import StoreDamaged
-from rmqlite.kernel.words.message import StoredMessage
 
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes of the log per read; a single record may be longer."""
@@ -136,24 +133,6 @@ def records_behind(
                 raise damage(offset, f"a body with CRC {head.body_crc:#010x}")
             found.append(Record(head, data))
     return found
-
-
-def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
-    """The messages in the bytes of raw_records(); source is named in the error.
-
-    Checks bodies, too.  Raises StoreDamaged.
-    """
-    at = 0
-    while at < len(records):
-        head = read_head(records, at)
-        if head is None:
-            raise StoreDamaged(source, at, "a record", "something else")
-        # The positions of a head are those of the data it was read from.
-        if not has_sound_body(head, records):
-            place = head.physical_offset
-            raise StoreDamaged(source, place, "a body that fits its CRC", "another one")
-        yield to_message(head, records)
-        at += head.size
 
 
 def _is_repaired_place(data: bytes, at: int) -> bool:

@@ -23,7 +23,7 @@ from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import REGULAR
 from rmqlite.kernel.store.disk.segments import NAME_DIGITS, is_numbered
 from rmqlite.kernel.store.dispatch import queue_keys
-from rmqlite.kernel.store.index.index_file import (
+from rmqlite.kernel.store.index_file import (
     ENTRY,
     HEADER,
     INDEX_NAME_DIGITS,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.features.changes.requests import BOUNDS_MAX, IDS_MAX
-from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX
+from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX, REASON_CHARS_MAX
 from rmqlite.features.raw_log.requests import TOPICS_MAX
 from rmqlite.features.redrive.requests import IMPORTED_DEAD_LETTERS_MAX, RedriveOutcome
 from rmqlite.kernel.config.config import BrokerConfig
@@ -21,7 +21,6 @@ from rmqlite.kernel.words.errors import InvalidName, MessageTooLarge
 from rmqlite.kernel.words.levels import LEVELS_MAX
 from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
-from rmqlite.kernel.words.reasons import REASON_CHARS_MAX
 from rmqlite.kernel.words.retry_policy import TEXT_CHARS_MAX
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import Rpc

@@ -14,16 +14,16 @@ from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.records.record import read_head, to_message
 from rmqlite.kernel.requests.groups import MemberInfo
-from rmqlite.kernel.requests.messages import (
+from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.protocols.native.bytes.messages import (
     EncodedBatch,
     PulledRecords,
     PullResult,
     SendAnswer,
     SendRequest,
 )
-from rmqlite.kernel.requests.topics import Queue
-from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.codec import Codec, Codecs, read
 

@@ -22,8 +22,14 @@ from rmqlite.features.finding import requests as finding
 from rmqlite.features.operating import requests as operating
 from rmqlite.features.raw_log import requests as log
 from rmqlite.features.redrive import requests as redrive
-from rmqlite.kernel.requests import figures, groups, messages, schedule, topics
+from rmqlite.kernel.requests import broker, groups, messages, topics
 from rmqlite.protocols.native.bytes import native
+from rmqlite.protocols.native.bytes.messages import (
+    PulledRecords,
+    PullResult,
+    SendAnswer,
+    SendRequest,
+)
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.codec import Codec, read
 
@@ -90,10 +96,10 @@ def _rpc(service: str, name: str, request: type[Q], answer: type[A]) -> Rpc[Q, A
 
 
 GET_ROUTE = _rpc("Messaging", "GetRoute", topics.RouteRequest, topics.Route)
-SEND = _rpc("Messaging", "Send", messages.SendRequest, messages.SendAnswer)
-PULL: Rpc[messages.PullRequest, messages.PullResult] = replace(
+SEND = _rpc("Messaging", "Send", SendRequest, SendAnswer)
+PULL: Rpc[messages.PullRequest, PullResult] = replace(
     # A broker answers with records, of which a client makes messages.
-    cast("Any", _rpc("Messaging", "Pull", messages.PullRequest, messages.PulledRecords)),
+    cast("Any", _rpc("Messaging", "Pull", messages.PullRequest, PulledRecords)),
     decode_response=native.pulled_from_bytes,
 )
 SEND_BACK = _rpc("Messaging", "SendBack", messages.SendBackRequest, messages.SendBackResult)
@@ -110,7 +116,7 @@ PREVIEW_TOPIC_DELETION = _rpc("Admin", "PreviewTopicDeletion", str, operating.To
 DELETE_TOPIC = _rpc("Admin", "DeleteTopic", str, NoneType)
 LIST_GROUPS = _rpc("Admin", "ListGroups", NoneType, tuple[groups.GroupInfo, ...])
 DESCRIBE_GROUP = _rpc("Admin", "DescribeGroup", str, operating.GroupStatus)
-GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, figures.BrokerStatus)
+GET_BROKER_STATUS = _rpc("Admin", "GetBrokerStatus", NoneType, broker.BrokerStatus)
 QUERY_MESSAGES = _rpc("Admin", "QueryMessages", finding.MessageQuery, finding.FoundMessages)
 GET_MESSAGE = _rpc("Admin", "GetMessage", str, finding.FoundMessage)
 LIST_PENDING = _rpc("Admin", "ListPending", changes.PendingQuery, changes.PendingPage)
@@ -120,8 +126,8 @@ GET_TIMELINE = _rpc(
 )
 CHANGE_BY_IDS = _rpc("Admin", "ChangeByIds", changes.ChangeByIds, tuple[changes.ChangedId, ...])
 CHANGE_BY_FILTER = _rpc("Admin", "ChangeByFilter", changes.ChangeByFilter, changes.ChangedPage)
-GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, schedule.LevelsInForce)
-CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", schedule.LevelsChange, schedule.LevelsChanged)
+GET_LEVELS = _rpc("Admin", "GetLevels", NoneType, broker.LevelsInForce)
+CHANGE_LEVELS = _rpc("Admin", "ChangeLevels", broker.LevelsChange, broker.LevelsChanged)
 
 SCHEDULE_BULK = _rpc("Messaging", "ScheduleBulk", bulk.BulkRequest, bulk.BulkAnswer)
 

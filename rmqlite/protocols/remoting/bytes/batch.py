@@ -15,7 +15,17 @@ from typing import Final, NamedTuple
 from rmqlite.kernel.compiled import SPAN, in_c, only_in_c
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
-from rmqlite.kernel.words.message import DELAY, Message, encode_properties, message_properties
+from rmqlite.kernel.words.message import (
+    DELAY,
+    KEYS,
+    MAX_RECONSUME_TIMES,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    Message,
+    encode_properties,
+)
 from rmqlite.protocols.remoting.bytes.fields import BATCH_MESSAGES_MAX, FieldError
 
 _START: Final = Struct(">iiiii")
@@ -108,3 +118,24 @@ def write_batch(items: Iterable[BatchItem]) -> bytes:
             item.properties,
         )
     return b"".join(parts)
+
+
+def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
+    """The properties that a message is sent with; where it waits is for the broker to write."""
+    pairs = dict(message.properties)
+    if message.keys:
+        pairs[KEYS] = " ".join(message.keys)
+    if message_id or message.message_id:
+        pairs[UNIQ_KEY] = message_id or message.message_id
+    if message.delay_level < 0:
+        # It delays nothing, so routing writes no level; RocketMQ stores it as it was sent.
+        pairs[DELAY] = str(message.delay_level)
+    if message.deliver_at is not None:
+        pairs[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
+    if message.deliver_after is not None:
+        pairs[TIMER_DELAY_MS] = str(message.deliver_after_ms)
+    if message.max_reconsume_times is not None:
+        pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
+    if message.tags:
+        pairs[TAGS] = message.tags
+    return pairs

@@ -14,7 +14,7 @@ from rmqlite.features.operating.service import SettingCalls
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Histogram
 from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS
-from rmqlite.kernel.requests.figures import BrokerStatus, LevelStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.protocols.remoting.bytes.command import SERVER_VERSION, Command, ResponseCode

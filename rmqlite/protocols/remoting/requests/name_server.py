@@ -14,13 +14,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rmqlite.features.name_server.service import KeyValueCalls
+from rmqlite.kernel import Steps
 from rmqlite.kernel.config.addresses import parse_allowed
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.service.access import CALLER, Caller, host_of
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.steps import Steps
 from rmqlite.kernel.tables.topics import WRITE
 from rmqlite.kernel.words.errors import InvalidValue, TopicUnknown
 from rmqlite.kernel.words.names import AUTO_CREATE_TOPIC, is_system

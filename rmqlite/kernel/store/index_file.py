@@ -21,18 +21,18 @@ from typing import Final, NamedTuple
 
 from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">I")
 ENTRY: Final = struct.Struct(">iqii")
 INDEX_NAME_DIGITS: Final = 17
 """A file is named after the local time to the millisecond at which it was made."""
-SECONDS_MAX: Final = 2**31 - 1
+SECONDS_MAX: Final = INT32_MAX
 """The largest number of seconds; a later entry gets this one, too."""
 PAGE_BYTES: Final = 4096
 """Bytes that are written when one slot has changed."""
 _RUN_PAGES_MAX: Final = 64
-_ALWAYS: Final = 2**63 - 1
 _READ_BYTES: Final = 1 << 20
 _SLOTS_AT: Final = HEADER.size
 _SLOT_BYTES: Final = SLOT.size
@@ -306,7 +306,7 @@ class IndexFile:
                 (number,) = _get_slot(image, _SLOTS_AT + _SLOT_BYTES * (key_hash % slots))
                 if not number:
                     continue
-            for physical_offset in self.find(key_hash, begin_ms, _ALWAYS):
+            for physical_offset in self.find(key_hash, begin_ms, INT64_MAX):
                 if physical_offset < min_offset:
                     break
                 yield at, physical_offset

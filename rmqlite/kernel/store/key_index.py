@@ -13,14 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from rmqlite.kernel.records.key_hash import Suffix, positive
-from rmqlite.kernel.records.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
+from rmqlite.kernel.records.key_hashes import (
+    Keyed,
+    Suffix,
+    key_hashes,
+    keys_of,
+    positive,
+    topic_prefix,
+)
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import REGULAR
 from rmqlite.kernel.store.disk.segments import is_numbered
-from rmqlite.kernel.store.index.index_file import (
+from rmqlite.kernel.store.index_file import (
     HEADER,
     INDEX_NAME_DIGITS,
     FileChanges,
@@ -32,8 +38,7 @@ from rmqlite.kernel.store.index.index_file import (
 )
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.errors import StoreDamaged
-
-_FILE_BYTES_MAX: Final = 2**31 - 1
+from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,7 @@ class KeyIndex:
     # ---- reading
 
     def find(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**63 - 1
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX
     ) -> Iterator[int]:
         """Physical offsets of records that may have this key and this time, newest first.
 
@@ -306,6 +311,6 @@ def recorded(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]]
     counts = [each.next_number for each in headers.values()]
     is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
     # RocketMQ maps a whole file, so no file is larger.
-    is_sound = is_sound and shape.file_bytes <= _FILE_BYTES_MAX
+    is_sound = is_sound and shape.file_bytes <= INT32_MAX
     is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
     return (shape, headers) if is_sound else None
