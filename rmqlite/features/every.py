@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
+from rmqlite.features.native import NativeFeature
 from rmqlite.kernel.service.feature import Feature
 
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -37,3 +38,8 @@ def features(without: Collection[str] = ()) -> tuple[Feature, ...]:
         if name not in without and found.keys() >= {*needs}:
             found[name] = import_module(f"rmqlite.features.{name}.feature").FEATURE
     return tuple(found.values())
+
+
+def native_features() -> tuple[NativeFeature, ...]:
+    """Those that have calls of rmqlite.v1."""
+    return tuple(each for each in features() if isinstance(each, NativeFeature))

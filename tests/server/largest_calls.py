@@ -11,10 +11,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rmqlite.features.bulk.bulk import Bulk
-from rmqlite.features.bulk.requests import BulkRequest
+from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, SCHEDULE_BULK, BulkRequest
 from rmqlite.features.changes.requests import (
     BOUNDS_MAX,
+    CHANGE_BY_FILTER,
+    CHANGE_BY_IDS,
+    COUNT_PENDING,
+    GET_TIMELINE,
     IDS_MAX,
+    LIST_PENDING,
     ChangeByFilter,
     ChangeByIds,
     PendingFilter,
@@ -22,16 +27,45 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.features.dead_letters.requests import (
+    GET_HISTORY,
+    LIST_DEAD_LETTER_GROUPS,
+    LIST_DEAD_LETTERS,
+    LIST_REASONS,
+    LIST_RETRIES,
+    PURGE_DEAD_LETTERS,
     DeadLetterFilter,
     DeadLettersQuery,
     HistoryQuery,
     PurgeRequest,
 )
-from rmqlite.features.finding.requests import MessageQuery
-from rmqlite.features.operating.requests import GroupDeletion, OffsetReset
-from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.features.finding.requests import GET_MESSAGE, QUERY_MESSAGES, MessageQuery
+from rmqlite.features.operating.requests import (
+    DELETE_GROUP,
+    DELETE_TOPIC,
+    DESCRIBE_GROUP,
+    PREVIEW_OFFSET_RESET,
+    PREVIEW_TOPIC_DELETION,
+    RESET_OFFSETS,
+    GroupDeletion,
+    OffsetReset,
+)
+from rmqlite.features.raw_log.requests import (
+    GET_LOG_SNAPSHOT,
+    READ_LOG,
+    READ_QUEUE,
+    LogReadRequest,
+    LogSnapshotRequest,
+    QueueReadRequest,
+)
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
+    CHANGE_REDRIVE_JOB,
+    GET_REDRIVE_JOB,
+    IMPORT_DEAD_LETTERS,
+    LIST_REDRIVE_JOBS,
+    LIST_REDRIVE_OUTCOMES,
+    PREVIEW_REDRIVE,
+    START_REDRIVE,
     ImportedDeadLetter,
     ImportRequest,
     JobAction,
@@ -42,6 +76,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupInfo,
@@ -59,7 +94,6 @@ from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.levels import INSTANT_MS_MIN
 from rmqlite.kernel.words.message import Message, offset_message_id
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST, request_of
 from tests.support.steps import done
@@ -151,7 +185,7 @@ def _jobs(broker: BrokerUnderTest) -> None:
 class Largest:
     """The largest request of each call; a new one each time if it can be done only once."""
 
-    def __init__(self, broker: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
+    def __init__(self, broker: BrokerUnderTest, rpc: Row[Any, Any]) -> None:
         self._broker = broker
         self._rpc = rpc
         self._number = 0
@@ -254,10 +288,10 @@ EVERY_DEAD_LETTER: Final = DeadLetterFilter(reason="nothing like that " * 50)
 EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
 LETTER_PROPERTIES: Final = b"RETRY_TOPIC\x01orders"
 SPEC: Final = RedriveSpec(READERS, DeadLetterFilter(reason="nothing like that " * 50), again=True)
-REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
+REQUESTS: Final[dict[Row[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.GET_ROUTE: lambda at: RouteRequest(at.name, create=True),
     rpcs.SEND: Largest.send,
-    rpcs.SCHEDULE_BULK: Largest.bulk,
+    SCHEDULE_BULK: Largest.bulk,
     rpcs.PULL: Largest.pull,
     rpcs.SEND_BACK: lambda at: SendBackRequest(at.name, 0, 0, "é" * 30_000),
     rpcs.QUERY_OFFSETS: lambda at: OffsetsQuery(READERS, tuple(at.queues())),
@@ -269,51 +303,51 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.LIST_TOPICS: lambda _: None,
     rpcs.CREATE_TOPIC: lambda at: TopicInfo(at.name, 1_024, 1_024),
     rpcs.LIST_GROUPS: lambda _: None,
-    rpcs.DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,
+    DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,
     rpcs.GET_BROKER_STATUS: lambda _: None,
-    rpcs.QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", history=True),
-    rpcs.GET_MESSAGE: Largest.offset_id,
-    rpcs.LIST_PENDING: lambda at: PendingQuery(
+    QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", history=True),
+    GET_MESSAGE: Largest.offset_id,
+    LIST_PENDING: lambda at: PendingQuery(
         EVERY_PENDING if at.is_first else PendingFilter(key="k"), max_messages=1_000
     ),
-    rpcs.COUNT_PENDING: lambda _: None,
-    rpcs.GET_TIMELINE: lambda at: TimelineRequest(
+    COUNT_PENDING: lambda _: None,
+    GET_TIMELINE: lambda at: TimelineRequest(
         tuple(at._broker.clock.now_ms() + 36_000 * number for number in range(BOUNDS_MAX))
     ),
-    rpcs.CHANGE_BY_IDS: lambda at: ChangeByIds(
+    CHANGE_BY_IDS: lambda at: ChangeByIds(
         ScheduleAction.RESCHEDULE,
         tuple(f"id-{number}" for number in range(IDS_MAX)),
         **at.new_time(),
     ),
-    rpcs.CHANGE_BY_FILTER: lambda at: ChangeByFilter(
+    CHANGE_BY_FILTER: lambda at: ChangeByFilter(
         ScheduleAction.RESCHEDULE, PendingFilter(topic=TOPIC), max_messages=2_000, **at.new_time()
     ),
     rpcs.GET_LEVELS: lambda _: None,
     rpcs.CHANGE_LEVELS: lambda at: LevelsChange(
         " ".join(f"{100 + at._number % 2 + number}s" for number in range(64)), dry_run=True
     ),
-    rpcs.LIST_DEAD_LETTER_GROUPS: lambda _: None,
-    rpcs.LIST_REASONS: lambda _: READERS,
-    rpcs.LIST_DEAD_LETTERS: lambda at: DeadLettersQuery(
+    LIST_DEAD_LETTER_GROUPS: lambda _: None,
+    LIST_REASONS: lambda _: READERS,
+    LIST_DEAD_LETTERS: lambda at: DeadLettersQuery(
         READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
-    rpcs.PURGE_DEAD_LETTERS: lambda _: PurgeRequest(READERS, dry_run=True),
-    rpcs.LIST_RETRIES: lambda at: DeadLettersQuery(
+    PURGE_DEAD_LETTERS: lambda _: PurgeRequest(READERS, dry_run=True),
+    LIST_RETRIES: lambda at: DeadLettersQuery(
         READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
     ),
-    rpcs.GET_HISTORY: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
-    rpcs.PREVIEW_TOPIC_DELETION: lambda _: WIDE,
-    rpcs.DELETE_TOPIC: lambda at: at.name,
-    rpcs.DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
-    rpcs.PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, INSTANT_MS_MIN),
-    rpcs.RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, INSTANT_MS_MIN + at._number),
+    GET_HISTORY: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
+    PREVIEW_TOPIC_DELETION: lambda _: WIDE,
+    DELETE_TOPIC: lambda at: at.name,
+    DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
+    PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, INSTANT_MS_MIN),
+    RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, INSTANT_MS_MIN + at._number),
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
-    rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
-    rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
-    rpcs.GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_results=True),
-    rpcs.LIST_REDRIVE_JOBS: lambda _: None,
-    rpcs.CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
-    rpcs.IMPORT_LETTERS: lambda at: ImportRequest(
+    PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
+    START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
+    GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_results=True),
+    LIST_REDRIVE_JOBS: lambda _: None,
+    CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
+    IMPORT_DEAD_LETTERS: lambda at: ImportRequest(
         READERS,
         tuple(
             ImportedDeadLetter(
@@ -322,12 +356,12 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
             for n in range(100)
         ),
     ),
-    rpcs.LIST_REDRIVE_OUTCOMES: lambda _: OutcomesQuery("redrive-0", max_letters=1_000),
-    rpcs.GET_BULK_JOB: lambda _: "job-1",
-    rpcs.LIST_BULK_JOBS: lambda _: None,
-    rpcs.GET_LOG_SNAPSHOT: lambda at: LogSnapshotRequest(
+    LIST_REDRIVE_OUTCOMES: lambda _: OutcomesQuery("redrive-0", max_letters=1_000),
+    GET_BULK_JOB: lambda _: "job-1",
+    LIST_BULK_JOBS: lambda _: None,
+    GET_LOG_SNAPSHOT: lambda at: LogSnapshotRequest(
         tuple(f"topic-{number:05}" for number in range(1_000)) if at.is_first else ()
     ),
-    rpcs.READ_LOG: lambda _: LogReadRequest(0, max_bytes=4 << 20),
-    rpcs.READ_QUEUE: lambda _: QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20),
+    READ_LOG: lambda _: LogReadRequest(0, max_bytes=4 << 20),
+    READ_QUEUE: lambda _: QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.client.channel import Connection
-from rmqlite.protocols.native.bytes.rpcs import A, Q, Rpc
+from rmqlite.features.rows import A, Q, Row
 
 
 class AdminCalls:
@@ -13,5 +13,5 @@ class AdminCalls:
         self._connection = connection
         self._timeout_s = timeout_s
 
-    def _ask(self, rpc: Rpc[Q, A], value: Q) -> A:
+    def _ask(self, rpc: Row[Q, A], value: Q) -> A:
         return self._connection.call(rpc, value, self._timeout_s)

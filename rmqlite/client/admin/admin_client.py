@@ -10,9 +10,21 @@ from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
-from rmqlite.features.bulk.requests import BulkJob
-from rmqlite.features.finding.requests import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, BulkJob
+from rmqlite.features.finding.requests import (
+    GET_MESSAGE,
+    QUERY_MESSAGES,
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+)
 from rmqlite.features.operating.requests import (
+    DELETE_GROUP,
+    DELETE_TOPIC,
+    DESCRIBE_GROUP,
+    PREVIEW_OFFSET_RESET,
+    PREVIEW_TOPIC_DELETION,
+    RESET_OFFSETS,
     GroupDeletion,
     GroupStatus,
     OffsetReset,
@@ -69,14 +81,14 @@ class AdminClient(AdminCalls, Closing):
 
         Raises TopicUnknown, InvalidName.
         """
-        return self._ask(rpcs.PREVIEW_TOPIC_DELETION, topic)
+        return self._ask(PREVIEW_TOPIC_DELETION, topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with all offsets in it; messages that wait for it become dead letters.
 
         A topic that does not exist is no error.  Raises InvalidName for a topic of the broker.
         """
-        self._ask(rpcs.DELETE_TOPIC, topic)
+        self._ask(DELETE_TOPIC, topic)
 
     def route(self, topic: str) -> Route:
         """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
@@ -92,7 +104,7 @@ class AdminClient(AdminCalls, Closing):
 
     def group(self, group: str) -> GroupStatus:
         """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
-        return self._ask(rpcs.DESCRIBE_GROUP, group)
+        return self._ask(DESCRIBE_GROUP, group)
 
     def set_group(
         self,
@@ -128,14 +140,14 @@ class AdminClient(AdminCalls, Closing):
         An unknown group is no error.  force: although it has members, which make it again.
         Raises GroupInUse.
         """
-        self._ask(rpcs.DELETE_GROUP, GroupDeletion(group, force))
+        self._ask(DELETE_GROUP, GroupDeletion(group, force))
 
     def preview_offset_reset(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
         """What reset_offsets() would do to each queue; changes nothing.
 
         Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue.
         """
-        return self._ask(rpcs.PREVIEW_OFFSET_RESET, reset)
+        return self._ask(PREVIEW_OFFSET_RESET, reset)
 
     def reset_offsets(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
         """Let a group go on from another place; returns what was done to each queue.
@@ -143,7 +155,7 @@ class AdminClient(AdminCalls, Closing):
         Raises GroupInUse too, unless by force: then the next commits of the members undo it.
         The offsets are on disk within flushConsumerOffsetInterval.
         """
-        return self._ask(rpcs.RESET_OFFSETS, reset)
+        return self._ask(RESET_OFFSETS, reset)
 
     def broker_status(self) -> BrokerStatus:
         """Counts since the broker started, and the waiting messages of each delay level."""
@@ -154,11 +166,11 @@ class AdminClient(AdminCalls, Closing):
 
         Raises TopicUnknown, InvalidValue.
         """
-        return self._ask(rpcs.QUERY_MESSAGES, query)
+        return self._ask(QUERY_MESSAGES, query)
 
     def message_at(self, offset_message_id: str) -> FoundMessage:
         """The message whose record the id names.  Raises MessageNotFound, InvalidValue."""
-        return self._ask(rpcs.GET_MESSAGE, offset_message_id)
+        return self._ask(GET_MESSAGE, offset_message_id)
 
     def levels(self) -> LevelsInForce:
         """The table of delay levels in force, its source, and all earlier tables."""
@@ -174,11 +186,11 @@ class AdminClient(AdminCalls, Closing):
 
     def job(self, job_id: str) -> BulkJob:
         """The counts and samples of a bulk job, over all its calls.  Raises JobUnknown."""
-        return self._ask(rpcs.GET_BULK_JOB, job_id)
+        return self._ask(GET_BULK_JOB, job_id)
 
     def jobs(self) -> tuple[BulkJob, ...]:
         """Every bulk job that the broker remembers, without samples, the latest used first."""
-        return self._ask(rpcs.LIST_BULK_JOBS, None)
+        return self._ask(LIST_BULK_JOBS, None)
 
     def close(self) -> None:
         self._connection.close()

@@ -13,6 +13,12 @@ from typing import Final
 from rmqlite.client.admin import AdminCalls
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
+    GET_HISTORY,
+    LIST_DEAD_LETTER_GROUPS,
+    LIST_DEAD_LETTERS,
+    LIST_REASONS,
+    LIST_RETRIES,
+    PURGE_DEAD_LETTERS,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -24,7 +30,7 @@ from rmqlite.features.dead_letters.requests import (
     PurgeRequest,
     pages,
 )
-from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.features.rows import Row
 
 BEFORE_ALL_MS: Final = 1
 """No letter died before."""
@@ -39,14 +45,14 @@ class DeadLetterAdmin(AdminCalls):
 
     def groups(self) -> tuple[DeadLetterGroup, ...]:
         """Every group that has dead letters, purged ones included; sorted by name."""
-        return self._ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+        return self._ask(LIST_DEAD_LETTER_GROUPS, None)
 
     def reasons(self, group: str) -> DeadLetterGroup:
         """One group, with every kind of reasons instead of the five most frequent ones.
 
         Raises GroupUnknown for an unknown group without dead letters.
         """
-        return self._ask(rpcs.LIST_REASONS, group)
+        return self._ask(LIST_REASONS, group)
 
     def list_dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
@@ -54,7 +60,7 @@ class DeadLetterAdmin(AdminCalls):
         While a page has a cursor there are more, even if the page is empty.  Raises GroupUnknown
         for an unknown group without dead letters.
         """
-        return self._ask(rpcs.LIST_DEAD_LETTERS, query)
+        return self._ask(LIST_DEAD_LETTERS, query)
 
     def dead(
         self,
@@ -66,24 +72,24 @@ class DeadLetterAdmin(AdminCalls):
     ) -> Iterator[DeadLetter]:
         """All dead letters of a group that match the filter, page by page as they are needed."""
         query = DeadLettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
-        return self._all(rpcs.LIST_DEAD_LETTERS, query)
+        return self._all(LIST_DEAD_LETTERS, query)
 
     def list_retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's retries.  Raises GroupUnknown.
 
         First the due retries that are not consumed yet, then the waiting ones, in due order.
         """
-        return self._ask(rpcs.LIST_RETRIES, query)
+        return self._ask(LIST_RETRIES, query)
 
     def retries(
         self, group: str, filter: DeadLetterFilter = EVERY_DEAD_LETTER
     ) -> Iterator[DeadLetter]:
         """All of list_retries(), page by page as they are needed."""
-        return self._all(rpcs.LIST_RETRIES, DeadLettersQuery(group, filter))
+        return self._all(LIST_RETRIES, DeadLettersQuery(group, filter))
 
     def history(self, message_id: str) -> History:
         """The whole history of a message, by its message id or an offset message id."""
-        return self._ask(rpcs.GET_HISTORY, HistoryQuery(message_id))
+        return self._ask(GET_HISTORY, HistoryQuery(message_id))
 
     def purge(self, request: PurgeRequest) -> Purged:
         """Hide dead letters, or show them again; returns when that is on disk.
@@ -93,10 +99,10 @@ class DeadLetterAdmin(AdminCalls):
         if request.filter != EVERY_DEAD_LETTER:
             # An older broker knows no filter: to it the request is about no letter, not about all.
             request = replace(request, until_ms=BEFORE_ALL_MS)
-        return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
+        return self._ask(PURGE_DEAD_LETTERS, request)
 
     def _all(
-        self, rpc: rpcs.Rpc[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
+        self, rpc: Row[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
     ) -> Iterator[DeadLetter]:
         for page in pages(partial(self._ask, rpc), query):
             yield from page.letters

@@ -12,7 +12,14 @@ from functools import partial
 from rmqlite.client.admin import AdminCalls
 from rmqlite.features.dead_letters.requests import pages
 from rmqlite.features.redrive.requests import (
+    CHANGE_REDRIVE_JOB,
+    GET_REDRIVE_JOB,
+    IMPORT_DEAD_LETTERS,
+    LIST_REDRIVE_JOBS,
+    LIST_REDRIVE_OUTCOMES,
     NOTHING_SEEN,
+    PREVIEW_REDRIVE,
+    START_REDRIVE,
     DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
@@ -28,7 +35,6 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.protocols.native.bytes import rpcs
 
 
 class RedriveAdmin(AdminCalls):
@@ -47,7 +53,7 @@ class RedriveAdmin(AdminCalls):
         """
         request = RedrivePreviewRequest(spec)
         whole = NOTHING_SEEN
-        for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
+        for page in pages(partial(self._ask, PREVIEW_REDRIVE), request):
             whole = whole.then(page)
             if progress:
                 progress(whole.looked_at, whole.letters)
@@ -58,18 +64,18 @@ class RedriveAdmin(AdminCalls):
 
         job_id: with your own id you may repeat the call, and it starts one job.
         """
-        return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
+        return self._ask(START_REDRIVE, RedriveRequest(spec, job_id))
 
     def job(self, job_id: str, *, with_results: bool = False) -> RedriveJob:
         """The state of a job.  Raises JobUnknown.
 
         with_results: also count what became of its messages; that takes up to some seconds.
         """
-        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
+        return self._ask(GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
 
     def jobs(self) -> tuple[RedriveJob, ...]:
         """Every job that the broker remembers, without samples, the most recently changed first."""
-        return self._ask(rpcs.LIST_REDRIVE_JOBS, None)
+        return self._ask(LIST_REDRIVE_JOBS, None)
 
     def pause(self, job_id: str) -> RedriveJob:
         """Stop sending until resume().  Raises JobUnknown, JobOver."""
@@ -92,11 +98,11 @@ class RedriveAdmin(AdminCalls):
 
         Those that the broker still has count as redriven.
         """
-        return self._ask(rpcs.IMPORT_LETTERS, request)
+        return self._ask(IMPORT_DEAD_LETTERS, request)
 
     def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""
-        return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+        return self._ask(LIST_REDRIVE_OUTCOMES, query)
 
     def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[DeadLetterOutcome]:
         """The outcome of every letter so far, page by page as it is needed."""
@@ -104,4 +110,4 @@ class RedriveAdmin(AdminCalls):
             yield from page.letters
 
     def _change(self, change: JobChange) -> RedriveJob:
-        return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)
+        return self._ask(CHANGE_REDRIVE_JOB, change)

@@ -13,8 +13,13 @@ from functools import partial
 
 from rmqlite.client.admin import AdminCalls
 from rmqlite.features.changes.requests import (
+    CHANGE_BY_FILTER,
+    CHANGE_BY_IDS,
     CHANGES_MAX,
+    COUNT_PENDING,
+    GET_TIMELINE,
     IDS_MAX,
+    LIST_PENDING,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -30,7 +35,6 @@ from rmqlite.features.dead_letters.requests import pages
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
-from rmqlite.protocols.native.bytes import rpcs
 
 EVERYTHING = PendingFilter()
 
@@ -51,7 +55,7 @@ class ScheduleAdmin(AdminCalls):
         messages have the same key, only each thousand of them is in due order, the newest thousand
         first.
         """
-        return self._ask(rpcs.LIST_PENDING, query)
+        return self._ask(LIST_PENDING, query)
 
     def pending(
         self, filter: PendingFilter = EVERYTHING, *, page: int = 0
@@ -66,7 +70,7 @@ class ScheduleAdmin(AdminCalls):
 
     def count_pending(self) -> tuple[PendingCount, ...]:
         """How many messages wait, for every level and topic that has any; by level, then topic."""
-        return self._ask(rpcs.COUNT_PENDING, None)
+        return self._ask(COUNT_PENDING, None)
 
     def timeline(
         self, bounds_ms: tuple[int, ...], levels: tuple[int, ...] = ()
@@ -76,7 +80,7 @@ class ScheduleAdmin(AdminCalls):
         bounds_ms: up to BOUNDS_MAX, ascending, on the broker's clock (broker_status().now_ms).
         levels: empty means all.
         """
-        return self._ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, levels))
+        return self._ask(GET_TIMELINE, TimelineRequest(bounds_ms, levels))
 
     # ---- changing, by message id
 
@@ -138,7 +142,7 @@ class ScheduleAdmin(AdminCalls):
         for start in range(0, len(ids), IDS_MAX):
             part = replace(change, message_ids=ids[start : start + IDS_MAX])
             try:
-                answered = self._ask(rpcs.CHANGE_BY_IDS, part)
+                answered = self._ask(CHANGE_BY_IDS, part)
             except RmqliteError as error:
                 if start:
                     error.add_note(f"{start} of {len(ids)} message ids were answered before this")
@@ -184,7 +188,7 @@ class ScheduleAdmin(AdminCalls):
             change = replace(change, max_messages=CHANGES_MAX)
         changed = 0
         try:
-            for page in pages(partial(self._ask, rpcs.CHANGE_BY_FILTER), change):
+            for page in pages(partial(self._ask, CHANGE_BY_FILTER), change):
                 changed += page.changed
                 if progress:
                     progress(changed)

@@ -19,6 +19,7 @@ from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
 from rmqlite.kernel.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
@@ -183,9 +184,9 @@ class QueueReader:
 
     def _ask(
         self,
-        rpc: rpcs.Rpc[rpcs.Q, rpcs.A],
-        value: rpcs.Q,
-        on_answer: Callable[[rpcs.A], None],
+        rpc: Row[Q, A],
+        value: Q,
+        on_answer: Callable[[A], None],
         again: Callable[[], None],
         wait_ms: int = 0,
     ) -> None:
@@ -193,7 +194,7 @@ class QueueReader:
         if self._stopped:
             return
 
-        def on_outcome(outcome: rpcs.A | RmqliteError) -> None:
+        def on_outcome(outcome: A | RmqliteError) -> None:
             if isinstance(outcome, RmqliteError):
                 self._on_error(outcome, again)
             else:

@@ -20,7 +20,7 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
+from rmqlite.features.changes.requests import CHANGE_BY_IDS, ChangeByIds, ChangedId, RecallHandle
 from rmqlite.kernel.requests.messages import SendAnswer, SendResult
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
@@ -156,7 +156,7 @@ class Producer(Closing):
         """
         change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
         changed = self._connection.call_repeatedly(
-            rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
+            CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
         )
         return changed[0]
 

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.bulk.bulk import Bulk
+from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, SCHEDULE_BULK
 from rmqlite.features.bulk.service import BulkCalls
+from rmqlite.features.native import NativeFeature, bodies_limit
+from rmqlite.features.rows import JOB_ID, Limit
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words.errors import MessageTooLarge
+from rmqlite.kernel.words.limits import KEYS_BYTES_MAX, PROPERTIES_BYTES_MAX
+
+_TEXT: Final = Limit(size=PROPERTIES_BYTES_MAX, error=MessageTooLarge)
+_LIMITS: Final = {
+    "ScheduleBulkRequest.job_id": JOB_ID,
+    "GetBulkJobRequest.job_id": JOB_ID,
+    **dict.fromkeys(
+        [
+            f"Refusal.{name}"
+            for name in ("message_id", "code", "sentence", "field", "value", "rule")
+        ],
+        _TEXT,
+    ),
+}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -17,4 +36,37 @@ def _make(broker: Broker) -> Iterable[object]:
     yield made
 
 
-FEATURE: Final = Feature(make=_make, calls=(BulkCalls,))
+def _sized(config: BrokerConfig) -> Mapping[str, Limit]:
+    several = Limit(
+        count=config.bulk_messages_max, count_key="maxBulkMessages", error=MessageTooLarge
+    )
+    # MessageTooLarge makes a client split its call in two, and again, until the message that is
+    # too large is alone and only it is refused.
+    column = replace(several, size=PROPERTIES_BYTES_MAX)
+    bodies = bodies_limit(config)
+    columns = {
+        "bodies": replace(bodies, count=several.count, count_key=several.count_key),
+        "message_ids": column,
+        "topics": column,
+        "tags": column,
+        "keys": replace(column, total=KEYS_BYTES_MAX),
+        "properties": column,
+        "delay_levels": several,
+        "delays": column,
+        "deliver_at_ms": several,
+        "already_refused": several,
+    }
+    return {f"ScheduleBulkRequest.{name}": limit for name, limit in columns.items()}
+
+
+FEATURE: Final = NativeFeature(
+    make=_make,
+    calls=(BulkCalls,),
+    answers={
+        SCHEDULE_BULK: lambda service: service[BulkCalls].schedule,
+        GET_BULK_JOB: lambda service: service[BulkCalls].job,
+        LIST_BULK_JOBS: lambda service: service[BulkCalls].jobs,
+    },
+    limits=_LIMITS,
+    sized=_sized,
+)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Any, Final
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
 from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.message import (
@@ -180,3 +182,16 @@ def check_property_text(text: str) -> None:
 def _plain(refusal: Refusal) -> dict[str, str]:
     pairs = {each.name: getattr(refusal, each.name) for each in fields(refusal)}
     return {name: text for name, text in pairs.items() if text}
+
+
+SCHEDULE_BULK: Final = Row(
+    "Messaging",
+    "ScheduleBulk",
+    BulkRequest,
+    BulkAnswer,
+    bytes_max=None,
+    is_short=True,
+    has_host=True,
+)
+GET_BULK_JOB: Final = Row("Admin", "GetBulkJob", str, BulkJob)
+LIST_BULK_JOBS: Final = Row("Admin", "ListBulkJobs", NoneType, tuple[BulkJob, ...])

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
+from rmqlite.features.changes.requests import (
+    BOUNDS_MAX,
+    CHANGE_BY_FILTER,
+    CHANGE_BY_IDS,
+    COUNT_PENDING,
+    GET_TIMELINE,
+    IDS_MAX,
+    LIST_PENDING,
+)
 from rmqlite.features.changes.service import ChangeCalls
+from rmqlite.features.finding.requests import IDS
+from rmqlite.features.native import NativeFeature
+from rmqlite.features.rows import CURSOR, FAILURE_KIND, REASON_PART, SEARCHED, TOPIC, Limit
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature
+from rmqlite.kernel.words.levels import LEVELS_MAX
+
+_LEVELS: Final = Limit(count=LEVELS_MAX + 1)
+_LIMITS: Final = {
+    "ListPendingRequest.cursor": CURSOR,
+    "PendingFilter.levels": _LEVELS,
+    "PendingFilter.topic": TOPIC,
+    "PendingFilter.key": SEARCHED,
+    "PendingFilter.ids": IDS,
+    "PendingFilter.origin_topic": TOPIC,
+    "PendingFilter.tag": SEARCHED,
+    "PendingFilter.reason": REASON_PART,
+    "PendingFilter.failure_kind": FAILURE_KIND,
+    "GetTimelineRequest.bounds_ms": Limit(count=BOUNDS_MAX),
+    "GetTimelineRequest.levels": _LEVELS,
+    "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=IDS_MAX),
+    "ChangeByIdsRequest.topic": TOPIC,
+    "ChangeByFilterRequest.cursor": CURSOR,
+}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -19,4 +50,15 @@ def _make(broker: Broker) -> Iterable[object]:
     yield Changes(parts, broker.schedule, pending)
 
 
-FEATURE: Final = Feature(make=_make, calls=(ChangeCalls,))
+FEATURE: Final = NativeFeature(
+    make=_make,
+    calls=(ChangeCalls,),
+    answers={
+        LIST_PENDING: lambda service: service[ChangeCalls].pending,
+        COUNT_PENDING: lambda service: service[ChangeCalls].counts,
+        GET_TIMELINE: lambda service: service[ChangeCalls].timeline,
+        CHANGE_BY_IDS: lambda service: service[ChangeCalls].change_by_ids,
+        CHANGE_BY_FILTER: lambda service: service[ChangeCalls].change_by_filter,
+    },
+    limits=_LIMITS,
+)

@@ -6,8 +6,10 @@ import enum
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
+from types import NoneType
 from typing import Final, NamedTuple
 
+from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, Row
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import offset_message_id
@@ -242,3 +244,12 @@ def read_handle(text: str) -> RecallHandle:
     if not _WHOLE(after_ms):
         raise InvalidValue("recallHandle", text, f"{_HANDLE_RULE}: {after_ms!r} in it is no time")
     return RecallHandle(topic, broker_name, int(after_ms) - 1, message_id)
+
+
+LIST_PENDING: Final = Row("Admin", "ListPending", PendingQuery, PendingPage)
+COUNT_PENDING: Final = Row("Admin", "CountPending", NoneType, tuple[PendingCount, ...])
+GET_TIMELINE: Final = Row("Admin", "GetTimeline", TimelineRequest, tuple[LevelTimeline, ...])
+CHANGE_BY_IDS: Final = Row(
+    "Admin", "ChangeByIds", ChangeByIds, tuple[ChangedId, ...], bytes_max=LIST_REQUEST_BYTES_MAX
+)
+CHANGE_BY_FILTER: Final = Row("Admin", "ChangeByFilter", ChangeByFilter, ChangedPage)

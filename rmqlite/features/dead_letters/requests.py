@@ -13,8 +13,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import offset_message_id
 
 DEAD_LETTERS_MAX: Final = 1_000
@@ -286,3 +288,13 @@ def pages(ask: Callable[[Q], P], query: Q) -> Iterator[P]:
         if not page.cursor:
             return
         query = replace(query, cursor=page.cursor)
+
+
+LIST_DEAD_LETTER_GROUPS: Final = Row(
+    "Admin", "ListDeadLetterGroups", NoneType, tuple[DeadLetterGroup, ...]
+)
+LIST_REASONS: Final = Row("Admin", "ListReasons", str, DeadLetterGroup)
+LIST_DEAD_LETTERS: Final = Row("Admin", "ListDeadLetters", DeadLettersQuery, DeadLetterPage)
+PURGE_DEAD_LETTERS: Final = Row("Admin", "PurgeDeadLetters", PurgeRequest, Purged, is_short=True)
+LIST_RETRIES: Final = Row("Admin", "ListRetries", DeadLettersQuery, DeadLetterPage)
+GET_HISTORY: Final = Row("Admin", "GetLife", HistoryQuery, History)

@@ -7,13 +7,45 @@ from typing import Final
 
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers
 from rmqlite.features.dead_letters.redriven import Redriven
+from rmqlite.features.native import NativeFeature, bodies_limit
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.redriving import Redriving
+from rmqlite.features.redrive.requests import (
+    CHANGE_REDRIVE_JOB,
+    GET_REDRIVE_JOB,
+    IMPORT_DEAD_LETTERS,
+    IMPORTED_DEAD_LETTERS_MAX,
+    LIST_REDRIVE_JOBS,
+    LIST_REDRIVE_OUTCOMES,
+    PREVIEW_REDRIVE,
+    START_REDRIVE,
+    RedriveOutcome,
+)
 from rmqlite.features.redrive.service import RedriveCalls
+from rmqlite.features.rows import CURSOR, GROUP, JOB_ID, OFFSET_MESSAGE_ID, TOPIC, Limit
 from rmqlite.kernel.broker import Broker
-from rmqlite.kernel.service.feature import Feature, Loops
+from rmqlite.kernel.service.feature import Loops
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.words.errors import MessageTooLarge
+from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
+
+_LIMITS: Final = {
+    "PreviewRedriveRequest.cursor": CURSOR,
+    "RedriveSpec.group": GROUP,
+    "RedriveSpec.to_topic": TOPIC,
+    "StartRedriveRequest.job_id": JOB_ID,
+    "GetRedriveJobRequest.job_id": JOB_ID,
+    "ChangeRedriveJobRequest.job_id": JOB_ID,
+    "ImportDeadLettersRequest.group": GROUP,
+    "ImportDeadLettersRequest.letters": Limit(count=IMPORTED_DEAD_LETTERS_MAX),
+    "ImportDeadLettersRequest.to_topic": TOPIC,
+    "ImportedDeadLetter.offset_message_id": OFFSET_MESSAGE_ID,
+    "ImportedDeadLetter.properties": Limit(size=PROPERTIES_BYTES_MAX, error=MessageTooLarge),
+    "ListRedriveOutcomesRequest.job_id": JOB_ID,
+    "ListRedriveOutcomesRequest.outcomes": Limit(count=len(RedriveOutcome)),
+    "ListRedriveOutcomesRequest.cursor": CURSOR,
+}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -26,8 +58,19 @@ def _loops(parts: ServiceParts, _: Service) -> Loops:
     return {"redrive": Redriving(parts.broker, parts.commit, parts.clock).run()}
 
 
-FEATURE: Final = Feature(
+FEATURE: Final = NativeFeature(
     make=_make,
     calls=(RedriveCalls,),
     loops=_loops,
+    answers={
+        PREVIEW_REDRIVE: lambda service: service[RedriveCalls].preview,
+        START_REDRIVE: lambda service: service[RedriveCalls].start,
+        GET_REDRIVE_JOB: lambda service: service[RedriveCalls].get,
+        LIST_REDRIVE_JOBS: lambda service: service[RedriveCalls].all,
+        CHANGE_REDRIVE_JOB: lambda service: service[RedriveCalls].change,
+        IMPORT_DEAD_LETTERS: lambda service: service[RedriveCalls].import_letters,
+        LIST_REDRIVE_OUTCOMES: lambda service: service[RedriveCalls].outcomes,
+    },
+    limits=_LIMITS,
+    sized=lambda config: {"ImportedDeadLetter.body": bodies_limit(config)},
 )

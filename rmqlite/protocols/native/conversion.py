@@ -7,15 +7,13 @@ parts.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.protocols.native.bytes.limits import NativeLimits
-from rmqlite.protocols.native.bytes.rpcs import Rpc
-
-Q = TypeVar("Q")
-A = TypeVar("A")
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 
 SHORT_BYTES_MAX: Final = 16 << 10
 """Up to this length, a request is checked and decoded, or an answer encoded, in 1 ms."""
@@ -29,22 +27,22 @@ class Conversion:
     def __init__(self, config: BrokerConfig) -> None:
         self._limits = NativeLimits(config)
 
-    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
+    async def read(self, row: Row[Q, A], data: bytes) -> Q:
         """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        beside = self._limits.check(rpc, data)
+        beside = self._limits.check(row, data)
         if beside <= SHORT_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
-            return rpc.decode_request(data)
+            return rpc_of(row).decode_request(data)
         await let_others()
-        request = rpc.decode_request(data)
+        request = rpc_of(row).decode_request(data)
         await let_others()
         return request
 
     @staticmethod
-    async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
+    async def written(row: Row[Q, A], answer: A) -> bytes:
         """Encode an answer; between the parts of a long one other calls get their turns."""
         parts: list[bytes] = []
         size = 0
-        for part in rpc.response_parts(answer):
+        for part in rpc_of(row).response_parts(answer):
             parts.append(part)
             size += len(part)
             if size > SHORT_BYTES_MAX:
