@@ -30,7 +30,7 @@ from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, 
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from tests.server import largest_remoting
-from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled
+from tests.server.largest_calls import TOPIC, Largest, filled, largest_requests
 from tests.server.rocketmq_v2 import largest as largest_v2
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
@@ -205,7 +205,7 @@ def test_no_turn_of_the_largest_batch_is_long(
 
 def test_every_call_is_measured() -> None:
     """A new one needs its largest request."""
-    assert set(REQUESTS) == set(all_rows())
+    assert set(largest_requests()) == set(all_rows())
 
 
 @pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.name)
