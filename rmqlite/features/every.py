@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.features.native import NativeFeature
-from rmqlite.kernel.service.feature import Feature
+if TYPE_CHECKING:
+    # The tools of a store ask here for tables, and need no broker.
+    from rmqlite.kernel.service.feature import Feature
 
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": (),
@@ -28,6 +29,8 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "redrive": ("finding", "bulk", "dead_letters"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
+WITH_TABLES: Final = ("bulk", "dead_letters", "leases", "name_server", "redrive")
+"""Those that have tables of their own, whose shapes a store's check knows."""
 
 
 @cache
@@ -40,6 +43,9 @@ def features(without: Collection[str] = ()) -> tuple[Feature, ...]:
     return tuple(found.values())
 
 
-def native_features() -> tuple[NativeFeature, ...]:
-    """Those that have calls of rmqlite.v1."""
-    return tuple(each for each in features() if isinstance(each, NativeFeature))
+def table_shapes() -> dict[str, tuple[str, type[Any]]]:
+    """By file name, what the tables of all features are about, and their shapes."""
+    found: dict[str, tuple[str, type[Any]]] = {}
+    for name in WITH_TABLES:
+        found |= import_module(f"rmqlite.features.{name}.table_shapes").SHAPES
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmqlite.features.every import features
 from rmqlite.features.rows import Limit, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.feature import Feature
@@ -26,6 +27,11 @@ class NativeFeature(Feature):
     answers: Answers
     limits: Limits = field(default_factory=dict)
     sized: Callable[[BrokerConfig], Limits] = lambda _: {}
+
+
+def native_features() -> tuple[NativeFeature, ...]:
+    """All features that have calls of rmqlite.v1."""
+    return tuple(each for each in features() if isinstance(each, NativeFeature))
 
 
 def bodies_limit(config: BrokerConfig) -> Limit:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.features.every import NEEDS
+from rmqlite.features.every import NEEDS, WITH_TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
@@ -58,9 +58,8 @@ FACES = {
     "client": "requests",
     "views": "requests",
     "spark": "requests",
-    "store_tools": "table_shapes",
 }
-"""Which of a feature's modules they know: what is asked and answered, or how its tables look."""
+"""Which of a feature's modules they know: what is asked and answered."""
 ONLY_THESE_OF = {
     ("cli", "store_tools"): {
         *("rmqlite.store_tools.reader", "rmqlite.store_tools.check", "rmqlite.store_tools.repair"),
@@ -69,7 +68,6 @@ ONLY_THESE_OF = {
     ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
 INSIDE_FUNCTIONS = {("cli", "spark")}
-WITH_TABLES = ("bulk", "dead_letters", "leases", "name_server", "redrive")
 ALONE = {
     "os": {
         *("rmqlite.kernel.store.disk.files", "rmqlite.kernel.store.disk.regular_file"),
@@ -262,7 +260,7 @@ def test_a_feature_imports_only_those_that_its_line_names() -> None:
 
 @pytest.mark.parametrize("importing", sorted(FACES))
 def test_who_looks_at_a_feature_needs_none_of_its_decisions(importing: str) -> None:
-    """What is asked and answered is enough, or the shape of its tables."""
+    """What is asked and answered is enough; a tool of the store has the list of all tables."""
     wrong = [
         str(each)
         for each in ours()

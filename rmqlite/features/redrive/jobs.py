@@ -28,6 +28,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.features.redrive.table_shapes import (
+    TABLE,
     RedriveImported,
     RedriveJobsTable,
     RedriveProgress,
@@ -51,7 +52,6 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC, dlq_topic
 
-TABLE: Final = "redriveJobs.json"
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _IMPORTED: Final = b'{"imported":'
 """The beginning of an import's record."""

@@ -7,8 +7,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Final
 
-from rmqlite.features.every import native_features
-from rmqlite.features.native import Answers
+from rmqlite.features.native import Answers, native_features
 from rmqlite.features.rows import Row
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft

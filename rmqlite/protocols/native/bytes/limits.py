@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rmqlite.features.every import native_features
-from rmqlite.features.native import Limits
+from rmqlite.features.native import Limits, native_features
 from rmqlite.features.rows import GROUP, TOPIC, Limit, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words import limits
