@@ -19,12 +19,7 @@ from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.cli.retry.history import history
-from rmqlite.features.finding.requests import (
-    FoundMessage,
-    FoundMessages,
-    MessageQuery,
-    MessageState,
-)
+from rmqlite.client import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.words.compression import readable_message
 from rmqlite.views.counts import times_text

@@ -47,8 +47,8 @@ MAY_IMPORT = {
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "kernel"},
 }
-ROWS = "rmqlite.features.rows"
-"""The words in which features declare their calls."""
+OF_ALL_FEATURES = ("rows", "native", "cursors")
+"""Words in which features declare their calls and pages."""
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),
     *("", "service", "process"),
@@ -67,6 +67,27 @@ ONLY_THESE_OF = {
     },
     ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
+FOLDERS = {
+    "accounts": 3,
+    "bulk": 7,
+    "changes": 9,
+    "cluster": 1,
+    "dead_letters": 6,
+    "figures": 2,
+    "finding": 8,
+    "leases": 6,
+    "name_server": 1,
+    "operating": 6,
+    "raw_log": 2,
+    "redrive": 5,
+    "sql": 0,
+    "transactions": 3,
+}
+"""How many folders, beside its own, import a feature's modules; only falls.
+
+bulk: messages in bulk, the client's admin calls, Spark's sink and a redrive's journal are apart.
+changes: recalls of both of RocketMQ's protocols.  finding: four features look messages up.
+"""
 INSIDE_FUNCTIONS = {("cli", "spark")}
 ALONE = {
     "os": {
@@ -253,9 +274,21 @@ def test_a_feature_imports_only_those_that_its_line_names() -> None:
         for each in ours()
         if package_of(each.importer) == package_of(each.imported) == "features"
         and (own := each.importer.split(".")[2]) in NEEDS
-        and each.imported.split(".")[2] not in (own, *NEEDS[own], "rows", "native")
+        and each.imported.split(".")[2] not in (own, *NEEDS[own], *OF_ALL_FEATURES)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_few_folders_know_a_feature() -> None:
+    """Whoever changes or deletes a feature looks there; write the smaller number down."""
+    folders: dict[str, set[str]] = {name: set() for name in FOLDERS}
+    for each in ours():
+        _, place, feature, *_ = [*each.imported.split("."), "", ""]
+        if place == "features" and feature in folders:
+            if not is_within(each.importer, f"rmqlite.features.{feature}"):
+                folders[feature].add(str(MODULES[each.importer].parent.relative_to(PACKAGE)))
+    assert FOLDERS.keys() >= NEEDS.keys()
+    assert {name: len(known) for name, known in folders.items()} == FOLDERS, folders
 
 
 @pytest.mark.parametrize("importing", sorted(FACES))
@@ -266,7 +299,7 @@ def test_who_looks_at_a_feature_needs_none_of_its_decisions(importing: str) -> N
         for each in ours()
         if package_of(each.importer) == importing
         and package_of(each.imported) == "features"
-        and not each.imported.endswith((f".{FACES[importing]}", ROWS))
+        and not each.imported.endswith((f".{FACES[importing]}", ".rows", ".cursors"))
     ]
     assert not wrong, "\n".join(wrong)
 

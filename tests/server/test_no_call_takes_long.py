@@ -30,12 +30,12 @@ from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, 
 from rmqlite.protocols.remoting.bytes.requests.table import ANSWERED
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from tests.server import largest_remoting
-from tests.server.largest_calls import TOPIC, Largest, filled, largest_requests
 from tests.server.rocketmq_v2 import largest as largest_v2
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.files import QuickFiles
 from tests.support.forms import needs_compiled
+from tests.support.largest_calls import TOPIC, Largest, filled, largest_requests
 from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 from tests.support.rocketmq_v2_client import V2, served_v2
 from tests.support.services import Served, served

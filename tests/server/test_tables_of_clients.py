@@ -43,10 +43,11 @@ from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import HEARTBEAT, definition, service
 from rmqlite.protocols.shared.signing import Signer
-from tests.server import largest_calls, largest_remoting
+from tests.server import largest_remoting
 from tests.server.remoting import asking
 from tests.server.rocketmq_v2 import largest as largest_v2
 from tests.server.rocketmq_v2 import signing
+from tests.support import largest_calls
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until

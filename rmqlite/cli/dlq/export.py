@@ -37,12 +37,8 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
-from rmqlite.features.dead_letters.requests import (
-    DEAD_LETTERS_MAX,
-    DeadLetterPage,
-    DeadLettersQuery,
-    pages,
-)
+from rmqlite.client import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
+from rmqlite.features.cursors import pages
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import TopicUnknown
 from rmqlite.kernel.words.extras import check_extra

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rmqlite.cli.output.terminal import body_text, printable
-from rmqlite.features.dead_letters.requests import DeadLetter
-from rmqlite.features.redrive.requests import ImportedDeadLetter
+from rmqlite.client import DeadLetter, ImportedDeadLetter
 from rmqlite.kernel.words.compression import is_compressed, readable_message
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import (

@@ -28,14 +28,13 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     printable,
 )
-from rmqlite.features.redrive.requests import (
+from rmqlite.client import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
     ImportedDeadLetter,
     ImportRequest,
     ReadersOfTopic,
     RedriveOutcome,
-    summed,
 )
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import RmqliteError
@@ -150,7 +149,7 @@ class _Import:
                 self.already += 1
             else:
                 self._refuse(place_of(group, each), each.why)
-        self._topics = summed([*self._topics, *answer.topics])
+        self._topics = ReadersOfTopic.summed([*self._topics, *answer.topics])
 
     def _refuse(self, example: str, why: str) -> None:
         """Count a letter that cannot be sent, under its reason."""

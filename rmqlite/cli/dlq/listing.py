@@ -32,7 +32,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.client import DeadLetter, DeadLetterGroup, DeadLettersQuery
 from rmqlite.kernel.words.reasons import NO_REASON
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import (

@@ -29,8 +29,7 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     printable,
 )
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter, DeadLettersQuery
-from rmqlite.features.finding.requests import Place
+from rmqlite.client import DeadLetter, DeadLetterFilter, DeadLettersQuery, Place
 from rmqlite.kernel.words.compression import is_compressed, readable_message
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.kernel.words.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage

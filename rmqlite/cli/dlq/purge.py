@@ -16,7 +16,7 @@ from rmqlite.cli.filters import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.documents import Document, fields_of, prints
 from rmqlite.cli.output.terminal import note, print_json, printable
-from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
+from rmqlite.client import DeadLetterFilter, Purged, PurgeRequest
 from rmqlite.views.failed_messages import filter_text, letters_text
 
 _PURGED: Final = Document(
@@ -48,7 +48,7 @@ def purge(
     how.check_can_ask()
     with connected(how.endpoint, note=how.note) as admin:
         wanted = options.filter(BrokerView(admin))
-        if restore and wanted != EVERY_DEAD_LETTER:
+        if restore and wanted != DeadLetterFilter():
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")
         request = PurgeRequest(group, restore=restore, filter=wanted)
         found = admin.dead_letters.purge(replace(request, dry_run=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.client import DeadLetter
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import dlq_topic
 

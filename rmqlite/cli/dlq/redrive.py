@@ -34,13 +34,7 @@ from rmqlite.cli.output.terminal import (
     note,
     print_json,
 )
-from rmqlite.features.redrive.requests import (
-    JobState,
-    RedriveJob,
-    RedriveOutcome,
-    RedrivePreview,
-    RedriveSpec,
-)
+from rmqlite.client import JobState, RedriveJob, RedriveOutcome, RedrivePreview, RedriveSpec
 from rmqlite.views.failed_messages import letters_text
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 

@@ -44,13 +44,7 @@ from rmqlite.cli.output.terminal import (
     printable,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
-from rmqlite.features.bulk.requests import BulkJob
-from rmqlite.features.redrive.requests import (
-    DeadLetterOutcome,
-    JobState,
-    RedriveJob,
-    RedriveOutcome,
-)
+from rmqlite.client import BulkJob, DeadLetterOutcome, JobState, RedriveJob, RedriveOutcome
 from rmqlite.kernel.words.errors import JobUnknown, NotSupported
 from rmqlite.views.jobs import bulks_table, counts_text, facts, state_text
 from rmqlite.views.times import second_text

@@ -21,14 +21,7 @@ from rich.text import Text
 from rmqlite.cli.output.documents import Document, many
 from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.terminal import note, print_lines, print_two_line_table, printable
-from rmqlite.features.redrive.requests import (
-    NOT_ASKED,
-    DeadLetterOutcome,
-    JobState,
-    ReadersOfTopic,
-    RedriveJob,
-    RedriveResults,
-)
+from rmqlite.client import DeadLetterOutcome, JobState, ReadersOfTopic, RedriveJob, RedriveResults
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.views.jobs import counts_text, over_text, readers_text, state_text
@@ -154,7 +147,7 @@ def place_of(group: str, letter: DeadLetterOutcome) -> str:
 def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
-    counted = {"fates": job.results} if job.results != NOT_ASKED else {}
+    counted = {"fates": job.results} if job.results != RedriveResults() else {}
     return JOB.tree(job, kind="redrive", state=state_text(job), samples=samples, **counted)
 
 

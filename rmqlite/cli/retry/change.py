@@ -15,7 +15,7 @@ from rmqlite.cli.options import ChangeOptions, GroupArgument, option, with_optio
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.schedule.change import Ids, carry_out, checked_ids
 from rmqlite.cli.schedule.changing import CHANGES, PendingChange, Words
-from rmqlite.features.changes.requests import ChangeOutcome
+from rmqlite.client import ChangeOutcome
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX
 

@@ -15,7 +15,7 @@ from rmqlite.cli.broker_view import connected
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.terminal import STYLES, note, out, print_json, printable
-from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
+from rmqlite.client import EventKind, History, HistoryEvent
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown
 from rmqlite.views.times import span_text, time_text

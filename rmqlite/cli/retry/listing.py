@@ -25,9 +25,7 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed, note_letters
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
-from rmqlite.features.changes.requests import PendingFilter, PendingQuery
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLettersQuery
-from rmqlite.features.operating.requests import GroupStatus
+from rmqlite.client import DeadLetter, DeadLettersQuery, GroupStatus, PendingFilter, PendingQuery
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
 from rmqlite.views.counts import counted
 from rmqlite.views.failed_messages import NO_REASON, attempt_text, attempts_max, origin_text

@@ -30,13 +30,7 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.features.changes.requests import (
-    PAGE_MAX,
-    PendingCount,
-    PendingMessage,
-    PendingPage,
-    PendingQuery,
-)
+from rmqlite.client import PENDING_PAGE_MAX, PendingCount, PendingMessage, PendingPage, PendingQuery
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.views.counts import COUNTED_MAX, size_text, times_text
 from rmqlite.views.levels import delay_cell, level_text
@@ -85,7 +79,7 @@ def list_pending(
         is_indexed = bool(wanted.key or wanted.ids)
 
         def ask(query: PendingQuery, most: int) -> PendingPage:
-            query = dataclasses.replace(query, max_messages=min(PAGE_MAX, most))
+            query = dataclasses.replace(query, max_messages=min(PENDING_PAGE_MAX, most))
             return broker.schedule.list_pending(query)
 
         found, more = listed(
@@ -95,7 +89,7 @@ def list_pending(
             INDEXED_MAX if is_indexed else count,
         )
         if not (as_json or is_indexed):
-            query = PendingQuery(wanted, cursor, min(PAGE_MAX, COUNTED_MAX))
+            query = PendingQuery(wanted, cursor, min(PENDING_PAGE_MAX, COUNTED_MAX))
             ask_page = broker.schedule.list_pending
             note_matches(len(found), ask_page, query, more, lambda p: len(p.messages), "message")
         now_ms = broker.now_ms

@@ -22,7 +22,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, option, refu
 from rmqlite.cli.output.bars import print_bars
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.terminal import print_json
-from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline, PendingFilter
+from rmqlite.client import TIMELINE_BOUNDS_MAX, LevelTimeline, PendingFilter
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_levels, wait_ms
 from rmqlite.views.levels import levels_text
@@ -41,7 +41,7 @@ _ROUND: Final = parse_levels(
 _OTHER_LINES: Final = 6
 """Lines of the terminal for title, head, overdue, later, the command and the prompt."""
 _BUCKETS_MIN: Final = 5
-_BUCKETS_MAX: Final = BOUNDS_MAX - 1
+_BUCKETS_MAX: Final = TIMELINE_BOUNDS_MAX - 1
 
 
 @dataclass(frozen=True, slots=True)

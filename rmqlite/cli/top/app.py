@@ -22,8 +22,7 @@ from rmqlite.cli.top.dialogs import Confirm, Help
 from rmqlite.cli.top.overview import header, verdict
 from rmqlite.cli.top.repairs import REPAIRS, Repair
 from rmqlite.cli.top.widgets import Lines
-from rmqlite.client import AdminClient
-from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.client import AdminClient, DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.tables import Tone

@@ -21,8 +21,7 @@ from rmqlite.cli.top.message_lists import (
 )
 from rmqlite.cli.top.message_screen import MessageScreen
 from rmqlite.cli.top.widgets import Lines, Prompt, Rows
-from rmqlite.client import AdminClient
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterPage, DeadLettersQuery
+from rmqlite.client import AdminClient, DeadLetter, DeadLetterPage, DeadLettersQuery
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.groups import members_table, progress_table
 from rmqlite.views.tables import Table, Tone

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rmqlite.cli.output.grid import Line, cut
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import Picture, why
-from rmqlite.features.dead_letters.requests import (
+from rmqlite.client import (
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,

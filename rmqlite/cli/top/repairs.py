@@ -6,10 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.client import AdminClient
-from rmqlite.features.changes.requests import ChangedId
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
-from rmqlite.features.redrive.requests import RedriveSpec
+from rmqlite.client import AdminClient, ChangedId, DeadLetter, DeadLetterFilter, RedriveSpec
 from rmqlite.kernel.words.names import is_system_group, retry_topic
 from rmqlite.views.failed_messages import origin_text
 from rmqlite.views.jobs import readers_text

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from rmqlite.client.admin import AdminCalls
+from rmqlite.features.cursors import pages
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
     GET_HISTORY,
@@ -28,7 +29,6 @@ from rmqlite.features.dead_letters.requests import (
     HistoryQuery,
     Purged,
     PurgeRequest,
-    pages,
 )
 from rmqlite.features.rows import Row
 

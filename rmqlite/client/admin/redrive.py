@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.admin import AdminCalls
-from rmqlite.features.dead_letters.requests import pages
+from rmqlite.features.cursors import pages
 from rmqlite.features.redrive.requests import (
     CHANGE_REDRIVE_JOB,
     GET_REDRIVE_JOB,

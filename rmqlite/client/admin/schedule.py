@@ -15,10 +15,10 @@ from rmqlite.client.admin import AdminCalls
 from rmqlite.features.changes.requests import (
     CHANGE_BY_FILTER,
     CHANGE_BY_IDS,
+    CHANGED_IDS_MAX,
     CHANGES_MAX,
     COUNT_PENDING,
     GET_TIMELINE,
-    IDS_MAX,
     LIST_PENDING,
     ChangeByFilter,
     ChangeByIds,
@@ -31,7 +31,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.features.dead_letters.requests import pages
+from rmqlite.features.cursors import pages
 from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
@@ -77,8 +77,8 @@ class ScheduleAdmin(AdminCalls):
     ) -> tuple[LevelTimeline, ...]:
         """How many messages come due before, between and after these instants, for every level.
 
-        bounds_ms: up to BOUNDS_MAX, ascending, on the broker's clock (broker_status().now_ms).
-        levels: empty means all.
+        bounds_ms: up to TIMELINE_BOUNDS_MAX, ascending, on the broker's clock
+        (broker_status().now_ms).  levels: empty means all.
         """
         return self._ask(GET_TIMELINE, TimelineRequest(bounds_ms, levels))
 
@@ -134,13 +134,13 @@ class ScheduleAdmin(AdminCalls):
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:
         """The outcome of each message id, in the given order.
 
-        A message that does not wait is an outcome, not an error.  More than IDS_MAX ids go in
-        several calls; after an error it is safe to repeat them, but a RESCHEDULE starts anew.
+        A message that does not wait is an outcome, not an error.  More than CHANGED_IDS_MAX ids go
+        in several calls; after an error it is safe to repeat them, but a RESCHEDULE starts anew.
         """
         ids = change.message_ids
         changed: list[ChangedId] = []
-        for start in range(0, len(ids), IDS_MAX):
-            part = replace(change, message_ids=ids[start : start + IDS_MAX])
+        for start in range(0, len(ids), CHANGED_IDS_MAX):
+            part = replace(change, message_ids=ids[start : start + CHANGED_IDS_MAX])
             try:
                 answered = self._ask(CHANGE_BY_IDS, part)
             except RmqliteError as error:

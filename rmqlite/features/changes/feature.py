@@ -9,13 +9,13 @@ from typing import Final
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
     CHANGE_BY_FILTER,
     CHANGE_BY_IDS,
+    CHANGED_IDS_MAX,
     COUNT_PENDING,
     GET_TIMELINE,
-    IDS_MAX,
     LIST_PENDING,
+    TIMELINE_BOUNDS_MAX,
 )
 from rmqlite.features.changes.service import ChangeCalls
 from rmqlite.features.finding.requests import IDS
@@ -35,9 +35,9 @@ _LIMITS: Final = {
     "PendingFilter.tag": SEARCHED,
     "PendingFilter.reason": REASON_PART,
     "PendingFilter.failure_kind": FAILURE_KIND,
-    "GetTimelineRequest.bounds_ms": Limit(count=BOUNDS_MAX),
+    "GetTimelineRequest.bounds_ms": Limit(count=TIMELINE_BOUNDS_MAX),
     "GetTimelineRequest.levels": _LEVELS,
-    "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=IDS_MAX),
+    "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=CHANGED_IDS_MAX),
     "ChangeByIdsRequest.topic": TOPIC,
     "ChangeByFilterRequest.cursor": CURSOR,
 }

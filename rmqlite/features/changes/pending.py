@@ -14,9 +14,9 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
     PAGE_DEFAULT,
-    PAGE_MAX,
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
     LevelTimeline,
     PendingCount,
     PendingFilter,
@@ -114,8 +114,8 @@ class Pending:
     def pages(self, query: PendingQuery) -> Steps[PendingPage]:
         """The next page, in steps.  Raises InvalidValue, StoreUnavailable."""
         limit = query.max_messages or PAGE_DEFAULT
-        if not 1 <= limit <= PAGE_MAX:
-            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PAGE_MAX}"
+        if not 1 <= limit <= PENDING_PAGE_MAX:
+            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PENDING_PAGE_MAX}"
             raise InvalidValue("max_messages", query.max_messages, rule)
         messages: list[PendingMessage] = []
         cursor = query.cursor
@@ -164,8 +164,8 @@ class Pending:
     def timeline(self, request: TimelineRequest) -> Steps[tuple[LevelTimeline, ...]]:
         """The numbers of messages due between bounds, by level, in steps.  Raises InvalidValue."""
         bounds = request.bounds_ms
-        if not 1 <= len(bounds) <= BOUNDS_MAX:
-            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
+        if not 1 <= len(bounds) <= TIMELINE_BOUNDS_MAX:
+            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {TIMELINE_BOUNDS_MAX}")
         if list(bounds) != sorted(set(bounds)):
             raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
         lines = []

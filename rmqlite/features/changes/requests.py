@@ -14,15 +14,15 @@ from rmqlite.kernel.requests.schedule import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import offset_message_id
 
-IDS_MAX: Final = 1_000
+CHANGED_IDS_MAX: Final = 1_000
 """The most message ids that one call may name."""
-PAGE_MAX: Final = 1_000
+PENDING_PAGE_MAX: Final = 1_000
 """The most pending messages that one call lists."""
 PAGE_DEFAULT: Final = 100
 CHANGES_MAX: Final = 10_000
 """The most pending messages that one call changes."""
 CHANGES_DEFAULT: Final = 5_000
-BOUNDS_MAX: Final = 200
+TIMELINE_BOUNDS_MAX: Final = 200
 """The most instants that one timeline may have."""
 _VERSION: Final = "v1"
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}").fullmatch

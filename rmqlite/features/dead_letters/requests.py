@@ -11,10 +11,9 @@ same ones: the broker, the command line, the page and Spark's tables.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import NoneType
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Final
 
 from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import offset_message_id
@@ -265,29 +264,6 @@ class History:
     message_id: str
     events: tuple[HistoryEvent, ...]
     is_cut: bool = False
-
-
-class HasCursor(Protocol):
-    """A dataclass: a query, or its answer."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def cursor(self) -> str: ...
-
-
-Q = TypeVar("Q", bound=HasCursor)
-P = TypeVar("P", bound=HasCursor)
-
-
-def pages(ask: Callable[[Q], P], query: Q) -> Iterator[P]:
-    """Every page from the query's cursor on, asked for when it is needed; at least one."""
-    while True:
-        page = ask(query)
-        yield page
-        if not page.cursor:
-            return
-        query = replace(query, cursor=page.cursor)
 
 
 LIST_DEAD_LETTER_GROUPS: Final = Row(

@@ -243,14 +243,14 @@ class ReadersOfTopic:
     groups: tuple[str, ...] = ()
     more_groups: int = 0
 
-
-def summed(counts: Iterable[ReadersOfTopic]) -> tuple[ReadersOfTopic, ...]:
-    """The counts of several pages as one for each topic, the most first."""
-    by_topic: dict[str, ReadersOfTopic] = {}
-    for each in counts:
-        known = by_topic.get(each.topic)
-        by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
-    return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
+    @classmethod
+    def summed(cls, counts: Iterable[ReadersOfTopic]) -> tuple[ReadersOfTopic, ...]:
+        """The counts of several pages as one for each topic, the most first."""
+        by_topic: dict[str, ReadersOfTopic] = {}
+        for each in counts:
+            known = by_topic.get(each.topic)
+            by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
+        return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class RedrivePreview:
             self.sent + page.sent,
             self.already + page.already,
             self.refused + page.refused,
-            summed([*self.topics, *page.topics]),
+            ReadersOfTopic.summed([*self.topics, *page.topics]),
             tuple(samples[:SAMPLES_MAX]),
             page.cursor,
         )

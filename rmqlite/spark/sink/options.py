@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.features.bulk.requests import BulkMatch, check_job_id
+from rmqlite.client import BulkMatch
+from rmqlite.features.bulk.requests import check_job_id
 from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay

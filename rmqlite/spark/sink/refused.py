@@ -17,6 +17,7 @@ from pyarrow import fs, parquet
 if TYPE_CHECKING:
     from rmqlite.features.bulk.requests import Refusal
 
+
 CODE_COLUMN: Final = "code"
 REASON_COLUMN: Final = "reason"
 HELD_BYTES_MAX: Final = 32 << 20

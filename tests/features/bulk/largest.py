@@ -6,7 +6,7 @@ from typing import Final
 
 from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, SCHEDULE_BULK, BulkRequest
 from rmqlite.kernel.words import limits
-from tests.server.largest_calls import DAY_MS, KEY_TEXT, TOPIC, Largest, Requests
+from tests.support.largest_calls import DAY_MS, KEY_TEXT, TOPIC, Largest, Requests
 
 
 def _bulk(at: Largest) -> BulkRequest:

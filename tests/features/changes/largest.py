@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
     CHANGE_BY_FILTER,
     CHANGE_BY_IDS,
+    CHANGED_IDS_MAX,
     COUNT_PENDING,
     GET_TIMELINE,
-    IDS_MAX,
     LIST_PENDING,
+    TIMELINE_BOUNDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     PendingFilter,
@@ -19,7 +19,7 @@ from rmqlite.features.changes.requests import (
     TimelineRequest,
 )
 from rmqlite.kernel.requests.schedule import ScheduleAction
-from tests.server.largest_calls import TOPIC, Requests
+from tests.support.largest_calls import TOPIC, Requests
 
 EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
 LARGEST: Final[Requests] = {
@@ -28,11 +28,11 @@ LARGEST: Final[Requests] = {
     ),
     COUNT_PENDING: lambda _: None,
     GET_TIMELINE: lambda at: TimelineRequest(
-        tuple(at.broker.clock.now_ms() + 36_000 * number for number in range(BOUNDS_MAX))
+        tuple(at.broker.clock.now_ms() + 36_000 * number for number in range(TIMELINE_BOUNDS_MAX))
     ),
     CHANGE_BY_IDS: lambda at: ChangeByIds(
         ScheduleAction.RESCHEDULE,
-        tuple(f"id-{number}" for number in range(IDS_MAX)),
+        tuple(f"id-{number}" for number in range(CHANGED_IDS_MAX)),
         **at.new_time(),
     ),
     CHANGE_BY_FILTER: lambda at: ChangeByFilter(

@@ -16,7 +16,7 @@ from rmqlite.features.dead_letters.requests import (
     HistoryQuery,
     PurgeRequest,
 )
-from tests.server.largest_calls import READERS, TEXT, Requests
+from tests.support.largest_calls import READERS, TEXT, Requests
 
 EVERY_DEAD_LETTER: Final = DeadLetterFilter(reason="nothing like that " * 50)
 LARGEST: Final[Requests] = {

@@ -6,7 +6,7 @@ from typing import Final
 
 from rmqlite.features.finding.requests import GET_MESSAGE, QUERY_MESSAGES, MessageQuery
 from rmqlite.kernel.words.message import offset_message_id
-from tests.server.largest_calls import KEY, TOPIC, Requests
+from tests.support.largest_calls import KEY, TOPIC, Requests
 
 LARGEST: Final[Requests] = {
     QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", history=True),

@@ -15,7 +15,7 @@ from rmqlite.features.operating.requests import (
     OffsetReset,
 )
 from rmqlite.kernel.words.levels import INSTANT_MS_MIN
-from tests.server.largest_calls import GROUP, READERS, WIDE, Requests
+from tests.support.largest_calls import GROUP, READERS, WIDE, Requests
 
 LARGEST: Final[Requests] = {
     DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,

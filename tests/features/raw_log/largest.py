@@ -12,7 +12,7 @@ from rmqlite.features.raw_log.requests import (
     LogSnapshotRequest,
     QueueReadRequest,
 )
-from tests.server.largest_calls import TOPIC, Requests
+from tests.support.largest_calls import TOPIC, Requests
 
 LARGEST: Final[Requests] = {
     GET_LOG_SNAPSHOT: lambda at: LogSnapshotRequest(

@@ -23,7 +23,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from tests.server.largest_calls import READERS, Requests
+from tests.support.largest_calls import READERS, Requests
 
 LETTER_PROPERTIES: Final = b"RETRY_TOPIC\x01orders"
 SPEC: Final = RedriveSpec(READERS, DeadLetterFilter(reason="nothing like that " * 50), again=True)
