@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rmqlite.features.every import features
@@ -17,16 +17,16 @@ Answers = Mapping[Row[Any, Any], Callable[[Service], Callable[..., Awaitable[Any
 """By call, where the service has the method that answers it.  A method takes the request, unless
 it is None, and the host bytes of a caller whose row has_host."""
 Limits = Mapping[str, Limit]
-"""By "Message.field" of the proto, for every field that is repeated or has no fixed size."""
+"""By "Message.field" of the proto, or by "field" for those of any message; for every field that is
+repeated or has no fixed size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeFeature(Feature):
-    """limits: of the fields of its requests.  sized: limits that broker.conf changes."""
+    """limits: of the fields of its requests; some are as broker.conf says."""
 
     answers: Answers
-    limits: Limits = field(default_factory=dict)
-    sized: Callable[[BrokerConfig], Limits] = lambda _: {}
+    limits: Callable[[BrokerConfig], Limits] = lambda _: {}
 
 
 def native_features() -> tuple[NativeFeature, ...]:

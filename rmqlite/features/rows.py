@@ -6,6 +6,7 @@ so a call stands in the proto, in its feature, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -67,8 +68,19 @@ class Limit:
 TOPIC: Final = Limit(size=TOPIC_BYTES_MAX, error=InvalidName)
 GROUP: Final = Limit(size=GROUP_BYTES_MAX, error=InvalidName)
 SEARCHED: Final = Limit(size=limits.SEARCH_BYTES_MAX)
-OFFSET_MESSAGE_ID: Final = Limit(size=limits.MESSAGE_ID_BYTES_MAX)
-REASON_PART: Final = Limit(size=4 * limits.REASON_PART_CHARS_MAX)
-FAILURE_KIND: Final = Limit(size=4 * REASON_CHARS_MAX)
-CURSOR: Final = Limit(size=limits.CURSOR_BYTES_MAX)
-JOB_ID: Final = Limit(size=limits.JOB_ID_CHARS_MAX)
+BY_NAME: Final[Mapping[str, Limit]] = {
+    "topic": TOPIC,
+    "origin_topic": TOPIC,
+    "to_topic": TOPIC,
+    "group": GROUP,
+    "key": SEARCHED,
+    "tag": SEARCHED,
+    "reason": Limit(size=4 * limits.REASON_PART_CHARS_MAX),
+    "failure_kind": Limit(size=4 * REASON_CHARS_MAX),
+    "offset_message_id": Limit(size=limits.MESSAGE_ID_BYTES_MAX),
+    "client_id": Limit(size=limits.CLIENT_ID_BYTES_MAX),
+    "expression": Limit(size=limits.EXPRESSION_BYTES_MAX),
+    "cursor": Limit(size=limits.CURSOR_BYTES_MAX),
+    "job_id": Limit(size=limits.JOB_ID_CHARS_MAX),
+}
+"""Of fields with these names in any request, unless "Message.field" has a limit of its own."""

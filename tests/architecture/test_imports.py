@@ -284,9 +284,9 @@ def test_few_folders_know_a_feature() -> None:
     folders: dict[str, set[str]] = {name: set() for name in FOLDERS}
     for each in ours():
         _, place, feature, *_ = [*each.imported.split("."), "", ""]
-        if place == "features" and feature in folders:
-            if not is_within(each.importer, f"rmqlite.features.{feature}"):
-                folders[feature].add(str(MODULES[each.importer].parent.relative_to(PACKAGE)))
+        is_own = is_within(each.importer, f"rmqlite.features.{feature}")
+        if place == "features" and feature in folders and not is_own:
+            folders[feature].add(str(MODULES[each.importer].parent.relative_to(PACKAGE)))
     assert FOLDERS.keys() >= NEEDS.keys()
     assert {name: len(known) for name, known in folders.items()} == FOLDERS, folders
 

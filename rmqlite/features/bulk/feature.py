@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, SCHEDULE_BULK
 from rmqlite.features.bulk.service import BulkCalls
-from rmqlite.features.native import NativeFeature, bodies_limit
-from rmqlite.features.rows import JOB_ID, Limit
+from rmqlite.features.native import Limits, NativeFeature, bodies_limit
+from rmqlite.features.rows import Limit
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import KEYS_BYTES_MAX, PROPERTIES_BYTES_MAX
 
 _TEXT: Final = Limit(size=PROPERTIES_BYTES_MAX, error=MessageTooLarge)
-_LIMITS: Final = {
-    "ScheduleBulkRequest.job_id": JOB_ID,
-    "GetBulkJobRequest.job_id": JOB_ID,
-    **dict.fromkeys(
-        [
-            f"Refusal.{name}"
-            for name in ("message_id", "code", "sentence", "field", "value", "rule")
-        ],
-        _TEXT,
-    ),
-}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -36,7 +25,7 @@ def _make(broker: Broker) -> Iterable[object]:
     yield made
 
 
-def _sized(config: BrokerConfig) -> Mapping[str, Limit]:
+def _limits(config: BrokerConfig) -> Limits:
     several = Limit(
         count=config.bulk_messages_max, count_key="maxBulkMessages", error=MessageTooLarge
     )
@@ -56,7 +45,11 @@ def _sized(config: BrokerConfig) -> Mapping[str, Limit]:
         "deliver_at_ms": several,
         "already_refused": several,
     }
-    return {f"ScheduleBulkRequest.{name}": limit for name, limit in columns.items()}
+    refused = ("message_id", "code", "sentence", "field", "value", "rule")
+    return {
+        **{f"ScheduleBulkRequest.{name}": limit for name, limit in columns.items()},
+        **{f"Refusal.{name}": _TEXT for name in refused},
+    }
 
 
 FEATURE: Final = NativeFeature(
@@ -67,6 +60,5 @@ FEATURE: Final = NativeFeature(
         GET_BULK_JOB: lambda service: service[BulkCalls].job,
         LIST_BULK_JOBS: lambda service: service[BulkCalls].jobs,
     },
-    limits=_LIMITS,
-    sized=_sized,
+    limits=_limits,
 )

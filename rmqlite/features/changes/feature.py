@@ -18,29 +18,10 @@ from rmqlite.features.changes.requests import (
     TIMELINE_BOUNDS_MAX,
 )
 from rmqlite.features.changes.service import ChangeCalls
-from rmqlite.features.finding.requests import IDS
 from rmqlite.features.native import NativeFeature
-from rmqlite.features.rows import CURSOR, FAILURE_KIND, REASON_PART, SEARCHED, TOPIC, Limit
+from rmqlite.features.rows import SEARCHED, Limit
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.words.levels import LEVELS_MAX
-
-_LEVELS: Final = Limit(count=LEVELS_MAX + 1)
-_LIMITS: Final = {
-    "ListPendingRequest.cursor": CURSOR,
-    "PendingFilter.levels": _LEVELS,
-    "PendingFilter.topic": TOPIC,
-    "PendingFilter.key": SEARCHED,
-    "PendingFilter.ids": IDS,
-    "PendingFilter.origin_topic": TOPIC,
-    "PendingFilter.tag": SEARCHED,
-    "PendingFilter.reason": REASON_PART,
-    "PendingFilter.failure_kind": FAILURE_KIND,
-    "GetTimelineRequest.bounds_ms": Limit(count=TIMELINE_BOUNDS_MAX),
-    "GetTimelineRequest.levels": _LEVELS,
-    "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=CHANGED_IDS_MAX),
-    "ChangeByIdsRequest.topic": TOPIC,
-    "ChangeByFilterRequest.cursor": CURSOR,
-}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -60,5 +41,10 @@ FEATURE: Final = NativeFeature(
         CHANGE_BY_IDS: lambda service: service[ChangeCalls].change_by_ids,
         CHANGE_BY_FILTER: lambda service: service[ChangeCalls].change_by_filter,
     },
-    limits=_LIMITS,
+    limits=lambda _: {
+        "PendingFilter.levels": Limit(count=LEVELS_MAX + 1),
+        "GetTimelineRequest.levels": Limit(count=LEVELS_MAX + 1),
+        "GetTimelineRequest.bounds_ms": Limit(count=TIMELINE_BOUNDS_MAX),
+        "ChangeByIdsRequest.message_ids": replace(SEARCHED, count=CHANGED_IDS_MAX),
+    },
 )

@@ -21,25 +21,9 @@ from rmqlite.features.dead_letters.requests import (
 )
 from rmqlite.features.dead_letters.retries import Retries
 from rmqlite.features.dead_letters.service import DeadLetterCalls
-from rmqlite.features.finding.requests import IDS
 from rmqlite.features.native import NativeFeature
-from rmqlite.features.rows import CURSOR, FAILURE_KIND, GROUP, JOB_ID, REASON_PART, SEARCHED, TOPIC
+from rmqlite.features.rows import SEARCHED
 from rmqlite.kernel.broker import Broker
-
-_LIMITS: Final = {
-    "ListReasonsRequest.group": GROUP,
-    "ListDeadLettersRequest.group": GROUP,
-    "ListDeadLettersRequest.cursor": CURSOR,
-    "DeadLetterFilter.topic": TOPIC,
-    "DeadLetterFilter.tag": SEARCHED,
-    "DeadLetterFilter.key": SEARCHED,
-    "DeadLetterFilter.reason": REASON_PART,
-    "DeadLetterFilter.ids": IDS,
-    "DeadLetterFilter.failure_kind": FAILURE_KIND,
-    "DeadLetterFilter.job_id": JOB_ID,
-    "PurgeDeadLettersRequest.group": GROUP,
-    "GetHistoryRequest.message_id": SEARCHED,
-}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -65,5 +49,5 @@ FEATURE: Final = NativeFeature(
         LIST_RETRIES: lambda service: service[DeadLetterCalls].retries,
         GET_HISTORY: lambda service: service[DeadLetterCalls].history,
     },
-    limits=_LIMITS,
+    limits=lambda _: {"GetHistoryRequest.message_id": SEARCHED},
 )

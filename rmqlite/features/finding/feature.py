@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from rmqlite.features.finding.requests import (
+    DEAD_LETTER_IDS_MAX,
     GET_MESSAGE,
     QUERY_MESSAGES,
     FoundMessages,
@@ -13,14 +14,9 @@ from rmqlite.features.finding.requests import (
 )
 from rmqlite.features.finding.service import FindingCalls
 from rmqlite.features.native import NativeFeature
-from rmqlite.features.rows import OFFSET_MESSAGE_ID, SEARCHED, TOPIC
+from rmqlite.features.rows import Limit
 from rmqlite.kernel.words.levels import check_not_long_ago
-
-_LIMITS: Final = {
-    "QueryMessagesRequest.topic": TOPIC,
-    "QueryMessagesRequest.key": SEARCHED,
-    "GetMessageRequest.offset_message_id": OFFSET_MESSAGE_ID,
-}
+from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX
 
 
 async def _found(calls: FindingCalls, query: MessageQuery) -> FoundMessages:
@@ -36,5 +32,5 @@ FEATURE: Final = NativeFeature(
         QUERY_MESSAGES: lambda service: partial(_found, service[FindingCalls]),
         GET_MESSAGE: lambda service: service[FindingCalls].at,
     },
-    limits=_LIMITS,
+    limits=lambda _: {"ids": Limit(count=DEAD_LETTER_IDS_MAX, total=SEARCH_BYTES_MAX)},
 )

@@ -7,14 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmqlite.features.rows import Limit, Row
-from rmqlite.kernel.words.limits import SEARCH_BYTES_MAX
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
 DEAD_LETTER_IDS_MAX: Final = 100
 """The most ids of a filter; each dead letter's id is looked up among them."""
-IDS: Final = Limit(count=DEAD_LETTER_IDS_MAX, total=SEARCH_BYTES_MAX)
 _PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
 
 

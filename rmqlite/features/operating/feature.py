@@ -23,18 +23,8 @@ from rmqlite.features.operating.requests import (
 )
 from rmqlite.features.operating.resetting import Resetting
 from rmqlite.features.operating.service import DeletionCalls, ProgressCalls, SettingCalls
-from rmqlite.features.rows import GROUP, TOPIC
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.groups import GroupCalls
-
-_LIMITS: Final = {
-    "PreviewTopicDeletionRequest.topic": TOPIC,
-    "DeleteTopicRequest.topic": TOPIC,
-    "DeleteGroupRequest.group": GROUP,
-    "DescribeGroupRequest.group": GROUP,
-    "ResetOffsetsRequest.group": GROUP,
-    "ResetOffsetsRequest.topic": TOPIC,
-}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -61,5 +51,4 @@ FEATURE: Final = NativeFeature(
         PREVIEW_OFFSET_RESET: lambda service: service[ProgressCalls].preview_reset,
         RESET_OFFSETS: lambda service: service[ProgressCalls].reset_offsets,
     },
-    limits=_LIMITS,
 )

@@ -13,11 +13,6 @@ from rmqlite.features.raw_log.service import LogCalls
 from rmqlite.features.rows import TOPIC
 from rmqlite.kernel.broker import Broker
 
-_LIMITS: Final = {
-    "GetLogSnapshotRequest.topics": replace(TOPIC, count=TOPICS_MAX),
-    "ReadQueueRequest.topic": TOPIC,
-}
-
 
 def _make(broker: Broker) -> Iterable[object]:
     yield RawReading(broker.parts, broker.levels)
@@ -31,5 +26,5 @@ FEATURE: Final = NativeFeature(
         READ_LOG: lambda service: service[LogCalls].read,
         READ_QUEUE: lambda service: service[LogCalls].read_queue,
     },
-    limits=_LIMITS,
+    limits=lambda _: {"GetLogSnapshotRequest.topics": replace(TOPIC, count=TOPICS_MAX)},
 )

@@ -22,30 +22,13 @@ from rmqlite.features.redrive.requests import (
     RedriveOutcome,
 )
 from rmqlite.features.redrive.service import RedriveCalls
-from rmqlite.features.rows import CURSOR, GROUP, JOB_ID, OFFSET_MESSAGE_ID, TOPIC, Limit
+from rmqlite.features.rows import Limit
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.feature import Loops
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.limits import PROPERTIES_BYTES_MAX
-
-_LIMITS: Final = {
-    "PreviewRedriveRequest.cursor": CURSOR,
-    "RedriveSpec.group": GROUP,
-    "RedriveSpec.to_topic": TOPIC,
-    "StartRedriveRequest.job_id": JOB_ID,
-    "GetRedriveJobRequest.job_id": JOB_ID,
-    "ChangeRedriveJobRequest.job_id": JOB_ID,
-    "ImportDeadLettersRequest.group": GROUP,
-    "ImportDeadLettersRequest.letters": Limit(count=IMPORTED_DEAD_LETTERS_MAX),
-    "ImportDeadLettersRequest.to_topic": TOPIC,
-    "ImportedDeadLetter.offset_message_id": OFFSET_MESSAGE_ID,
-    "ImportedDeadLetter.properties": Limit(size=PROPERTIES_BYTES_MAX, error=MessageTooLarge),
-    "ListRedriveOutcomesRequest.job_id": JOB_ID,
-    "ListRedriveOutcomesRequest.outcomes": Limit(count=len(RedriveOutcome)),
-    "ListRedriveOutcomesRequest.cursor": CURSOR,
-}
 
 
 def _make(broker: Broker) -> Iterable[object]:
@@ -71,6 +54,10 @@ FEATURE: Final = NativeFeature(
         IMPORT_DEAD_LETTERS: lambda service: service[RedriveCalls].import_letters,
         LIST_REDRIVE_OUTCOMES: lambda service: service[RedriveCalls].outcomes,
     },
-    limits=_LIMITS,
-    sized=lambda config: {"ImportedDeadLetter.body": bodies_limit(config)},
+    limits=lambda config: {
+        "ImportDeadLettersRequest.letters": Limit(count=IMPORTED_DEAD_LETTERS_MAX),
+        "ImportedDeadLetter.properties": Limit(size=PROPERTIES_BYTES_MAX, error=MessageTooLarge),
+        "ImportedDeadLetter.body": bodies_limit(config),
+        "ListRedriveOutcomesRequest.outcomes": Limit(count=len(RedriveOutcome)),
+    },
 )

@@ -83,8 +83,9 @@ class _Broken(Exception):
 class Bounds:
     """The limits of one kind of request.
 
-    limits: "Message.field" -> limit of each field that is repeated or has no fixed size.  size:
-    the limit of the whole request.  beside: the limit of all but its fields of type bytes.
+    limits: "Message.field", or "field" of any message -> limit of each field that is repeated or
+    has no fixed size.  size: the limit of the whole request.  beside: the limit of all but its
+    fields of type bytes.
     """
 
     def __init__(
@@ -126,7 +127,8 @@ class Bounds:
         rules: Rules = {}
         self._fields_max += messages_max
         for field in message.fields:
-            limit = self._limits.get(f"{message.name}.{field.name}", _NO_LIMIT)
+            by_name = self._limits.get(field.name, _NO_LIMIT)
+            limit = self._limits.get(f"{message.name}.{field.name}", by_name)
             name = f"{path}{field.name}"
             most = (limit.count or 1) if field.is_repeated else messages_max
             self._fields_max += most

@@ -1,17 +1,16 @@
-"""The limits of every field of every request, and which calls there are: the kernel's and those of
-all features.
+"""All calls of rmqlite.v1 and the limits of their fields: the kernel's and those of all features.
 
-Each new field in the proto needs a line here or in its feature; a test walks the proto and finds
-missing lines.  Each number has a name in the module of its noun, in kernel/words/limits.py, or, if
+A new field of the proto needs a line here or in its feature, unless its name has a limit; a test
+walks the proto and finds missing lines.  Each number has a name in the module of its noun, in kernel/words/limits.py, or, if
 an operator may change it, in config.py.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from rmqlite.features.native import Limits, native_features
-from rmqlite.features.rows import GROUP, TOPIC, Limit, Row
+from rmqlite.features.native import native_features
+from rmqlite.features.rows import BY_NAME, GROUP, Limit, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.errors import MessageTooLarge
@@ -19,51 +18,6 @@ from rmqlite.kernel.words.retry_policy import TEXT_CHARS_MAX
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.shared.bounded import Bounds
-
-_REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
-_CLIENT_ID: Final = Limit(size=limits.CLIENT_ID_BYTES_MAX)
-_EXPRESSION: Final = Limit(size=limits.EXPRESSION_BYTES_MAX)
-_SQL: Final = Limit(size=limits.SQL_BYTES_MAX)
-
-_OF_KERNEL: Final[Limits] = {
-    # sending
-    "SendRequest.producer_group": GROUP,
-    "SendRequest.batches": Limit(count=limits.BATCHES_MAX),
-    "EncodedBatch.topic": TOPIC,
-    "EncodedBatch.delay": Limit(size=limits.DELAY_BYTES_MAX),
-    # consuming
-    "PullRequest.group": GROUP,
-    "PullRequest.topic": TOPIC,
-    "PullRequest.expression": _EXPRESSION,
-    "PullRequest.sql": _SQL,
-    "SendBackRequest.group": GROUP,
-    "SendBackRequest.reason": _REASON,
-    "QueryOffsetsRequest.group": GROUP,
-    "QueryOffsetsRequest.queues": Limit(count=limits.QUEUES_MAX),
-    "Queue.topic": TOPIC,
-    "CommitOffsetsRequest.group": GROUP,
-    "CommitOffsetsRequest.offsets": Limit(count=limits.QUEUES_MAX),
-    "QueueOffset.topic": TOPIC,
-    "SearchOffsetRequest.topic": TOPIC,
-    "GetQueueRangesRequest.topic": TOPIC,
-    "HeartbeatRequest.group": GROUP,
-    "HeartbeatRequest.client_id": _CLIENT_ID,
-    "HeartbeatRequest.subscriptions": Limit(count=limits.CALL_SUBSCRIPTIONS_MAX),
-    "Subscription.topic": TOPIC,
-    "Subscription.expression": _EXPRESSION,
-    "Subscription.sql": Limit(
-        size=limits.SQL_BYTES_MAX,
-        total=limits.SUBSCRIPTIONS_SQL_BYTES_MAX,
-    ),
-    "LeaveRequest.group": GROUP,
-    "LeaveRequest.client_id": _CLIENT_ID,
-    # topics, groups and levels
-    "GetRouteRequest.topic": TOPIC,
-    "Topic.topic": TOPIC,
-    "SetGroupRequest.group": GROUP,
-    "SetGroupRequest.retry_policy": Limit(size=TEXT_CHARS_MAX),
-    "ChangeLevelsRequest.message_delay_level": Limit(size=limits.LEVELS_TEXT_BYTES_MAX),
-}
 
 
 def all_rows() -> tuple[Row[Any, Any], ...]:
@@ -73,15 +27,27 @@ def all_rows() -> tuple[Row[Any, Any], ...]:
 
 
 def limits_of(config: BrokerConfig) -> dict[str, Limit]:
-    """The limit of every field that is repeated or has no fixed size, by "Message.field"."""
+    """The limit of every field that is repeated or has no fixed size, by its name (native.Limits)."""
+    sent = Limit(total=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
     found = {
-        **_OF_KERNEL,
-        "EncodedBatch.messages": Limit(
-            total=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge
+        **BY_NAME,
+        "SendRequest.producer_group": GROUP,
+        "SendRequest.batches": Limit(count=limits.BATCHES_MAX),
+        "EncodedBatch.delay": Limit(size=limits.DELAY_BYTES_MAX),
+        "EncodedBatch.messages": sent,
+        "PullRequest.sql": Limit(size=limits.SQL_BYTES_MAX),
+        "SendBackRequest.reason": Limit(size=limits.REASON_BYTES_MAX),
+        "QueryOffsetsRequest.queues": Limit(count=limits.QUEUES_MAX),
+        "CommitOffsetsRequest.offsets": Limit(count=limits.QUEUES_MAX),
+        "HeartbeatRequest.subscriptions": Limit(count=limits.CALL_SUBSCRIPTIONS_MAX),
+        "Subscription.sql": Limit(
+            size=limits.SQL_BYTES_MAX, total=limits.SUBSCRIPTIONS_SQL_BYTES_MAX
         ),
+        "SetGroupRequest.retry_policy": Limit(size=TEXT_CHARS_MAX),
+        "ChangeLevelsRequest.message_delay_level": Limit(size=limits.LEVELS_TEXT_BYTES_MAX),
     }
     for feature in native_features():
-        found |= {**feature.limits, **feature.sized(config)}
+        found |= feature.limits(config)
     return found
 
 
