@@ -25,6 +25,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.features.cursors import cursor_text, read_cursor
 from rmqlite.features.finding.finding import named_offsets
 from rmqlite.features.finding.matching import check_wanted, has_all
 from rmqlite.features.finding.waits import wait_of
@@ -88,19 +89,14 @@ class Cursor(NamedTuple):
     log_end: int
 
     def text(self) -> str:
-        return ".".join(map(str, self))
+        return cursor_text(*self)
 
     @classmethod
     def read(cls, text: str, log_end: int) -> Cursor:
         """The inverse of text(); an empty text is the beginning.  Raises InvalidValue."""
         if not text:
             return cls(-1, 0, 0, log_end)
-        parts = text.split(".")
-        if len(parts) != len(cls._fields) or not all(
-            part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20 for part in parts
-        ):
-            raise InvalidValue("cursor", text, "the cursor of the page before, or empty")
-        return cls(*map(int, parts))
+        return cls(*read_cursor(text, len(cls._fields), signed=True))
 
 
 class Pending:

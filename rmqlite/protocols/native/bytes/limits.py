@@ -1,8 +1,8 @@
 """All calls of rmqlite.v1 and the limits of their fields: the kernel's and those of all features.
 
 A new field of the proto needs a line here or in its feature, unless its name has a limit; a test
-walks the proto and finds missing lines.  Each number has a name in the module of its noun, in kernel/words/limits.py, or, if
-an operator may change it, in config.py.
+walks the proto and finds missing lines.  Each number has a name in the module of its noun, in
+kernel/words/limits.py, or, if an operator may change it, in config.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def all_rows() -> tuple[Row[Any, Any], ...]:
 
 
 def limits_of(config: BrokerConfig) -> dict[str, Limit]:
-    """The limit of every field that is repeated or has no fixed size, by its name (native.Limits)."""
+    """The limit of every field that is repeated or has no fixed size, by name."""
     sent = Limit(total=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
     found = {
         **BY_NAME,
