@@ -5,7 +5,7 @@ A feature is deleted with its folder and its line; those that need it go, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -34,11 +34,11 @@ WITH_TABLES: Final = ("bulk", "dead_letters", "leases", "name_server", "redrive"
 
 
 @cache
-def features(without: Collection[str] = ()) -> tuple[Feature, ...]:
-    """All features in this order, without some and those that need them."""
+def features() -> tuple[Feature, ...]:
+    """All features in this order, without those that need one that is not there."""
     found: dict[str, Feature] = {}
     for name, needs in NEEDS.items():
-        if name not in without and found.keys() >= {*needs}:
+        if found.keys() >= {*needs}:
             found[name] = import_module(f"rmqlite.features.{name}.feature").FEATURE
     return tuple(found.values())
 

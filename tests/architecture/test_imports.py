@@ -464,3 +464,10 @@ def test_the_wire_does_not_load_grpc() -> None:
     assert "grpc" not in run_fresh(
         "import rmqlite.protocols.native.bytes.rpcs, rmqlite.protocols.shared.status"
     )
+
+
+def test_values_of_the_client_load_no_grpc() -> None:
+    """The command line and Spark's executors use them where nothing is called."""
+    loaded = run_fresh("from rmqlite.client import Message, PendingFilter, RedriveJob")
+    assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio"}
+    assert "grpc" in run_fresh("from rmqlite.client import Producer")
