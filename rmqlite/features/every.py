@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,11 +27,9 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bulk": ("finding",),
     "operating": ("figures", "changes", "leases"),
     "dead_letters": ("finding", "changes"),
-    "redrive": ("finding", "bulk", "dead_letters"),
+    "redrive": ("finding", "dead_letters"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
-WITH_TABLES: Final = ("bulk", "dead_letters", "leases", "name_server", "redrive")
-"""Those that have tables of their own, whose shapes a store's check knows."""
 
 
 @cache
@@ -46,6 +45,7 @@ def features() -> tuple[Feature, ...]:
 def table_shapes() -> dict[str, tuple[str, type[Any]]]:
     """By file name, what the tables of all features are about, and their shapes."""
     found: dict[str, tuple[str, type[Any]]] = {}
-    for name in WITH_TABLES:
-        found |= import_module(f"rmqlite.features.{name}.table_shapes").SHAPES
+    for name in NEEDS:
+        if find_spec(module := f"rmqlite.features.{name}.table_shapes"):
+            found |= import_module(module).SHAPES
     return found

@@ -84,3 +84,11 @@ BY_NAME: Final[Mapping[str, Limit]] = {
     "job_id": Limit(size=limits.JOB_ID_CHARS_MAX),
 }
 """Of fields with these names in any request, unless "Message.field" has a limit of its own."""
+
+
+def check_job_id(job_id: str) -> None:
+    """Raises InvalidValue unless a job may have this id."""
+    is_plain = job_id.isascii() and job_id.isprintable() and " " not in job_id
+    if not is_plain or not 1 <= len(job_id) <= limits.JOB_ID_CHARS_MAX:
+        rule = f"1 to {limits.JOB_ID_CHARS_MAX} printable ASCII characters without blanks"
+        raise InvalidValue("job_id", job_id, rule)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.features.every import NEEDS, WITH_TABLES
+from rmqlite.features.every import NEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
@@ -47,8 +47,8 @@ MAY_IMPORT = {
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "kernel"},
 }
-OF_ALL_FEATURES = ("rows", "native", "cursors")
-"""Words in which features declare their calls and pages."""
+OF_ALL_FEATURES = ("rows", "native", "cursors", "job_journal")
+"""What several features declare their calls, pages and jobs with."""
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),
     *("", "service", "process"),
@@ -69,7 +69,7 @@ ONLY_THESE_OF = {
 }
 FOLDERS = {
     "accounts": 3,
-    "bulk": 7,
+    "bulk": 6,
     "changes": 9,
     "cluster": 1,
     "dead_letters": 6,
@@ -85,7 +85,6 @@ FOLDERS = {
 }
 """How many folders, beside its own, import a feature's modules; only falls.
 
-bulk: messages in bulk, the client's admin calls, Spark's sink and a redrive's journal are apart.
 changes: recalls of both of RocketMQ's protocols.  finding: four features look messages up.
 """
 INSIDE_FUNCTIONS = {("cli", "spark")}
@@ -113,7 +112,7 @@ ALONE = {
             "rmqlite.kernel.config.table_shapes",
         ),
         *("rmqlite.features.accounts.accounts", "rmqlite.features.accounts.reading"),
-        *(f"rmqlite.features.{each}.table_shapes" for each in WITH_TABLES),
+        *(f"rmqlite.features.{each}.table_shapes" for each in NEEDS),
         "rmqlite.cli.output.schema",
     },
     "yaml": {"rmqlite.features.accounts.plain_yaml"},

@@ -27,9 +27,9 @@ from rmqlite.features.bulk.requests import (
     BulkRequest,
     Refusal,
     RefusedAt,
-    check_job_id,
     property_text,
 )
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.kernel.words.levels import Delay, delay_text

@@ -20,7 +20,6 @@ from rmqlite.features.bulk.bulk_rows import (
     records_of,
     rows_of,
 )
-from rmqlite.features.bulk.journal import Journal, job_record
 from rmqlite.features.bulk.requests import (
     SAMPLES_MAX,
     BulkAnswer,
@@ -31,6 +30,7 @@ from rmqlite.features.bulk.requests import (
 )
 from rmqlite.features.bulk.table_shapes import TABLE, BulkCallBody, BulkJobsTable
 from rmqlite.features.finding.finding import SentBefore
+from rmqlite.features.job_journal import Journal, job_record
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.config.table_shapes import validated

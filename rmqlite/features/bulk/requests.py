@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from rmqlite.features.rows import Row
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
-from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.message import (
     KEY_END,
     PAIR_END,
@@ -143,14 +142,6 @@ class BulkJob:
         """A tree for json."""
         tree = {each.name: getattr(self, each.name) for each in fields(self)}
         return tree | {"samples": [_plain(each) for each in self.samples]}
-
-
-def check_job_id(job_id: str) -> None:
-    """Raises InvalidValue unless a job may have this id."""
-    is_plain = job_id.isascii() and job_id.isprintable() and " " not in job_id
-    if not is_plain or not 1 <= len(job_id) <= JOB_ID_CHARS_MAX:
-        rule = f"1 to {JOB_ID_CHARS_MAX} printable ASCII characters without blanks"
-        raise InvalidValue("job_id", job_id, rule)
 
 
 def property_text(properties: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.features.bulk.requests import check_job_id
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.features.dead_letters.reading import whole_slices
 from rmqlite.features.dead_letters.redriven import Redriven
@@ -35,6 +34,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.retention import Retention

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.client import BulkMatch
-from rmqlite.features.bulk.requests import check_job_id
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.words.clock import local_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay
