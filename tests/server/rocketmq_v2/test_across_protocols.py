@@ -13,6 +13,7 @@ import pytest
 from rmqlite.features.changes.requests import CHANGE_BY_IDS, ChangeByIds, ChangedId, ChangeOutcome
 from rmqlite.features.operating.requests import RESET_OFFSETS, OffsetReset
 from rmqlite.features.redrive.requests import START_REDRIVE, RedriveRequest, RedriveSpec
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     HeartbeatRequest,
@@ -32,6 +33,7 @@ from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs as native_rpcs
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.clients import (
@@ -90,10 +92,10 @@ class Native:
         conversion = Conversion(v2.server.config)
         self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
 
-    async def ask(self, rpc: Any, request: Any) -> Any:
-        context = await ask(self._handlers, rpc.path, rpc.encode_request(request))
+    async def ask(self, row: Row[Any, Any], request: Any) -> Any:
+        context = await ask(self._handlers, row.path, rpc_of(row).encode_request(request))
         assert context.code.name == "OK", context.details
-        return rpc.decode_response(context.answers[0])
+        return rpc_of(row).decode_response(context.answers[0])
 
     async def pulled(self, topic: str, queue_id: int = 0) -> PullResult:
         found: PullResult = await self.ask(
