@@ -21,8 +21,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, level_or_timers, number_in_force
 from rmqlite.cli.options import MOMENT_RULE, Key, moment_ms, option, refuse
 from rmqlite.cli.output.terminal import printable, time_text
-from rmqlite.features.changes.requests import PendingFilter
-from rmqlite.features.dead_letters.requests import DeadLetterFilter
+from rmqlite.client import DeadLetterFilter, PendingFilter
 from rmqlite.features.finding.requests import failure_kind
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue
 from rmqlite.kernel.words.levels import parse_delay, wait_ms

@@ -35,7 +35,7 @@ from rmqlite.cli.output.terminal import (
     wrapped,
 )
 from rmqlite.cli.status import whole_picture
-from rmqlite.features.operating.requests import GroupStatus, OffsetReset, QueueProgress, QueueReset
+from rmqlite.client import GroupStatus, OffsetReset, QueueProgress, QueueReset
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.errors import GroupInUse, GroupUnknown, InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels

@@ -19,9 +19,7 @@ from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.documents import prints
 from rmqlite.cli.output.terminal import print_json, print_lines, print_table, print_view
-from rmqlite.features.dead_letters.requests import DeadLetterGroup
-from rmqlite.features.operating.requests import GroupStatus
-from rmqlite.features.redrive.requests import RedriveJob
+from rmqlite.client import DeadLetterGroup, GroupStatus, RedriveJob
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.words.clock import elapsed_s

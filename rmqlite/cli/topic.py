@@ -26,7 +26,7 @@ from rmqlite.cli.output.terminal import (
     print_view,
     time_text,
 )
-from rmqlite.features.operating.requests import TopicLoss
+from rmqlite.client import TopicLoss
 from rmqlite.kernel.requests.topics import QueueRange, TopicInfo
 from rmqlite.kernel.words.names import is_system
 from rmqlite.views.groups import loss_lines, readers_table

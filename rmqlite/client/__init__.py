@@ -1,47 +1,67 @@
-"""The client library: producers, consumers, administrators, readers of the raw log."""
+"""The client library: producers, consumers, administrators, readers of the raw log.
 
-from typing import Any, Final
+Values that are sent and answered are imported at once.  What makes calls is imported when it is
+asked for: the command line and executors of Spark use the values, and wait for no gRPC.
+"""
 
-from rmqlite.client.admin_client import AdminClient
-from rmqlite.client.bulk import BulkMessage, BulkOutcome, BulkProgress, BulkScheduler, BulkStatus
-from rmqlite.client.consuming.listener import (
-    CONSUME_SUCCESS,
-    DEAD_LETTER,
-    RECONSUME_LATER,
-    ConsumeResult,
-    Listener,
-    reconsume_later,
-)
-from rmqlite.client.consuming.pull_consumer import PullConsumer
-from rmqlite.client.consuming.push_consumer import PushConsumer
-from rmqlite.client.consuming.queue_reader import ConsumeFrom
-from rmqlite.client.credentials import Credentials
-from rmqlite.client.producer import Producer
-from rmqlite.client.raw import RawReader
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from rmqlite.features.bulk.requests import BulkJob, BulkMatch
 from rmqlite.features.changes.requests import (
+    CHANGED_IDS_MAX,
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
     ChangedId,
     ChangeOutcome,
+    LevelTimeline,
+    PendingCount,
     PendingFilter,
     PendingMessage,
+    PendingPage,
     PendingQuery,
 )
 from rmqlite.features.dead_letters.requests import (
+    DEAD_LETTERS_MAX,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
+    DeadLetterPage,
     DeadLettersQuery,
     EventKind,
     History,
     HistoryEvent,
+    Purged,
     PurgeRequest,
 )
+from rmqlite.features.finding.requests import (
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+    MessageState,
+    Place,
+)
+from rmqlite.features.operating.requests import (
+    GroupStatus,
+    OffsetReset,
+    QueueProgress,
+    QueueReset,
+    TopicLoss,
+)
 from rmqlite.features.redrive.requests import (
+    IMPORTED_DEAD_LETTERS_MAX,
     DeadLetterOutcome,
+    ImportAnswer,
+    ImportedDeadLetter,
+    ImportRequest,
     JobState,
     OutcomesQuery,
+    ReadersOfTopic,
     RedriveJob,
     RedriveOutcome,
+    RedrivePreview,
     RedriveResults,
     RedriveSpec,
 )
@@ -51,10 +71,39 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.protocols.native.bytes.messages import PullResult, SendResult
 
+if TYPE_CHECKING:
+    from rmqlite.client.admin_client import AdminClient
+    from rmqlite.client.bulk import (
+        BulkMessage,
+        BulkOutcome,
+        BulkProgress,
+        BulkScheduler,
+        BulkStatus,
+    )
+    from rmqlite.client.consuming.listener import (
+        CONSUME_SUCCESS,
+        DEAD_LETTER,
+        RECONSUME_LATER,
+        ConsumeResult,
+        Listener,
+        reconsume_later,
+    )
+    from rmqlite.client.consuming.pull_consumer import PullConsumer
+    from rmqlite.client.consuming.push_consumer import PushConsumer
+    from rmqlite.client.consuming.queue_reader import ConsumeFrom
+    from rmqlite.client.credentials import Credentials
+    from rmqlite.client.producer import Producer
+    from rmqlite.client.raw import RawReader
+
 __all__ = [
+    "CHANGED_IDS_MAX",
     "CONSUME_SUCCESS",
     "DEAD_LETTER",
+    "DEAD_LETTERS_MAX",
+    "IMPORTED_DEAD_LETTERS_MAX",
+    "PENDING_PAGE_MAX",
     "RECONSUME_LATER",
+    "TIMELINE_BOUNDS_MAX",
     "AdminClient",
     "BulkJob",
     "BulkMatch",
@@ -63,6 +112,8 @@ __all__ = [
     "BulkProgress",
     "BulkScheduler",
     "BulkStatus",
+    "ChangeByFilter",
+    "ChangeByIds",
     "ChangeOutcome",
     "ChangedId",
     "ConsumeFrom",
@@ -72,35 +123,66 @@ __all__ = [
     "DeadLetterFilter",
     "DeadLetterGroup",
     "DeadLetterOutcome",
+    "DeadLetterPage",
     "DeadLettersQuery",
     "EventKind",
+    "FoundMessage",
+    "FoundMessages",
+    "GroupStatus",
     "History",
     "HistoryEvent",
+    "ImportAnswer",
+    "ImportRequest",
+    "ImportedDeadLetter",
     "JobState",
+    "LevelTimeline",
     "Listener",
     "Message",
+    "MessageQuery",
+    "MessageState",
+    "OffsetReset",
     "OutcomesQuery",
+    "PendingCount",
     "PendingFilter",
     "PendingMessage",
+    "PendingPage",
     "PendingQuery",
+    "Place",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PurgeRequest",
+    "Purged",
     "PushConsumer",
     "Queue",
+    "QueueProgress",
+    "QueueReset",
     "RawReader",
+    "ReadersOfTopic",
     "RedriveJob",
     "RedriveOutcome",
+    "RedrivePreview",
     "RedriveResults",
     "RedriveSpec",
     "ScheduleAction",
     "SendResult",
     "StoredMessage",
+    "TopicLoss",
     "reconsume_later",
 ]
 
+_WITH_CALLS: Final = (
+    "admin_client",
+    "consuming.listener",
+    "consuming.pull_consumer",
+    "consuming.push_consumer",
+    "consuming.queue_reader",
+    "credentials",
+    "producing.bulk",
+    "producing.producer",
+    "raw",
+)
 _FORMER_NAMES: Final = {
     "Hop": HistoryEvent,
     "HopKind": EventKind,
@@ -117,4 +199,13 @@ _FORMER_NAMES: Final = {
 def __getattr__(name: str) -> Any:
     if name in _FORMER_NAMES:
         return _FORMER_NAMES[name]
+    if name in __all__:
+        for module in _WITH_CALLS:
+            found = vars(import_module(f"rmqlite.client.{module}"))
+            if name in found:
+                return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,9 +15,16 @@ from typing import Final
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.schedule_admin import AdminCalls, ScheduleAdmin
-from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.features.bulk.requests import GET_BULK_JOB, LIST_BULK_JOBS, BulkJob
+from rmqlite.features.cursors import pages
 from rmqlite.features.dead_letters.requests import (
     EVERY_DEAD_LETTER,
+    GET_HISTORY,
+    LIST_DEAD_LETTER_GROUPS,
+    LIST_DEAD_LETTERS,
+    LIST_REASONS,
+    LIST_RETRIES,
+    PURGE_DEAD_LETTERS,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -27,10 +34,21 @@ from rmqlite.features.dead_letters.requests import (
     HistoryQuery,
     Purged,
     PurgeRequest,
-    pages,
 )
-from rmqlite.features.finding.requests import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.features.finding.requests import (
+    GET_MESSAGE,
+    QUERY_MESSAGES,
+    FoundMessage,
+    FoundMessages,
+    MessageQuery,
+)
 from rmqlite.features.operating.requests import (
+    DELETE_GROUP,
+    DELETE_TOPIC,
+    DESCRIBE_GROUP,
+    PREVIEW_OFFSET_RESET,
+    PREVIEW_TOPIC_DELETION,
+    RESET_OFFSETS,
     GroupDeletion,
     GroupStatus,
     OffsetReset,
@@ -38,7 +56,14 @@ from rmqlite.features.operating.requests import (
     TopicLoss,
 )
 from rmqlite.features.redrive.requests import (
+    CHANGE_REDRIVE_JOB,
+    GET_REDRIVE_JOB,
+    IMPORT_DEAD_LETTERS,
+    LIST_REDRIVE_JOBS,
+    LIST_REDRIVE_OUTCOMES,
     NOTHING_SEEN,
+    PREVIEW_REDRIVE,
+    START_REDRIVE,
     DeadLetterOutcome,
     ImportAnswer,
     ImportRequest,
@@ -54,6 +79,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.requests.groups import GroupChange, GroupInfo
 from rmqlite.kernel.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
@@ -79,7 +105,7 @@ class RedriveAdmin(AdminCalls):
         """
         request = RedrivePreviewRequest(spec)
         whole = NOTHING_SEEN
-        for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
+        for page in pages(partial(self._ask, PREVIEW_REDRIVE), request):
             whole = whole.then(page)
             if progress:
                 progress(whole.looked_at, whole.letters)
@@ -90,18 +116,18 @@ class RedriveAdmin(AdminCalls):
 
         job_id: with your own id you may repeat the call, and it starts one job.
         """
-        return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
+        return self._ask(START_REDRIVE, RedriveRequest(spec, job_id))
 
     def job(self, job_id: str, *, with_results: bool = False) -> RedriveJob:
         """The state of a job.  Raises JobUnknown.
 
         with_results: also count what became of its messages; that takes up to some seconds.
         """
-        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
+        return self._ask(GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_results))
 
     def jobs(self) -> tuple[RedriveJob, ...]:
         """Every job that the broker remembers, without samples, the most recently changed first."""
-        return self._ask(rpcs.LIST_REDRIVE_JOBS, None)
+        return self._ask(LIST_REDRIVE_JOBS, None)
 
     def pause(self, job_id: str) -> RedriveJob:
         """Stop sending until resume().  Raises JobUnknown, JobOver."""
@@ -124,11 +150,11 @@ class RedriveAdmin(AdminCalls):
 
         Those that the broker still has count as redriven.
         """
-        return self._ask(rpcs.IMPORT_LETTERS, request)
+        return self._ask(IMPORT_DEAD_LETTERS, request)
 
     def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""
-        return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+        return self._ask(LIST_REDRIVE_OUTCOMES, query)
 
     def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[DeadLetterOutcome]:
         """The outcome of every letter so far, page by page as it is needed."""
@@ -136,7 +162,7 @@ class RedriveAdmin(AdminCalls):
             yield from page.letters
 
     def _change(self, change: JobChange) -> RedriveJob:
-        return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)
+        return self._ask(CHANGE_REDRIVE_JOB, change)
 
 
 class DeadLetterAdmin(AdminCalls):
@@ -148,14 +174,14 @@ class DeadLetterAdmin(AdminCalls):
 
     def groups(self) -> tuple[DeadLetterGroup, ...]:
         """Every group that has dead letters, purged ones included; sorted by name."""
-        return self._ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+        return self._ask(LIST_DEAD_LETTER_GROUPS, None)
 
     def reasons(self, group: str) -> DeadLetterGroup:
         """One group, with every kind of reasons instead of the five most frequent ones.
 
         Raises GroupUnknown for an unknown group without dead letters.
         """
-        return self._ask(rpcs.LIST_REASONS, group)
+        return self._ask(LIST_REASONS, group)
 
     def list_dead(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
@@ -163,7 +189,7 @@ class DeadLetterAdmin(AdminCalls):
         While a page has a cursor there are more, even if the page is empty.  Raises GroupUnknown
         for an unknown group without dead letters.
         """
-        return self._ask(rpcs.LIST_DEAD_LETTERS, query)
+        return self._ask(LIST_DEAD_LETTERS, query)
 
     def dead(
         self,
@@ -175,24 +201,24 @@ class DeadLetterAdmin(AdminCalls):
     ) -> Iterator[DeadLetter]:
         """All dead letters of a group that match the filter, page by page as they are needed."""
         query = DeadLettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
-        return self._all(rpcs.LIST_DEAD_LETTERS, query)
+        return self._all(LIST_DEAD_LETTERS, query)
 
     def list_retries(self, query: DeadLettersQuery) -> DeadLetterPage:
         """One page of a group's retries.  Raises GroupUnknown.
 
         First the due retries that are not consumed yet, then the waiting ones, in due order.
         """
-        return self._ask(rpcs.LIST_RETRIES, query)
+        return self._ask(LIST_RETRIES, query)
 
     def retries(
         self, group: str, filter: DeadLetterFilter = EVERY_DEAD_LETTER
     ) -> Iterator[DeadLetter]:
         """All of list_retries(), page by page as they are needed."""
-        return self._all(rpcs.LIST_RETRIES, DeadLettersQuery(group, filter))
+        return self._all(LIST_RETRIES, DeadLettersQuery(group, filter))
 
     def history(self, message_id: str) -> History:
         """The whole history of a message, by its message id or an offset message id."""
-        return self._ask(rpcs.GET_HISTORY, HistoryQuery(message_id))
+        return self._ask(GET_HISTORY, HistoryQuery(message_id))
 
     def purge(self, request: PurgeRequest) -> Purged:
         """Hide dead letters, or show them again; returns when that is on disk.
@@ -202,10 +228,10 @@ class DeadLetterAdmin(AdminCalls):
         if request.filter != EVERY_DEAD_LETTER:
             # An older broker knows no filter: to it the request is about no letter, not about all.
             request = replace(request, until_ms=BEFORE_ALL_MS)
-        return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
+        return self._ask(PURGE_DEAD_LETTERS, request)
 
     def _all(
-        self, rpc: rpcs.Rpc[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
+        self, rpc: Row[DeadLettersQuery, DeadLetterPage], query: DeadLettersQuery
     ) -> Iterator[DeadLetter]:
         for page in pages(partial(self._ask, rpc), query):
             yield from page.letters
@@ -254,14 +280,14 @@ class AdminClient(AdminCalls, Closing):
 
         Raises TopicUnknown, InvalidName.
         """
-        return self._ask(rpcs.PREVIEW_TOPIC_DELETION, topic)
+        return self._ask(PREVIEW_TOPIC_DELETION, topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with all offsets in it; messages that wait for it become dead letters.
 
         A topic that does not exist is no error.  Raises InvalidName for a topic of the broker.
         """
-        self._ask(rpcs.DELETE_TOPIC, topic)
+        self._ask(DELETE_TOPIC, topic)
 
     def route(self, topic: str) -> Route:
         """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
@@ -277,7 +303,7 @@ class AdminClient(AdminCalls, Closing):
 
     def group(self, group: str) -> GroupStatus:
         """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
-        return self._ask(rpcs.DESCRIBE_GROUP, group)
+        return self._ask(DESCRIBE_GROUP, group)
 
     def set_group(
         self,
@@ -313,14 +339,14 @@ class AdminClient(AdminCalls, Closing):
         An unknown group is no error.  force: although it has members, which make it again.
         Raises GroupInUse.
         """
-        self._ask(rpcs.DELETE_GROUP, GroupDeletion(group, force))
+        self._ask(DELETE_GROUP, GroupDeletion(group, force))
 
     def preview_offset_reset(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
         """What reset_offsets() would do to each queue; changes nothing.
 
         Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue.
         """
-        return self._ask(rpcs.PREVIEW_OFFSET_RESET, reset)
+        return self._ask(PREVIEW_OFFSET_RESET, reset)
 
     def reset_offsets(self, reset: OffsetReset) -> tuple[QueueReset, ...]:
         """Let a group go on from another place; returns what was done to each queue.
@@ -328,7 +354,7 @@ class AdminClient(AdminCalls, Closing):
         Raises GroupInUse too, unless by force: then the next commits of the members undo it.
         The offsets are on disk within flushConsumerOffsetInterval.
         """
-        return self._ask(rpcs.RESET_OFFSETS, reset)
+        return self._ask(RESET_OFFSETS, reset)
 
     def broker_status(self) -> BrokerStatus:
         """Counts since the broker started, and the waiting messages of each delay level."""
@@ -339,11 +365,11 @@ class AdminClient(AdminCalls, Closing):
 
         Raises TopicUnknown, InvalidValue.
         """
-        return self._ask(rpcs.QUERY_MESSAGES, query)
+        return self._ask(QUERY_MESSAGES, query)
 
     def message_at(self, offset_message_id: str) -> FoundMessage:
         """The message whose record the id names.  Raises MessageNotFound, InvalidValue."""
-        return self._ask(rpcs.GET_MESSAGE, offset_message_id)
+        return self._ask(GET_MESSAGE, offset_message_id)
 
     def levels(self) -> LevelsInForce:
         """The table of delay levels in force, its source, and all earlier tables."""
@@ -359,11 +385,11 @@ class AdminClient(AdminCalls, Closing):
 
     def job(self, job_id: str) -> BulkJob:
         """The counts and samples of a bulk job, over all its calls.  Raises JobUnknown."""
-        return self._ask(rpcs.GET_BULK_JOB, job_id)
+        return self._ask(GET_BULK_JOB, job_id)
 
     def jobs(self) -> tuple[BulkJob, ...]:
         """Every bulk job that the broker remembers, without samples, the latest used first."""
-        return self._ask(rpcs.LIST_BULK_JOBS, None)
+        return self._ask(LIST_BULK_JOBS, None)
 
     def close(self) -> None:
         self._connection.close()

@@ -20,20 +20,20 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import CallFuture, follow
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.features.bulk.requests import (
+    SCHEDULE_BULK,
     BulkAnswer,
     BulkMatch,
     BulkRequest,
     Refusal,
     RefusedAt,
-    check_job_id,
     property_text,
 )
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.kernel.words.levels import Delay, delay_text
 from rmqlite.kernel.words.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.kernel.words.message import check_field_types
-from rmqlite.protocols.native.bytes import rpcs
 
 BATCH_MESSAGES: Final = 500
 """A larger call is no cheaper per message, and other clients wait longer for the broker."""
@@ -264,7 +264,7 @@ class BulkScheduler(Closing):
             timeout_s = min(timeout_s, max(RETRY_S_MIN, left_s))
         try:
             self._connection.start(
-                rpcs.SCHEDULE_BULK, call.request, timeout_s, answered.settle, wait_for_ready=wait
+                SCHEDULE_BULK, call.request, timeout_s, answered.settle, wait_for_ready=wait
             )
         except RmqliteError as error:
             answered.settle(error)

@@ -14,22 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self
 
 from rmqlite.client.credentials import Credentials, with_environment
 from rmqlite.client.endpoint import Endpoint
 from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
 from rmqlite.client.quiet_grpc import grpc, know_gevent
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, Refused, RmqliteError
 from rmqlite.kernel.words.limits import check_note
 from rmqlite.protocols.native.bytes.notes import note_metadata
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.shared.signing import Signer
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata, error_from_status
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 CALL_BYTES_MAX: Final = 64 * 1024 * 1024
 RECONNECT_BACKOFF_MS_MAX: Final = 1_000
@@ -166,28 +164,28 @@ class Connection(Closing):
         self._pause = threading.Event()
 
     def call(
-        self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, wait_for_ready: bool = False
+        self, row: Row[Q, A], value: Q, timeout_s: float, *, wait_for_ready: bool = False
     ) -> A:
         """Ask and wait for the answer.  Raises RmqliteError, Unavailable at the timeout.
 
         wait_for_ready: while the broker cannot be reached, wait for it until the timeout, if it
         has answered before.
         """
-        data = self._prepared(rpc, value)
+        data = self._prepared(row, value)
         left_s = max(0.001, timeout_s - _waited_s.get())
-        how = self._how(rpc, left_s, wait_for_ready=wait_for_ready)
+        how = self._how(row, left_s, wait_for_ready=wait_for_ready)
         call = enter_grpc()
         try:
-            answer = self._method(rpc.path)(data, **how)
+            answer = self._method(row.path)(data, **how)
         except grpc.RpcError as error:
             raise self._endpoint.with_a_look(self._translated(error)) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise closed_error() from error
         finally:
             leave_grpc(call)
-        return self._decoded(rpc, answer)
+        return self._decoded(row, answer)
 
-    def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
+    def call_repeatedly(self, row: Row[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
         """call(); after an Unavailable repeat it as Attempts allows, all within timeout_s.
 
         A request without an answer may have run, so use this only for requests that may run twice.
@@ -197,7 +195,7 @@ class Connection(Closing):
             try:
                 # call() takes the wait off once more.
                 left_s = attempts.left_s() + _waited_s.get()
-                return self.call(rpc, value, left_s, wait_for_ready=attempts.failed > 0)
+                return self.call(row, value, left_s, wait_for_ready=attempts.failed > 0)
             except RmqliteError as error:
                 pause_s = attempts.pause_s_after(error)
                 if pause_s is None or self._pause.wait(pause_s):
@@ -205,7 +203,7 @@ class Connection(Closing):
 
     def start(
         self,
-        rpc: Rpc[Q, A],
+        row: Row[Q, A],
         value: Q,
         timeout_s: float,
         on_done: Callable[[A | RmqliteError], None],
@@ -216,11 +214,11 @@ class Connection(Closing):
 
         Raises InvalidValue for a value that cannot be encoded, Refused once closed.
         """
-        data = self._prepared(rpc, value)
-        how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
+        data = self._prepared(row, value)
+        how = self._how(row, timeout_s, wait_for_ready=wait_for_ready)
         call = enter_grpc()
         try:
-            future = self._method(rpc.path).future(data, **how)
+            future = self._method(row.path).future(data, **how)
         except BaseException as error:
             leave_grpc(call)
             if isinstance(error, ValueError):
@@ -229,7 +227,7 @@ class Connection(Closing):
 
         def finished(done: Any) -> None:
             leave_grpc(call)
-            outcome: A | RmqliteError = self._outcome(rpc, done)
+            outcome: A | RmqliteError = self._outcome(row, done)
             on_done(outcome)
 
         future.add_done_callback(finished)
@@ -263,30 +261,30 @@ class Connection(Closing):
                 method = self._calls[path] = channel.unary_unary(path)
         return method
 
-    def _prepared(self, rpc: Rpc[Q, A], value: Q) -> bytes:
+    def _prepared(self, row: Row[Q, A], value: Q) -> bytes:
         if self._is_closed:
             raise closed_error()
         # Encode here: gRPC would only log a field's wrong type, and report INTERNAL.
         try:
-            return rpc.encode_request(value)
+            return rpc_of(row).encode_request(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             rule = "of the types that it declares"
-            raise InvalidValue("request", f"{rpc.name}: {error}", rule) from error
+            raise InvalidValue("request", f"{row.name}: {error}", rule) from error
 
-    def _how(self, rpc: Rpc[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:
+    def _how(self, row: Row[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:
         """What a call has beside its request; each attempt has a signature of its own."""
         how: dict[str, Any] = {"timeout": timeout_s}
         # gRPC would wait for a wrong endpoint, too, and then not say why no connection was made.
         if wait_for_ready and self._has_met:
             how["wait_for_ready"] = True
         if self._signer is not None or self._note:
-            signed = self._signer.metadata(rpc.path, wall_ms()) if self._signer else ()
+            signed = self._signer.metadata(row.path, wall_ms()) if self._signer else ()
             how["metadata"] = (*signed, *self._note)
         return how
 
-    def _outcome(self, rpc: Rpc[Any, A], done: Any) -> A | RmqliteError:
+    def _outcome(self, row: Row[Any, A], done: Any) -> A | RmqliteError:
         try:
-            return self._decoded(rpc, done.result())
+            return self._decoded(row, done.result())
         except grpc.RpcError as error:
             return self._translated(error)
         except grpc.FutureCancelledError:
@@ -301,12 +299,12 @@ class Connection(Closing):
                 return error_from_metadata(value)
         return self._endpoint.error(error.code().name, error.details(), has_met=self._has_met)
 
-    def _decoded(self, rpc: Rpc[Any, A], data: bytes) -> A:
+    def _decoded(self, row: Row[Any, A], data: bytes) -> A:
         self._has_met = True
         try:
-            return rpc.decode_response(data)
+            return rpc_of(row).decode_response(data)
         except ValueError as error:  # such as a pull status of a newer broker
-            raise RmqliteError(f"the answer to {rpc.name} cannot be read: {error}") from error
+            raise RmqliteError(f"the answer to {row.name} cannot be read: {error}") from error
 
 
 def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:

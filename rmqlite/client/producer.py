@@ -27,7 +27,7 @@ from rmqlite.client.forks import follow
 from rmqlite.client.schedule_admin import ScheduleAdmin
 from rmqlite.client.tracing import Tracing
 from rmqlite.client.unique_id import UniqueIds
-from rmqlite.features.changes.requests import ChangeByIds, ChangedId, RecallHandle
+from rmqlite.features.changes.requests import CHANGE_BY_IDS, ChangeByIds, ChangedId, RecallHandle
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.topics import RouteRequest
 from rmqlite.kernel.words.clock import elapsed_s, wall_ms
@@ -286,7 +286,7 @@ class Producer(Closing):
         """
         change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
         changed = self._connection.call_repeatedly(
-            rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
+            CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
         )
         return changed[0]
 

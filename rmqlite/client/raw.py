@@ -13,7 +13,10 @@ from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import CallFuture
 from rmqlite.features.raw_log.requests import (
+    GET_LOG_SNAPSHOT,
     READ_BYTES_DEFAULT,
+    READ_LOG,
+    READ_QUEUE,
     LogRead,
     LogReadRequest,
     LogSnapshot,
@@ -21,6 +24,7 @@ from rmqlite.features.raw_log.requests import (
     QueueRead,
     QueueReadRequest,
 )
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.topics import Queue, TimeQuery
 from rmqlite.kernel.words.errors import RmqliteError
@@ -63,7 +67,7 @@ class RawReader(Closing):
         request = LogSnapshotRequest(tuple(topics))
         retries = RETRIES_MAX if is_known or self._has_met else 0
         found = self._connection.call_repeatedly(
-            rpcs.GET_LOG_SNAPSHOT, request, self._patience_s, retries=retries
+            GET_LOG_SNAPSHOT, request, self._patience_s, retries=retries
         )
         self._has_met = True
         return found
@@ -86,7 +90,7 @@ class RawReader(Closing):
             return LogReadRequest(offset, end, self._chunk_bytes)
 
         at = begin
-        for read in self._chunks(rpcs.READ_LOG, after, begin, end, lambda read: read.next_offset):
+        for read in self._chunks(READ_LOG, after, begin, end, lambda read: read.next_offset):
             if read.data:
                 yield at, read.data
             at = read.next_offset
@@ -101,7 +105,7 @@ class RawReader(Closing):
             return QueueReadRequest(topic, queue_id, offset, end, self._chunk_bytes)
 
         for read in self._chunks(
-            rpcs.READ_QUEUE, after, begin, end, lambda read: read.next_queue_offset
+            READ_QUEUE, after, begin, end, lambda read: read.next_queue_offset
         ):
             if read.records:
                 yield read.records
@@ -119,7 +123,7 @@ class RawReader(Closing):
 
     def _chunks(
         self,
-        rpc: rpcs.Rpc[_Q, _A],
+        rpc: Row[_Q, _A],
         request_at: Callable[[int], _Q],
         begin: int,
         end: int,
@@ -154,7 +158,7 @@ class _Ahead(Generic[_Q, _A]):
     """A call made before its answer is needed."""
 
     def __init__(
-        self, connection: Connection, rpc: rpcs.Rpc[_Q, _A], request: _Q, timeout_s: float
+        self, connection: Connection, rpc: Row[_Q, _A], request: _Q, timeout_s: float
     ) -> None:
         self._outcome: CallFuture[_A] = CallFuture()
         try:

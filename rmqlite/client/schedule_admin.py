@@ -13,8 +13,13 @@ from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.features.changes.requests import (
+    CHANGE_BY_FILTER,
+    CHANGE_BY_IDS,
+    CHANGED_IDS_MAX,
     CHANGES_MAX,
-    IDS_MAX,
+    COUNT_PENDING,
+    GET_TIMELINE,
+    LIST_PENDING,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -26,12 +31,11 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.features.dead_letters.requests import pages
+from rmqlite.features.cursors import pages
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.levels import Instant, Wait, instant_ms, wait_ms
-from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import A, Q, Rpc
 
 EVERYTHING = PendingFilter()
 
@@ -43,7 +47,7 @@ class AdminCalls:
         self._connection = connection
         self._timeout_s = timeout_s
 
-    def _ask(self, rpc: Rpc[Q, A], value: Q) -> A:
+    def _ask(self, rpc: Row[Q, A], value: Q) -> A:
         return self._connection.call(rpc, value, self._timeout_s)
 
 
@@ -63,7 +67,7 @@ class ScheduleAdmin(AdminCalls):
         messages have the same key, only each thousand of them is in due order, the newest thousand
         first.
         """
-        return self._ask(rpcs.LIST_PENDING, query)
+        return self._ask(LIST_PENDING, query)
 
     def pending(
         self, filter: PendingFilter = EVERYTHING, *, page: int = 0
@@ -78,17 +82,17 @@ class ScheduleAdmin(AdminCalls):
 
     def count_pending(self) -> tuple[PendingCount, ...]:
         """How many messages wait, for every level and topic that has any; by level, then topic."""
-        return self._ask(rpcs.COUNT_PENDING, None)
+        return self._ask(COUNT_PENDING, None)
 
     def timeline(
         self, bounds_ms: tuple[int, ...], levels: tuple[int, ...] = ()
     ) -> tuple[LevelTimeline, ...]:
         """How many messages come due before, between and after these instants, for every level.
 
-        bounds_ms: up to BOUNDS_MAX, ascending, on the broker's clock (broker_status().now_ms).
-        levels: empty means all.
+        bounds_ms: up to TIMELINE_BOUNDS_MAX, ascending, on the broker's clock
+        (broker_status().now_ms).  levels: empty means all.
         """
-        return self._ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, levels))
+        return self._ask(GET_TIMELINE, TimelineRequest(bounds_ms, levels))
 
     # ---- changing, by message id
 
@@ -142,15 +146,15 @@ class ScheduleAdmin(AdminCalls):
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:
         """The outcome of each message id, in the given order.
 
-        A message that does not wait is an outcome, not an error.  More than IDS_MAX ids go in
-        several calls; after an error it is safe to repeat them, but a RESCHEDULE starts anew.
+        A message that does not wait is an outcome, not an error.  More than CHANGED_IDS_MAX ids go
+        in several calls; after an error it is safe to repeat them, but a RESCHEDULE starts anew.
         """
         ids = change.message_ids
         changed: list[ChangedId] = []
-        for start in range(0, len(ids), IDS_MAX):
-            part = replace(change, message_ids=ids[start : start + IDS_MAX])
+        for start in range(0, len(ids), CHANGED_IDS_MAX):
+            part = replace(change, message_ids=ids[start : start + CHANGED_IDS_MAX])
             try:
-                answered = self._ask(rpcs.CHANGE_BY_IDS, part)
+                answered = self._ask(CHANGE_BY_IDS, part)
             except RmqliteError as error:
                 if start:
                     error.add_note(f"{start} of {len(ids)} message ids were answered before this")
@@ -196,7 +200,7 @@ class ScheduleAdmin(AdminCalls):
             change = replace(change, max_messages=CHANGES_MAX)
         changed = 0
         try:
-            for page in pages(partial(self._ask, rpcs.CHANGE_BY_FILTER), change):
+            for page in pages(partial(self._ask, CHANGE_BY_FILTER), change):
                 changed += page.changed
                 if progress:
                     progress(changed)

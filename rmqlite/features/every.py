@@ -5,12 +5,16 @@ A feature is deleted with its folder and its line; those that need it go, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 from rmqlite.kernel.service.service import Feature
+
+if TYPE_CHECKING:
+    from rmqlite.kernel.service.service import Feature
 
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": (),
@@ -24,16 +28,25 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bulk": ("finding",),
     "operating": ("figures", "changes", "leases"),
     "dead_letters": ("finding", "changes"),
-    "redrive": ("finding", "bulk", "dead_letters"),
+    "redrive": ("finding", "dead_letters"),
 }
 """By name, the features whose parts it takes; each stands behind those that it needs."""
 
 
 @cache
-def features(without: Collection[str] = ()) -> tuple[Feature, ...]:
-    """All features in this order, without some and those that need them."""
+def features() -> tuple[Feature, ...]:
+    """All features in this order, without those that need one that is not there."""
     found: dict[str, Feature] = {}
     for name, needs in NEEDS.items():
-        if name not in without and found.keys() >= {*needs}:
+        if found.keys() >= {*needs}:
             found[name] = import_module(f"rmqlite.features.{name}.feature").FEATURE
     return tuple(found.values())
+
+
+def table_shapes() -> dict[str, tuple[str, type[Any]]]:
+    """By file name, what the tables of all features are about, and their shapes."""
+    found: dict[str, tuple[str, type[Any]]] = {}
+    for name in NEEDS:
+        if find_spec(module := f"rmqlite.features.{name}.table_shapes"):
+            found |= import_module(module).SHAPES
+    return found

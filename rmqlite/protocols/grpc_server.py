@@ -44,7 +44,7 @@ from rmqlite.protocols.grpc.calls import (
     one_answer,
 )
 from rmqlite.protocols.grpc.in_flight import InFlight
-from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import native_services
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
@@ -187,7 +187,7 @@ class GrpcServer:
     def __init__(self, config: BrokerConfig, keys: TlsKeys | None = None) -> None:
         self._config = config
         self._keys = keys
-        self._health = Health({*(rpc.service for rpc in rpcs.ALL), SERVICE})
+        self._health = Health({*native_services(), SERVICE})
         self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
         self._server: grpc.aio.Server | None = None
         self._handlers: tuple[Handlers, ...] = ()

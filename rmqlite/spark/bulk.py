@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rmqlite.features.bulk.requests import BulkJob
+from rmqlite.client import BulkJob
 from rmqlite.kernel.words.errors import JobUnknown
 from rmqlite.spark.options import options_of
 

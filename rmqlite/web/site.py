@@ -21,7 +21,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from rmqlite.features.dead_letters.requests import HasCursor
+from rmqlite.features.cursors import HasCursor
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.access import Need, Right, of_admins
 from rmqlite.kernel.service.service import Service

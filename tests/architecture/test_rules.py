@@ -322,7 +322,7 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
     wrong = []
     # The jobs correct what a crash has cut off while the broker starts: nobody waits yet.  Nobody
     # ever waits for an event of the leases.
-    names = ("kernel/appending", "features/bulk/journal", "features/leases/journal")
+    names = ("kernel/appending", "features/job_journal", "features/leases/journal")
     allowed = {f"rmqlite/{name}.py" for name in names}
     store = ROOT / "rmqlite" / "kernel" / "store"
     for path in written("rmqlite/kernel", "rmqlite/features"):

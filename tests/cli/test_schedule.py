@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
-    PAGE_MAX,
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
     LevelTimeline,
     PendingCount,
     PendingFilter,
@@ -96,7 +96,7 @@ def test_every_option_reaches_the_broker(run: Run, broker: FakeBroker) -> None:
         *("--max", "1200", "--cursor", "C0"),
     )
     wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", ("ID", "B"))
-    assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", PAGE_MAX)]
+    assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", PENDING_PAGE_MAX)]
 
 
 def test_a_time_may_be_relative_to_the_brokers_clock(run: Run, broker: FakeBroker) -> None:
@@ -408,9 +408,9 @@ def test_as_many_even_buckets_as_are_asked_for(run: Run, broker: FakeBroker) -> 
     asked: TimelineRequest = broker.asked["GetTimeline"][-1]
     assert asked.levels == (1, 18)
     assert asked.bounds_ms == tuple([NOW_MS + n * 30 * MINUTE for n in range(5)])
-    run("schedule", "timeline", "--over", "1s", "--buckets", str(BOUNDS_MAX - 1))
+    run("schedule", "timeline", "--over", "1s", "--buckets", str(TIMELINE_BOUNDS_MAX - 1))
     bounds_ms = broker.asked["GetTimeline"][-1].bounds_ms
-    assert (len(bounds_ms), len(set(bounds_ms))) == (BOUNDS_MAX, BOUNDS_MAX)
+    assert (len(bounds_ms), len(set(bounds_ms))) == (TIMELINE_BOUNDS_MAX, TIMELINE_BOUNDS_MAX)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_as_many_even_buckets_as_are_asked_for(run: Run, broker: FakeBroker) -> 
     [
         ("--buckets", "5"),
         ("--over", "1h", "--buckets", "0"),
-        ("--over", "1h", "--buckets", str(BOUNDS_MAX)),
+        ("--over", "1h", "--buckets", str(TIMELINE_BOUNDS_MAX)),
         ("--over", "soon"),
         ("--over", "0s"),
         ("--level", "x"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.features.changes.requests import (
-    IDS_MAX,
+    CHANGED_IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
@@ -228,10 +228,10 @@ def test_many_ids_go_in_parts_and_an_error_does_not_hide_what_was_done(
     """The lines of the parts before it are printed, then the error."""
     changes(broker)
     failing_at(broker, "ChangeByIds", 2)
-    ids = "\n".join([f"ID{n}" for n in range(3 * IDS_MAX)])
+    ids = "\n".join([f"ID{n}" for n in range(3 * CHANGED_IDS_MAX)])
     result = run("schedule", "cancel", "-", stdin=ids.encode())
     assert result.exit_code == 3
-    assert len(result.stdout.splitlines()) == 2 * IDS_MAX
+    assert len(result.stdout.splitlines()) == 2 * CHANGED_IDS_MAX
     summary, error = result.stderr.splitlines()
     assert summary == "2,000 of 3,000 cancelled"
     assert error.startswith("error: ")

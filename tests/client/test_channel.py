@@ -25,6 +25,7 @@ from rmqlite.kernel.words.errors import (
 )
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import SendRequest
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
@@ -47,9 +48,9 @@ def test_the_deadline_and_the_bytes_reach_the_channel() -> None:
         answer = pool.submit(connection.call, rpcs.SEARCH_OFFSET, query, 1.5)
         method = SERVICE.methods_by_name["SearchOffset"]
         _, data, rpc = channel.take_unary_unary(method)
-        assert rpcs.SEARCH_OFFSET.decode_request(data) == query
+        assert rpc_of(rpcs.SEARCH_OFFSET).decode_request(data) == query
         rpc.send_initial_metadata(())
-        rpc.terminate(rpcs.SEARCH_OFFSET.encode_response(5), (), grpc.StatusCode.OK, "")
+        rpc.terminate(rpc_of(rpcs.SEARCH_OFFSET).encode_response(5), (), grpc.StatusCode.OK, "")
         assert answer.result(WAIT_S) == 5
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from rmqlite.client import AdminClient, Producer
 from rmqlite.features.changes.requests import (
+    CHANGED_IDS_MAX,
     CHANGES_MAX,
-    IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -140,11 +140,11 @@ def test_more_ids_than_a_call_may_name_go_in_several(
 ) -> None:
     """In order, and with the same topic and level each; of none nothing is asked."""
     broker.answers["ChangeByIds"] = all_done
-    ids = [f"ID{n}" for n in range(2 * IDS_MAX + 1)]
+    ids = [f"ID{n}" for n in range(2 * CHANGED_IDS_MAX + 1)]
     done = admin.schedule.reschedule(*ids, delay_level=5, topic="orders", dry_run=True)
     assert [each.message_id for each in done] == ids
     calls = broker.asked["ChangeByIds"]
-    assert [len(call.message_ids) for call in calls] == [IDS_MAX, IDS_MAX, 1]
+    assert [len(call.message_ids) for call in calls] == [CHANGED_IDS_MAX, CHANGED_IDS_MAX, 1]
     assert {(call.topic, call.delay_level, call.dry_run) for call in calls} == {("orders", 5, True)}
     assert admin.schedule.cancel() == ()
     assert len(calls) == 3
@@ -154,7 +154,7 @@ def test_an_error_says_how_many_ids_were_answered(broker: FakeBroker, admin: Adm
     """The calls before it are done and stay done; and it is not tried again."""
     broker.answers["ChangeByIds"] = failing_at(1, all_done, BrokerClosing())
     with pytest.raises(BrokerClosing) as caught:
-        admin.schedule.cancel(*[f"ID{n}" for n in range(2 * IDS_MAX + 1)])
+        admin.schedule.cancel(*[f"ID{n}" for n in range(2 * CHANGED_IDS_MAX + 1)])
     assert caught.value.__notes__ == ["1000 of 2001 message ids were answered before this"]
     assert len(broker.asked["ChangeByIds"]) == 2
 

@@ -25,6 +25,7 @@ from rmqlite.kernel.words.errors import (
     RmqliteError,
 )
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 from rmqlite.testing import BrokerProcess
@@ -103,7 +104,7 @@ def outcomes(channel: grpc.Channel, path: str, requests: Iterable[bytes]) -> Cou
 def test_refused_requests_leave_the_brokers_memory(start_broker: StartBroker) -> None:
     """A full disk refuses for hours: each megabyte that stayed would end out of memory."""
     broker = start_broker()
-    request = rpcs.SEND.encode_request(request_of((Message("a b", bytes(MIB)),)))
+    request = rpc_of(rpcs.SEND).encode_request(request_of((Message("a b", bytes(MIB)),)))
     with grpc.insecure_channel(broker.endpoint, OPTIONS) as channel:
         assert outcomes(channel, rpcs.SEND.path, [request] * 8) == {"INVALID_ARGUMENT": 8}
         before_mib = resident_mib(broker)

@@ -26,7 +26,8 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.kernel.words.errors import BrokerUnreachable
-from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import native_services
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE as ROCKETMQ_5
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import StartBroker, free_port
@@ -162,7 +163,7 @@ def test_a_metrics_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
 def test_health_is_told_to_who_asks_and_who_watches(start_broker: StartBroker) -> None:
     """A stop tells who watches, and does not wait for it."""
     broker = start_broker()
-    services = sorted({rpc.service for rpc in rpcs.ALL})
+    services = sorted(native_services())
     with grpc.insecure_channel(broker.endpoint) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for service in ("", *services):
@@ -184,7 +185,7 @@ def test_reflection_tells_what_can_be_called(start_broker: StartBroker) -> None:
     broker = start_broker()
     with grpc.insecure_channel(broker.endpoint) as channel:
         known = ProtoReflectionDescriptorDatabase(channel)
-        services = {rpc.service for rpc in rpcs.ALL}
+        services = native_services()
         assert set(known.get_services()) == {
             *services,
             ROCKETMQ_5,
@@ -194,4 +195,5 @@ def test_reflection_tells_what_can_be_called(start_broker: StartBroker) -> None:
         pool = DescriptorPool(known)
         for service in services:
             methods = set(pool.FindServiceByName(service).methods_by_name)
-            assert methods == {rpc.name for rpc in rpcs.ALL if rpc.service == service}
+            paths = {f"/{service}/{method}" for method in methods}
+            assert paths == {row.path for row in all_rows() if f"/{service}/" in row.path}

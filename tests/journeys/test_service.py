@@ -24,6 +24,7 @@ from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.kernel.words import errors
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import PullResult
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_from_metadata
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
@@ -105,8 +106,8 @@ def test_thousands_of_parked_polls_disturb_nobody(start_broker: StartBroker) -> 
         admin.create_topic("quiet", queues=1)
         pull = channel.unary_unary(
             rpcs.PULL.path,
-            request_serializer=rpcs.PULL.encode_request,
-            response_deserializer=rpcs.PULL.decode_response,
+            request_serializer=rpc_of(rpcs.PULL).encode_request,
+            response_deserializer=rpc_of(rpcs.PULL).decode_response,
         )
         request = PullRequest("readers", "quiet", 0, 0, wait_ms=600_000)
         polls: list[grpc.Future[PullResult]] = [pull.future(request) for _ in range(POLLS)]

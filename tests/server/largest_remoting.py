@@ -36,8 +36,8 @@ from rmqlite.protocols.remoting.bytes.requests.sends import (
     SendMessage,
 )
 from rmqlite.protocols.remoting.bytes.shapes import write_body
-from tests.server.largest_calls import GROUP, KEY, READERS, TOPIC, WIDE
 from tests.support.brokers import BrokerUnderTest
+from tests.support.largest_calls import GROUP, KEY, READERS, TOPIC, WIDE
 from tests.support.steps import done
 
 Ext = dict[str, Any]

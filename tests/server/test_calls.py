@@ -30,6 +30,7 @@ from rmqlite.protocols.grpc.calls import Context, Handlers, everybody, peer_host
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import SendRequest
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import Method, handlers_of
 from tests.support.brokers import BrokerUnderTest
@@ -37,7 +38,7 @@ from tests.support.calls import FakeContext, ask
 from tests.support.sends import request_of
 
 PATH = rpcs.SEND.path
-REQUEST = rpcs.SEND.encode_request(request_of((Message("orders", bytes(1 << 16)),)))
+REQUEST = rpc_of(rpcs.SEND).encode_request(request_of((Message("orders", bytes(1 << 16)),)))
 
 
 @pytest.fixture

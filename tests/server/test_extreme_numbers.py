@@ -18,8 +18,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from rmqlite.features.dead_letters.listing import DeadLetters
-from rmqlite.features.dead_letters.requests import DeadLettersQuery
+from rmqlite.features.dead_letters.requests import LIST_DEAD_LETTERS, DeadLettersQuery
 from rmqlite.features.redrive.redrive import Redrive
+from rmqlite.features.rows import Row
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.groups import GroupChange
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
@@ -37,8 +38,9 @@ from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.messages import PulledRecords
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
@@ -172,12 +174,12 @@ def filled(made: Any, numbers: dict[tuple[str, ...], int], path: tuple[str, ...]
     return made
 
 
-NATIVE: Final = [rpc for rpc in rpcs.ALL if any(True for _ in numbers_in(rpc.request))]
+NATIVE: Final = [rpc for rpc in all_rows() if any(True for _ in numbers_in(rpc_of(rpc).request))]
 
 
 @pytest.mark.parametrize("rpc", NATIVE, ids=[rpc.name for rpc in NATIVE])
 def test_no_number_of_a_grpc_request_makes_the_broker_fail(
-    rpc: Rpc[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rpc: Row[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """protobuf carries any number of its field's width."""
     under_test = BrokerUnderTest(tmp_path)
@@ -186,7 +188,7 @@ def test_no_number_of_a_grpc_request_makes_the_broker_fail(
         conversion = Conversion(server.config)
         room = InFlight(10 << 20, 1 << 20)
         handlers = handlers_of(methods_of(server.service), room, conversion, everybody)
-        for data in requests_of(rpc.request):
+        for data in requests_of(rpc_of(rpc).request):
             context = await ask(handlers, rpc.path, data)
             assert context.code is not grpc.StatusCode.INTERNAL, context.details
 
@@ -238,16 +240,16 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
         attempts = [letter.delivery_attempts for letter in page.letters]
         assert len(attempts) >= 3
         assert all(0 <= each <= INT32_MAX for each in attempts)
-        rpcs.LIST_DEAD_LETTERS.encode_response(page)
+        rpc_of(LIST_DEAD_LETTERS).encode_response(page)
         start(broker, "again")
         while broker.broker[Redrive].step("again").looked_at < len(attempts):
             pass
         broker.sync()
         pulled = done(broker.broker.pull(PullRequest(GROUP, TOPIC, 0, 0)))
         bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-        rpc: Rpc[Any, Any] = rpcs.PULL
-        data = rpc.encode_response(PulledRecords(*bounds, pulled.records.encoded))
-        assert rpc.decode_response(data) == decoded(pulled)
+        rpc: Row[Any, Any] = rpcs.PULL
+        data = rpc_of(rpc).encode_response(PulledRecords(*bounds, pulled.records.encoded))
+        assert rpc_of(rpc).decode_response(data) == decoded(pulled)
         return attempts
 
     same_in_both(scenario)

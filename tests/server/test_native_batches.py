@@ -22,6 +22,7 @@ from rmqlite.kernel.words.message import DELAY, Message, encode_properties
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import NativeLimits
 from rmqlite.protocols.native.bytes.messages import EncodedBatch, PullResult, SendRequest
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.table import methods_of
 from rmqlite.protocols.remoting.bytes.batch import message_properties, write_messages
 from tests.support.brokers import BrokerUnderTest
@@ -87,11 +88,13 @@ def results_of(
         try:
             if as_batches:
                 sent = encoded_of(messages, 1, group="g", born_at_ms=17)
-                data = rpcs.SEND.encode_request(sent.request)
+                data = rpc_of(rpcs.SEND).encode_request(sent.request)
                 LIMITS.check(rpcs.SEND, data)
                 context = cast(Any, FakeContext())
-                answer = await send(rpcs.SEND.decode_request(data), context)
-                results = sent.results(rpcs.SEND.decode_response(rpcs.SEND.encode_response(answer)))
+                answer = await send(rpc_of(rpcs.SEND).decode_request(data), context)
+                results = sent.results(
+                    rpc_of(rpcs.SEND).decode_response(rpc_of(rpcs.SEND).encode_response(answer))
+                )
                 found.append(
                     (
                         [each.queue_offset for each in results],
@@ -213,8 +216,8 @@ def test_a_client_makes_of_records_what_the_log_has(
     async def scenario(server: Served, _: object) -> None:
         pull = methods_of(server.service)[rpcs.PULL]
         request = PullRequest("g", TOPIC, 0, 0, expression)
-        data = rpcs.PULL.encode_response(await pull(request, cast(Any, FakeContext())))
-        pulled.append(rpcs.PULL.decode_response(data))
+        data = rpc_of(rpcs.PULL).encode_response(await pull(request, cast(Any, FakeContext())))
+        pulled.append(rpc_of(rpcs.PULL).decode_response(data))
 
     served(under_test, scenario)
     (found,) = pulled

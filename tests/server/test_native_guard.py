@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.features.accounts.accounts import Role
 from rmqlite.features.accounts.gate.limits import AccountLimits
+from rmqlite.features.rows import Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import AccessDenied, Unavailable
@@ -16,7 +17,8 @@ from rmqlite.protocols.grpc.calls import Handlers
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.grpc_server import Health
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import native_services, rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.replays import SKEW_MS_MAX
@@ -31,7 +33,7 @@ from tests.support.services import Served, served
 
 KEY = "the-admin"
 ADMIN = account(KEY, role=Role.ADMIN)
-SEND = rpcs.SEND.encode_request(request_of((Message("orders", b"x"),)))
+SEND = rpc_of(rpcs.SEND).encode_request(request_of((Message("orders", b"x"),)))
 
 
 def guarded(server: Served) -> Handlers:
@@ -41,8 +43,8 @@ def guarded(server: Served) -> Handlers:
     return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
 
 
-@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
-def test_every_call_asks_for_an_account(rpc: Rpc[Any, Any], under_test: BrokerUnderTest) -> None:
+@pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.name)
+def test_every_call_asks_for_an_account(rpc: Row[Any, Any], under_test: BrokerUnderTest) -> None:
     """Before it reads the request, which is no request at all here."""
 
     async def scenario(server: Served, _: object) -> None:
@@ -99,7 +101,7 @@ def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUn
 
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(ADMIN)
-        health = Health({rpc.service for rpc in rpcs.ALL})
+        health = Health(native_services())
         handlers = health.handlers(InFlight(1 << 30, 1 << 20), guard_of(server.access, None).enter)
         reflect = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         assert (await ask(handlers, "/grpc.health.v1.Health/Check", b"")).code.name == "OK"

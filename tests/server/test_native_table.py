@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rmqlite.protocols.metrics import page_of_health
-from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.table import methods_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.services import Served, served
@@ -16,7 +16,7 @@ def test_every_call_of_the_protocol_has_its_method(tmp_path: Path) -> None:
     under_test = BrokerUnderTest(tmp_path)
 
     async def scenario(server: Served, _: object) -> None:
-        assert set(methods_of(server.service)) == set(rpcs.ALL)
+        assert set(methods_of(server.service)) == set(all_rows())
 
     served(under_test, scenario)
     under_test.store.release()

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pytest
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process.serve import GC_THRESHOLDS
 from rmqlite.kernel.sends.calls import BATCH_WORK_MAX
 from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
-from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes import frame
@@ -29,12 +30,12 @@ from rmqlite.protocols.remoting.bytes.requests.request import Party
 from rmqlite.protocols.remoting.bytes.requests.sends import SEND_BATCH_MESSAGE, SendMessage
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from tests.server import largest_remoting
-from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled
 from tests.server.rocketmq_v2 import largest as largest_v2
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.files import QuickFiles
 from tests.support.forms import needs_compiled
+from tests.support.largest_calls import TOPIC, Largest, filled, largest_requests
 from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 from tests.support.rocketmq_v2_client import V2, served_v2
 from tests.support.services import Served, served
@@ -204,12 +205,12 @@ def test_no_turn_of_the_largest_batch_is_long(
 
 def test_every_call_is_measured() -> None:
     """A new one needs its largest request."""
-    assert set(REQUESTS) == set(rpcs.ALL)
+    assert set(largest_requests()) == set(all_rows())
 
 
-@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
+@pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.name)
 def test_no_turn_of_the_largest_call_is_long(
-    rpc: Rpc[Any, Any],
+    rpc: Row[Any, Any],
     wanted: int,
     near_its_limits: BrokerUnderTest,
     monkeypatch: pytest.MonkeyPatch,
@@ -224,7 +225,7 @@ def test_no_turn_of_the_largest_call_is_long(
             methods_of(server.service), in_flight, Conversion(near_its_limits.config), everybody
         )
         for _run in runs(found, max(2, wanted), kinds=2):
-            data = rpc.encode_request(largest.next())
+            data = rpc_of(rpc).encode_request(largest.next())
             turns = Turns()
             with turns.measured(monkeypatch):
                 context = await asyncio.create_task(ask(handlers, rpc.path, data))

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from rmqlite.features.accounts.accounts import Role
-from rmqlite.features.dead_letters.requests import PurgeRequest
+from rmqlite.features.dead_letters.requests import PURGE_DEAD_LETTERS, PurgeRequest
+from rmqlite.features.operating.requests import DELETE_TOPIC
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
+    CHANGE_REDRIVE_JOB,
     NOTES_MAX,
+    START_REDRIVE,
     JobAction,
     JobChange,
     JobState,
@@ -30,6 +33,7 @@ from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.notes import NOTE as METADATA
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from tests.support.accounts import account, accounts
@@ -62,10 +66,12 @@ class Native:
 
     async def __call__(self, rpc: Any, request: Any, note: bytes = b"") -> Any:
         sent: Any = ((METADATA, note),) if note else ()
-        context = await ask(self._handlers, rpc.path, rpc.encode_request(request), sent=sent)
+        context = await ask(
+            self._handlers, rpc.path, rpc_of(rpc).encode_request(request), sent=sent
+        )
         if context.code.name != "OK":
             raise context.error
-        return rpc.decode_response(context.answers[0])
+        return rpc_of(rpc).decode_response(context.answers[0])
 
 
 def test_a_change_with_a_note_has_a_line_also_without_accounts(
@@ -78,15 +84,15 @@ def test_a_change_with_a_note_has_a_line_also_without_accounts(
         native = Native(server)
         wanted = PurgeRequest(GROUP)
         dry_run = replace(wanted, dry_run=True)
-        await native(rpcs.PURGE_DEAD_LETTERS, dry_run, WHY.encode())
-        await native(rpcs.PURGE_DEAD_LETTERS, wanted, WHY.encode())
-        await native(rpcs.PURGE_DEAD_LETTERS, wanted)
+        await native(PURGE_DEAD_LETTERS, dry_run, WHY.encode())
+        await native(PURGE_DEAD_LETTERS, wanted, WHY.encode())
+        await native(PURGE_DEAD_LETTERS, wanted)
         await native(rpcs.LIST_TOPICS, None, WHY.encode())
         server.access.accounts = accounts(ADMIN)
         CALLER.set(Caller(ADMIN, "10.0.0.7:7", "grpc"))
-        await native(rpcs.PURGE_DEAD_LETTERS, dry_run, WHY.encode())
-        await native(rpcs.PURGE_DEAD_LETTERS, wanted, WHY.encode())
-        await native(rpcs.PURGE_DEAD_LETTERS, wanted)
+        await native(PURGE_DEAD_LETTERS, dry_run, WHY.encode())
+        await native(PURGE_DEAD_LETTERS, wanted, WHY.encode())
+        await native(PURGE_DEAD_LETTERS, wanted)
 
     served(under_test, scenario)
     changed = f"call='DeadLetterCalls.purge' target='{GROUP}' outcome=ok"
@@ -104,7 +110,7 @@ def test_a_note_makes_nobody_an_admin(under_test: BrokerUnderTest, lines: Lines)
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(ADMIN)
         with pytest.raises(RmqliteError) as refused:
-            await Native(server)(rpcs.DELETE_TOPIC, "orders", WHY.encode())
+            await Native(server)(DELETE_TOPIC, "orders", WHY.encode())
         assert refused.value.code == "access-denied"
 
     served(under_test, scenario)
@@ -122,9 +128,9 @@ def test_a_note_that_is_no_line_is_refused(under_test: BrokerUnderTest, note: by
     async def scenario(server: Served, _: object) -> None:
         native = Native(server)
         with pytest.raises(InvalidValue, match="note"):
-            await native(rpcs.PURGE_DEAD_LETTERS, PurgeRequest(GROUP), note)
+            await native(PURGE_DEAD_LETTERS, PurgeRequest(GROUP), note)
         longest = "ü" * NOTE_CHARS_MAX
-        purged = await native(rpcs.PURGE_DEAD_LETTERS, PurgeRequest(GROUP), longest.encode())
+        purged = await native(PURGE_DEAD_LETTERS, PurgeRequest(GROUP), longest.encode())
         assert purged.letters == 1
 
     served(under_test, scenario)
@@ -156,14 +162,14 @@ def test_a_job_keeps_its_notes(under_test: BrokerUnderTest) -> None:
     async def scenario(server: Served, _: object) -> None:
         native = Native(server)
         request = RedriveRequest(RedriveSpec(GROUP), "job")
-        started = await native(rpcs.START_REDRIVE, request, b"started")
-        again = await native(rpcs.START_REDRIVE, request, b"again")
+        started = await native(START_REDRIVE, request, b"started")
+        again = await native(START_REDRIVE, request, b"again")
         assert started.operator_notes == again.operator_notes == ("started",)
         for rate in range(NOTES_MAX):
             change = JobChange("job", JobAction.SET_RATE, rate + 1)
-            job = await native(rpcs.CHANGE_REDRIVE_JOB, change, b"rate %d" % (rate + 1))
+            job = await native(CHANGE_REDRIVE_JOB, change, b"rate %d" % (rate + 1))
         cancel = JobChange("job", JobAction.CANCEL)
-        job = await native(rpcs.CHANGE_REDRIVE_JOB, cancel)
+        job = await native(CHANGE_REDRIVE_JOB, cancel)
         assert job.operator_notes == tuple([f"rate {rate + 1}" for rate in range(NOTES_MAX)])
 
     served(under_test, scenario)

@@ -17,6 +17,7 @@ from typing import Any, Final
 import grpc.aio
 import pytest
 
+from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.messages import PullRequest
@@ -26,9 +27,10 @@ from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.grpc.calls import Handlers, everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import _PARKING, handlers_of, methods_of
+from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED
 from rmqlite.protocols.remoting.bytes.requests.pop import (
@@ -161,8 +163,8 @@ def check(each_bytes: float) -> None:
 
 def test_every_call_that_waits_is_tried() -> None:
     """A new one needs a place among those below."""
-    waits = {rpc for rpc in rpcs.ALL if "wait_ms" in getattr(rpc.kinds[0], "__slots__", ())}
-    assert waits == set(_PARKING) == {rpcs.PULL, rpcs.HEARTBEAT}
+    waits = {rpc for rpc in all_rows() if "wait_ms" in getattr(rpc.request, "__slots__", ())}
+    assert waits == {rpc for rpc in all_rows() if rpc.may_park} == {rpcs.PULL, rpcs.HEARTBEAT}
     waits_v2 = {
         rpc
         for rpc in v2_rpcs.ALL
@@ -178,7 +180,7 @@ def test_every_call_that_waits_is_tried() -> None:
 
 def native_pull(_: int) -> bytes:
     asked = PullRequest(GROUP, TOPIC, 0, 1, EXPRESSION, wait_ms=WAIT_MS)
-    return filled(rpcs.PULL.encode_request(asked), SMALL_REQUEST_BYTES_MAX)
+    return filled(rpc_of(rpcs.PULL).encode_request(asked), SMALL_REQUEST_BYTES_MAX)
 
 
 def subscriptions() -> tuple[Subscription, ...]:
@@ -222,7 +224,7 @@ def test_a_pull_and_a_heartbeat_of_rmqlites_own_clients(tmp_path: Path) -> None:
 
         def heartbeat(number: int) -> bytes:
             asked = HeartbeatRequest(GROUP, f"c-{number}", wanted, epoch, WAIT_MS)
-            return filled(rpcs.HEARTBEAT.encode_request(asked), LIST_REQUEST_BYTES_MAX)
+            return filled(rpc_of(rpcs.HEARTBEAT).encode_request(asked), LIST_REQUEST_BYTES_MAX)
 
         async def beat(number: int) -> None:
             before = beating.count

@@ -26,10 +26,10 @@ from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite import serving
 from rmqlite.kernel.process import serve
-from rmqlite.protocols.native.bytes.rpcs import PULL
+from rmqlite.protocols.native.bytes.rpcs import PULL, rpc_of
 from tests.support.files import FOR_GOOD, FaultyFiles
 
-READ = PULL.encode_request(PullRequest("readers", "orders", 0, 100, wait_ms=20_000))
+READ = rpc_of(PULL).encode_request(PullRequest("readers", "orders", 0, 100, wait_ms=20_000))
 store, flush, operation = sys.argv[1:]
 # The compiled form syncs without these files.
 compiled.is_on = False

@@ -25,6 +25,8 @@ from rmqlite.kernel.words.errors import Overloaded
 from rmqlite.kernel.words.names import HALF_TOPIC, TRACE_TOPIC
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
@@ -41,10 +43,11 @@ from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2_rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import HEARTBEAT, definition, service
 from rmqlite.protocols.shared.signing import Signer
-from tests.server import largest_calls, largest_remoting
+from tests.server import largest_remoting
 from tests.server.remoting import asking
 from tests.server.rocketmq_v2 import largest as largest_v2
 from tests.server.rocketmq_v2 import signing
+from tests.support import largest_calls
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask, turns_until
@@ -108,8 +111,8 @@ def test_no_call_of_rmqlites_own_protocol(under_test: BrokerUnderTest) -> None:
         handlers = handlers_of(methods_of(server.service), in_flight, conversion, enter)
         signer = Signer(RIGHTLESS, SECRET)
         let_in = set()
-        for rpc in rpcs.ALL:
-            data = rpc.encode_request(largest_calls.Largest(under_test, rpc).next())
+        for rpc in all_rows():
+            data = rpc_of(rpc).encode_request(largest_calls.Largest(under_test, rpc).next())
             context = await ask(handlers, rpc.path, data, sent=signer.metadata(rpc.path, wall_ms()))
             if context.code.name != "PERMISSION_DENIED":
                 let_in.add(rpc.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import Overloaded
@@ -28,10 +29,9 @@ from rmqlite.protocols.grpc.in_flight import (
     end_connections,
 )
 from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
-from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import _PARKING, _SHORT, handlers_of
+from rmqlite.protocols.native.table import handlers_of
 from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
 from rmqlite.protocols.rocketmq_v2.clients import Stream
 from tests.support.brokers import BrokerUnderTest
@@ -130,8 +130,8 @@ def test_a_client_is_told_how_many_calls_a_connection_may_have(
     with_port(under_test, scenario)
 
 
-@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.path)
-def test_each_call_whose_answer_may_be_long_makes_it_alone(rpc: Rpc[Any, Any]) -> None:
+@pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.path)
+def test_each_call_whose_answer_may_be_long_makes_it_alone(rpc: Row[Any, Any]) -> None:
     """A new call does so by itself; the others are named, and park or have short answers."""
     in_flight, found = InFlight(1 << 27, 1 << 20), []
 
@@ -144,8 +144,7 @@ def test_each_call_whose_answer_may_be_long_makes_it_alone(rpc: Rpc[Any, Any]) -
             await ask(handlers, rpc.path, b"")
 
     asyncio.run(main())
-    is_long = rpc not in _SHORT and rpc not in _PARKING
-    assert found == [LONGEST_BYTES if is_long else 0]
+    assert found == [0 if rpc.is_short or rpc.may_park else LONGEST_BYTES]
     assert in_flight.unread.bytes == 0
 
 

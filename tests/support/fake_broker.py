@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from rmqlite.features.operating.requests import GroupStatus, QueueProgress
+from rmqlite.features.rows import Row
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import NewRecord, body_crc
@@ -59,6 +60,7 @@ from rmqlite.kernel.words.message import (
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.messages import (
     PulledRecords,
     PullResult,
@@ -66,7 +68,7 @@ from rmqlite.protocols.native.bytes.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.remoting.bytes.batch import message_properties, read_batch
 from rmqlite.protocols.shared.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
 from tests.support.eventually import WAIT_S as WAIT_S
@@ -99,11 +101,12 @@ class FakeBroker:
         self._pool = ThreadPoolExecutor(64)
         self._server = grpc.server(self._pool)
         methods: dict[str, dict[str, Any]] = defaultdict(dict)
-        for rpc in rpcs.ALL:
-            methods[rpc.service][rpc.name] = grpc.unary_unary_rpc_method_handler(self._answer(rpc))
+        for rpc in all_rows():
+            handler: Any = grpc.unary_unary_rpc_method_handler(self._answer(rpc))
+            methods[f"rmqlite.v1.{rpc.service}"][rpc.name] = handler
         for service, handlers in methods.items():
-            handler = grpc.method_handlers_generic_handler(service, handlers)
-            self._server.add_generic_rpc_handlers((handler,))
+            generic = grpc.method_handlers_generic_handler(service, handlers)
+            self._server.add_generic_rpc_handlers((generic,))
         self._server.add_insecure_port(self.endpoint)
         self._server.start()
 
@@ -167,9 +170,9 @@ class FakeBroker:
 
     # ---- the broker
 
-    def _answer(self, rpc: Rpc[Any, Any]) -> Callable[[bytes, Any], bytes]:
+    def _answer(self, rpc: Row[Any, Any]) -> Callable[[bytes, Any], bytes]:
         def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
-            request = rpc.decode_request(data)
+            request = rpc_of(rpc).decode_request(data)
             if rpc is rpcs.SEND:
                 request = sent_of(request)
             context.add_callback(self._wake)
@@ -186,7 +189,7 @@ class FakeBroker:
                     answer = answer_to_batches(answer, request)
                 elif rpc is rpcs.PULL:
                     answer = as_records(answer)
-                return rpc.encode_response(answer)
+                return rpc_of(rpc).encode_response(answer)
             except RmqliteError as error:
                 context.set_trailing_metadata(((ERROR_METADATA, error_to_metadata(error)),))
                 status = getattr(grpc.StatusCode, STATUS_NAMES[error.code])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.features.raw_log.requests import LogReadRequest
+from rmqlite.features.raw_log.requests import READ_LOG, LogReadRequest
 from rmqlite.kernel.requests.messages import PullRequest
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs as v2
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import service
 from tests.support.rocketmq_v2_client import TOPIC, receive
@@ -21,8 +22,8 @@ def pull_v2() -> bytes:
 
 
 LONG: dict[str, tuple[Any, bytes]] = {
-    "pull": (rpcs.PULL, rpcs.PULL.encode_request(PullRequest("readers", TOPIC, 0, 0))),
-    "log": (rpcs.READ_LOG, rpcs.READ_LOG.encode_request(LogReadRequest(0))),
+    "pull": (rpcs.PULL, rpc_of(rpcs.PULL).encode_request(PullRequest("readers", TOPIC, 0, 0))),
+    "log": (READ_LOG, rpc_of(READ_LOG).encode_request(LogReadRequest(0))),
     "RocketMQ's pull": (v2.PULL_MESSAGE, pull_v2()),
     "receive": (v2.RECEIVE_MESSAGE, receive().SerializeToString()),
 }

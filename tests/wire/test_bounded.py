@@ -10,14 +10,18 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from rmqlite.features.changes.requests import GET_TIMELINE
+from rmqlite.features.rows import Limit, Row
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import all_rows
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
-from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX, Bounds, Limit
+from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX, Bounds
 from tests.support.thinned import part_of
 
 WHOLE = Limit(size=1 << 30)
-SEND = rpcs.SEND.request
+SEND = rpc_of(rpcs.SEND).request
 PADDING = b"\xfa\x3e\xff\x01" + bytes(255)
 """A field that nobody knows, so that a request is long enough to be looked into."""
 
@@ -69,7 +73,7 @@ def test_numbers_are_counted_packed_and_one_by_one(numbers: list[int], most: int
         b"\x08" + pb.GetTimelineRequest(bounds_ms=[n]).SerializeToString()[2:] for n in numbers
     )
     assert pb.GetTimelineRequest.FromString(single) == packed
-    bounds = Bounds(rpcs.GET_TIMELINE.request, limits, size=WHOLE)
+    bounds = Bounds(rpc_of(GET_TIMELINE).request, limits, size=WHOLE)
     with contextlib.suppress(InvalidValue):
         bounds.check(single + PADDING)
         assert len(numbers) <= most
@@ -77,15 +81,13 @@ def test_numbers_are_counted_packed_and_one_by_one(numbers: list[int], most: int
     assert len(numbers) > most
 
 
-@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
+@pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.name)
 @settings(deadline=None, max_examples=30)
 @given(data=some.binary(min_size=SMALL_BYTES_MAX + 1, max_size=600))
-def test_bytes_that_are_no_message_are_left_to_the_parser(
-    rpc: rpcs.Rpc[Any, Any], data: bytes
-) -> None:
+def test_bytes_that_are_no_message_are_left_to_the_parser(rpc: Row[Any, Any], data: bytes) -> None:
     """It says what is wrong; the look neither fails on them nor takes them for too much."""
     with contextlib.suppress(InvalidValue):
-        Bounds(rpc.request, {}, size=WHOLE).check(data)
+        Bounds(rpc_of(rpc).request, {}, size=WHOLE).check(data)
 
 
 @settings(deadline=None, max_examples=part_of(200))

@@ -17,6 +17,7 @@ from rmqlite.kernel.words.message import Message, StoredMessage, encode_properti
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.native import read_messages
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.remoting.bytes.batch import read_batch, write_messages
 from tests.support.forms import damaged, needs_compiled
@@ -126,7 +127,7 @@ def test_an_answer_with_damaged_records_is_refused() -> None:
     """As one that is no protobuf message."""
     data = pb.PullResponse(records=b"no record").SerializeToString()
     with pytest.raises(InvalidValue):
-        rpcs.PULL.decode_response(data)
+        rpc_of(rpcs.PULL).decode_response(data)
 
 
 def test_a_property_string_is_read_as_the_broker_reads_it() -> None:

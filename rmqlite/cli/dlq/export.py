@@ -46,14 +46,10 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
+from rmqlite.client import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
 from rmqlite.extras import check_extra
-from rmqlite.features.dead_letters.requests import (
-    DEAD_LETTERS_MAX,
-    DeadLetter,
-    DeadLetterPage,
-    DeadLettersQuery,
-    pages,
-)
+from rmqlite.features.cursors import pages
+from rmqlite.features.dead_letters.requests import DeadLetter
 from rmqlite.features.finding.requests import failure_kind
 from rmqlite.features.redrive.requests import ImportedDeadLetter
 from rmqlite.kernel.records.completion import UNREADABLE

@@ -21,15 +21,20 @@ from rmqlite.cli.dlq.redrive import Rate, ToTopic
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import is_confirmed, note, print_json, print_tall_table, printable
-from rmqlite.features.redrive.requests import (
+from rmqlite.cli.output.terminal import (
+    is_confirmed,
+    note,
+    print_json,
+    print_tall_table,
+    printable,
+)
+from rmqlite.client import (
     IMPORTED_DEAD_LETTERS_MAX,
     ImportAnswer,
     ImportedDeadLetter,
     ImportRequest,
     ReadersOfTopic,
     RedriveOutcome,
-    summed,
 )
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import RmqliteError
@@ -144,7 +149,7 @@ class _Import:
                 self.already += 1
             else:
                 self._refuse(place_of(group, each), each.why)
-        self._topics = summed([*self._topics, *answer.topics])
+        self._topics = ReadersOfTopic.summed([*self._topics, *answer.topics])
 
     def _refuse(self, example: str, why: str) -> None:
         """Count a letter that cannot be sent, under its reason."""

@@ -43,16 +43,8 @@ from rmqlite.cli.output.terminal import (
     printable,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
-from rmqlite.features.bulk.requests import BulkJob
-from rmqlite.features.redrive.requests import (
-    NOT_ASKED,
-    DeadLetterOutcome,
-    JobState,
-    ReadersOfTopic,
-    RedriveJob,
-    RedriveOutcome,
-    RedriveResults,
-)
+from rmqlite.client import BulkJob, DeadLetterOutcome, JobState, RedriveJob, RedriveOutcome
+from rmqlite.features.redrive.requests import ReadersOfTopic, RedriveResults
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import JobUnknown, NotSupported, Unavailable
 from rmqlite.views.jobs import bulks_table, counts_text, facts, over_text, readers_text, state_text
@@ -192,7 +184,7 @@ def place_of(group: str, letter: DeadLetterOutcome) -> str:
 def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
-    counted = {"fates": job.results} if job.results != NOT_ASKED else {}
+    counted = {"fates": job.results} if job.results != RedriveResults() else {}
     return JOB.tree(job, kind="redrive", state=state_text(job), samples=samples, **counted)
 
 

@@ -36,12 +36,8 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.features.dead_letters.requests import (
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetterGroup,
-    DeadLettersQuery,
-)
+from rmqlite.client import DeadLetter, DeadLetterGroup, DeadLettersQuery
+from rmqlite.features.dead_letters.requests import DeadLetterFilter
 from rmqlite.features.finding.requests import NO_REASON, Place
 from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown

@@ -31,14 +31,15 @@ from rmqlite.cli.options import NOT_ALL, ChangeOptions, option, with_options
 from rmqlite.cli.output.documents import Document, Either, fields_of, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
-from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, Purged, PurgeRequest
-from rmqlite.features.redrive.requests import (
+from rmqlite.client import (
+    DeadLetterFilter,
     JobState,
     RedriveJob,
     RedriveOutcome,
     RedrivePreview,
     RedriveSpec,
 )
+from rmqlite.features.dead_letters.requests import Purged, PurgeRequest
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 from rmqlite.views.messages import filter_text, letters_text
 
@@ -186,7 +187,7 @@ def purge(
     how.check_can_ask()
     with connected(how.endpoint, note=how.note) as admin:
         wanted = options.filter(BrokerView(admin))
-        if restore and wanted != EVERY_DEAD_LETTER:
+        if restore and wanted != DeadLetterFilter():
             raise typer.BadParameter("--restore shows all letters, so it takes no filter")
         request = PurgeRequest(group, restore=restore, filter=wanted)
         found = admin.dead_letters.purge(replace(request, dry_run=True))

@@ -20,14 +20,8 @@ from rich.progress import (
 )
 
 from rmqlite.cli.output.terminal import note, progress_console
-from rmqlite.features.dead_letters.requests import (
-    DEAD_LETTERS_MAX,
-    DeadLetter,
-    DeadLetterPage,
-    DeadLettersQuery,
-    HasCursor,
-    pages,
-)
+from rmqlite.client import DEAD_LETTERS_MAX, DeadLetter, DeadLetterPage, DeadLettersQuery
+from rmqlite.features.cursors import HasCursor, pages
 from rmqlite.views.numbers import COUNTED_MAX, matches_text
 
 Q = TypeVar("Q", bound=HasCursor)

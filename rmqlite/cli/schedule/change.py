@@ -31,9 +31,8 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
+from rmqlite.client import CHANGED_IDS_MAX, PENDING_PAGE_MAX
 from rmqlite.features.changes.requests import (
-    IDS_MAX,
-    PAGE_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -148,8 +147,8 @@ def _answers(
     broker: BrokerView, change: PendingChange, ids: Sequence[str], topic: str
 ) -> Iterator[tuple[ChangedId, ...]]:
     """The answers, call by call."""
-    for start in range(0, len(ids), IDS_MAX):
-        part = tuple(ids[start : start + IDS_MAX])
+    for start in range(0, len(ids), CHANGED_IDS_MAX):
+        part = tuple(ids[start : start + CHANGED_IDS_MAX])
         dry_run = change.how.dry_run
         asked = ChangeByIds(change.action, part, topic, dry_run=dry_run, **change.new_time)
         yield broker.schedule.change_by_ids(asked)
@@ -196,7 +195,7 @@ def change_by_key(broker: BrokerView, change: PendingChange, wanted: PendingFilt
 
     With a topic, its messages that were delivered or cancelled before are listed, too.
     """
-    pending = list(broker.schedule.pending(wanted, page=PAGE_MAX))
+    pending = list(broker.schedule.pending(wanted, page=PENDING_PAGE_MAX))
     if not all([each.message_id for each in pending]):
         return change_by_filter(broker, change, wanted)
     ids = dict.fromkeys([*_scheduled_before(broker, wanted), *[m.message_id for m in pending]])

@@ -42,16 +42,15 @@ from rmqlite.cli.output.terminal import (
     printable,
     time_text,
 )
-from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
-    PAGE_MAX,
-    LevelTimeline,
+from rmqlite.client import (
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
     PendingCount,
-    PendingFilter,
     PendingMessage,
     PendingPage,
     PendingQuery,
 )
+from rmqlite.features.changes.requests import LevelTimeline, PendingFilter
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels, wait_ms
 from rmqlite.views.levels import delay_cell, level_text, levels_text
@@ -101,7 +100,7 @@ _ROUND: Final = parse_levels(
 _OTHER_LINES: Final = 6
 """Lines of the terminal for title, head, overdue, later, the command and the prompt."""
 _BUCKETS_MIN: Final = 5
-_BUCKETS_MAX: Final = BOUNDS_MAX - 1
+_BUCKETS_MAX: Final = TIMELINE_BOUNDS_MAX - 1
 
 
 @prints(lambda: _LIST)
@@ -121,7 +120,7 @@ def list_pending(
         is_indexed = bool(wanted.key or wanted.ids)
 
         def ask(query: PendingQuery, most: int) -> PendingPage:
-            query = dataclasses.replace(query, max_messages=min(PAGE_MAX, most))
+            query = dataclasses.replace(query, max_messages=min(PENDING_PAGE_MAX, most))
             return broker.schedule.list_pending(query)
 
         found, more = listed(
@@ -131,7 +130,7 @@ def list_pending(
             INDEXED_MAX if is_indexed else count,
         )
         if not (as_json or is_indexed):
-            query = PendingQuery(wanted, cursor, min(PAGE_MAX, COUNTED_MAX))
+            query = PendingQuery(wanted, cursor, min(PENDING_PAGE_MAX, COUNTED_MAX))
             ask_page = broker.schedule.list_pending
             note_matches(len(found), ask_page, query, more, lambda p: len(p.messages), "message")
         now_ms = broker.now_ms

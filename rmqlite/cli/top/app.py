@@ -21,8 +21,7 @@ from rmqlite.cli.output.terminal import printable, shortened, time_text
 from rmqlite.cli.status import Picture, StatusRound, answered, ask
 from rmqlite.cli.top.dialogs import REPAIRS, Confirm, Help, Repair
 from rmqlite.cli.top.widgets import Lines
-from rmqlite.client import AdminClient
-from rmqlite.features.dead_letters.requests import DeadLetter
+from rmqlite.client import AdminClient, DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.numbers import span_text

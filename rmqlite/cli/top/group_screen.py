@@ -18,8 +18,8 @@ from rmqlite.cli.status import Picture, why
 from rmqlite.cli.top.app import Frame
 from rmqlite.cli.top.message_screen import MessageScreen
 from rmqlite.cli.top.widgets import Lines, Prompt, Rows
-from rmqlite.client import AdminClient
-from rmqlite.features.dead_letters.requests import (
+from rmqlite.client import (
+    AdminClient,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,

@@ -13,8 +13,7 @@ from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import why
 from rmqlite.cli.top.app import Frame
 from rmqlite.cli.top.widgets import Lines, Rows, TextPage
-from rmqlite.features.dead_letters.requests import DeadLetter, History, HistoryEvent
-from rmqlite.features.finding.requests import FoundMessage
+from rmqlite.client import DeadLetter, FoundMessage, History, HistoryEvent
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.views.history import Surroundings, heading, outcome, place_text, shown

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rmqlite.client.channel import Connection, Started
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import BrokerClosing, BrokerUnreachable, RmqliteError
-from rmqlite.protocols.native.bytes.rpcs import Rpc
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -96,7 +96,7 @@ class BrokerLink:
 
     def ask(
         self,
-        rpc: Rpc[Q, A],
+        rpc: Row[Q, A],
         value: Q,
         timeout_s: float,
         on_outcome: Callable[[A | RmqliteError], None],

@@ -16,6 +16,7 @@ from rmqlite.client.consuming.queue_reader import EVERYTHING, given_sql, parse_t
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import CallFuture
 from rmqlite.client.tracing import Tracing
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
@@ -228,7 +229,7 @@ class PullConsumer(Closing):
     def _ranges(self, topic: str) -> tuple[QueueRange, ...]:
         return self._ask(rpcs.GET_QUEUE_RANGES, topic)
 
-    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q, wait_ms: int = 0) -> rpcs.A:
+    def _ask(self, rpc: Row[Q, A], value: Q, wait_ms: int = 0) -> A:
         timeout_s = self._timeout_s + wait_ms / 1000
         return self._connection.call_repeatedly(rpc, value, timeout_s, retries=RETRIES)
 

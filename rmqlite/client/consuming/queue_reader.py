@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from rmqlite.client.channel import retry_pause_s
 from rmqlite.client.consuming.backlog import Backlog, CacheLimits, ProcessQueue
 from rmqlite.client.consuming.broker_link import BrokerLink, LinkCall, Loop
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.requests.groups import OffsetsQuery, Subscription
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange, TimeQuery
@@ -213,9 +214,9 @@ class QueueReader:
 
     def _ask(
         self,
-        rpc: rpcs.Rpc[rpcs.Q, rpcs.A],
-        value: rpcs.Q,
-        on_answer: Callable[[rpcs.A], None],
+        rpc: Row[Q, A],
+        value: Q,
+        on_answer: Callable[[A], None],
         again: Callable[[], None],
         wait_ms: int = 0,
     ) -> None:
@@ -223,7 +224,7 @@ class QueueReader:
         if self._stopped:
             return
 
-        def on_outcome(outcome: rpcs.A | RmqliteError) -> None:
+        def on_outcome(outcome: A | RmqliteError) -> None:
             if isinstance(outcome, RmqliteError):
                 self._on_error(outcome, again)
             else:

@@ -20,7 +20,6 @@ from rmqlite.features.bulk.bulk_rows import (
     records_of,
     rows_of,
 )
-from rmqlite.features.bulk.journal import Journal, job_record
 from rmqlite.features.bulk.requests import (
     SAMPLES_MAX,
     BulkAnswer,
@@ -29,8 +28,9 @@ from rmqlite.features.bulk.requests import (
     Refusal,
     RefusedAt,
 )
-from rmqlite.features.bulk.table_shapes import BulkCallBody, BulkJobsTable
+from rmqlite.features.bulk.table_shapes import TABLE, BulkCallBody, BulkJobsTable
 from rmqlite.features.finding.finding import SentBefore
+from rmqlite.features.job_journal import Journal, job_record
 from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
@@ -43,7 +43,6 @@ from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.words.names import BULK_JOBS_TOPIC
 
 HOUR_MS: Final = 3_600_000
-TABLE: Final = "bulkJobs.json"
 _TEXT_CHARS_MAX: Final = 300
 ROWS_STEP: Final = 100
 """A call with more messages makes its records in a step of 10 ms, and appends in the next."""

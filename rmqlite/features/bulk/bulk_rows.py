@@ -16,9 +16,9 @@ from rmqlite.features.bulk.requests import (
     BulkMatch,
     BulkRequest,
     Refusal,
-    check_job_id,
     check_property_text,
 )
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.admission import Room, TimerRules, check_sent_properties
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft

@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Any, Final
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError, restore
-from rmqlite.kernel.words.limits import JOB_ID_CHARS_MAX
 from rmqlite.kernel.words.message import (
     KEY_END,
     PAIR_END,
@@ -143,14 +144,6 @@ class BulkJob:
         return tree | {"samples": [_plain(each) for each in self.samples]}
 
 
-def check_job_id(job_id: str) -> None:
-    """Raises InvalidValue unless a job may have this id."""
-    is_plain = job_id.isascii() and job_id.isprintable() and " " not in job_id
-    if not is_plain or not 1 <= len(job_id) <= JOB_ID_CHARS_MAX:
-        rule = f"1 to {JOB_ID_CHARS_MAX} printable ASCII characters without blanks"
-        raise InvalidValue("job_id", job_id, rule)
-
-
 def property_text(properties: Mapping[str, str]) -> str:
     """A user's properties as a property string.  Raises InvalidValue."""
     try:
@@ -180,3 +173,16 @@ def check_property_text(text: str) -> None:
 def _plain(refusal: Refusal) -> dict[str, str]:
     pairs = {each.name: getattr(refusal, each.name) for each in fields(refusal)}
     return {name: text for name, text in pairs.items() if text}
+
+
+SCHEDULE_BULK: Final = Row(
+    "Messaging",
+    "ScheduleBulk",
+    BulkRequest,
+    BulkAnswer,
+    bytes_max=None,
+    is_short=True,
+    has_host=True,
+)
+GET_BULK_JOB: Final = Row("Admin", "GetBulkJob", str, BulkJob)
+LIST_BULK_JOBS: Final = Row("Admin", "ListBulkJobs", NoneType, tuple[BulkJob, ...])

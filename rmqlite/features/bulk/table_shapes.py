@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, PlainValidator
 
 from rmqlite.features.bulk.requests import BulkJob
 from rmqlite.kernel.config.table_shapes import Offset, TableShape, json_text, validated
+
+TABLE: Final = "bulkJobs.json"
 
 
 def _bulk_job(text: object) -> BulkJob:
@@ -26,3 +28,8 @@ class BulkJobsTable(TableShape):
 
     queue_offset: Offset = 0
     jobs: tuple[Annotated[BulkJob, PlainValidator(_bulk_job)], ...] = ()
+
+
+SHAPES: Final = {
+    TABLE: ("bulk jobs", BulkJobsTable),
+}

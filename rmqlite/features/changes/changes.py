@@ -12,9 +12,9 @@ from typing import Final
 
 from rmqlite.features.changes.pending import Found, Pending
 from rmqlite.features.changes.requests import (
+    CHANGED_IDS_MAX,
     CHANGES_DEFAULT,
     CHANGES_MAX,
-    IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -100,8 +100,8 @@ class Changes:
         MessageTooLarge; then the changes of earlier steps stay.
         """
         self._check_new_time(request)
-        if not 1 <= len(request.message_ids) <= IDS_MAX:
-            rule = f"1 to {IDS_MAX} in one call"
+        if not 1 <= len(request.message_ids) <= CHANGED_IDS_MAX:
+            rule = f"1 to {CHANGED_IDS_MAX} in one call"
             raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
         for message_id in request.message_ids:
             check_length("message_ids", message_id, SEARCH_BYTES_MAX)

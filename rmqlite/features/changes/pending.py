@@ -14,9 +14,9 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
     PAGE_DEFAULT,
-    PAGE_MAX,
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
     LevelTimeline,
     PendingCount,
     PendingFilter,
@@ -25,6 +25,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.features.cursors import cursor_text, read_cursor
 from rmqlite.features.finding.finding import named_offsets
 from rmqlite.features.finding.matching import check_wanted, has_all
 from rmqlite.features.finding.waits import wait_of
@@ -88,19 +89,14 @@ class Cursor(NamedTuple):
     log_end: int
 
     def text(self) -> str:
-        return ".".join(map(str, self))
+        return cursor_text(*self)
 
     @classmethod
     def read(cls, text: str, log_end: int) -> Cursor:
         """The inverse of text(); an empty text is the beginning.  Raises InvalidValue."""
         if not text:
             return cls(-1, 0, 0, log_end)
-        parts = text.split(".")
-        if len(parts) != len(cls._fields) or not all(
-            part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20 for part in parts
-        ):
-            raise InvalidValue("cursor", text, "the cursor of the page before, or empty")
-        return cls(*map(int, parts))
+        return cls(*read_cursor(text, len(cls._fields), signed=True))
 
 
 class Pending:
@@ -114,8 +110,8 @@ class Pending:
     def pages(self, query: PendingQuery) -> Steps[PendingPage]:
         """The next page, in steps.  Raises InvalidValue, StoreUnavailable."""
         limit = query.max_messages or PAGE_DEFAULT
-        if not 1 <= limit <= PAGE_MAX:
-            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PAGE_MAX}"
+        if not 1 <= limit <= PENDING_PAGE_MAX:
+            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PENDING_PAGE_MAX}"
             raise InvalidValue("max_messages", query.max_messages, rule)
         messages: list[PendingMessage] = []
         cursor = query.cursor
@@ -164,8 +160,8 @@ class Pending:
     def timeline(self, request: TimelineRequest) -> Steps[tuple[LevelTimeline, ...]]:
         """The numbers of messages due between bounds, by level, in steps.  Raises InvalidValue."""
         bounds = request.bounds_ms
-        if not 1 <= len(bounds) <= BOUNDS_MAX:
-            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
+        if not 1 <= len(bounds) <= TIMELINE_BOUNDS_MAX:
+            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {TIMELINE_BOUNDS_MAX}")
         if list(bounds) != sorted(set(bounds)):
             raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
         lines = []

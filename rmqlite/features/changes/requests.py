@@ -6,21 +6,23 @@ import enum
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
+from types import NoneType
 from typing import Final, NamedTuple
 
+from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, Row
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import offset_message_id
 
-IDS_MAX: Final = 1_000
+CHANGED_IDS_MAX: Final = 1_000
 """The most message ids that one call may name."""
-PAGE_MAX: Final = 1_000
+PENDING_PAGE_MAX: Final = 1_000
 """The most pending messages that one call lists."""
 PAGE_DEFAULT: Final = 100
 CHANGES_MAX: Final = 10_000
 """The most pending messages that one call changes."""
 CHANGES_DEFAULT: Final = 5_000
-BOUNDS_MAX: Final = 200
+TIMELINE_BOUNDS_MAX: Final = 200
 """The most instants that one timeline may have."""
 _VERSION: Final = "v1"
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}").fullmatch
@@ -242,3 +244,12 @@ def read_handle(text: str) -> RecallHandle:
     if not _WHOLE(after_ms):
         raise InvalidValue("recallHandle", text, f"{_HANDLE_RULE}: {after_ms!r} in it is no time")
     return RecallHandle(topic, broker_name, int(after_ms) - 1, message_id)
+
+
+LIST_PENDING: Final = Row("Admin", "ListPending", PendingQuery, PendingPage)
+COUNT_PENDING: Final = Row("Admin", "CountPending", NoneType, tuple[PendingCount, ...])
+GET_TIMELINE: Final = Row("Admin", "GetTimeline", TimelineRequest, tuple[LevelTimeline, ...])
+CHANGE_BY_IDS: Final = Row(
+    "Admin", "ChangeByIds", ChangeByIds, tuple[ChangedId, ...], bytes_max=LIST_REQUEST_BYTES_MAX
+)
+CHANGE_BY_FILTER: Final = Row("Admin", "ChangeByFilter", ChangeByFilter, ChangedPage)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice, product, repeat
 from typing import Final
 
+from rmqlite.features.cursors import cursor_text, read_cursor
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.features.dead_letters.reading import (
     Range,
@@ -271,7 +272,9 @@ class DeadLetters:
                 found.append(described(head, redriven_by=by))
                 size += len(head.properties)
             if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
-                cursor = _cursor(query, head) if next(heads, None) else ""
+                cursor = (
+                    cursor_text(_kind(query), head.physical_offset) if next(heads, None) else ""
+                )
                 return DeadLetterPage(tuple(found), cursor, looked_at)
             if looked_at % STEP_DEAD_LETTERS == 0:
                 yield
@@ -372,26 +375,14 @@ def checked_limit(query: DeadLettersQuery) -> int:
     return query.max_letters or DEAD_LETTERS_DEFAULT
 
 
-def read_offset(text: str, start: str) -> int | None:
-    """The physical offset in a cursor that begins with this character; None for another text."""
-    kind, _, digits = text.partition(".")
-    is_one = kind == start and digits.isascii() and digits.isdigit() and len(digits) < 20
-    return int(digits) if is_one else None
-
-
-def _cursor(query: DeadLettersQuery, last: Head) -> str:
-    return f"{_NEWEST if query.newest_first else _OLDEST}.{last.physical_offset}"
+def _kind(query: DeadLettersQuery) -> str:
+    return _NEWEST if query.newest_first else _OLDEST
 
 
 def _read_cursor(query: DeadLettersQuery) -> int | None:
     """The physical offset behind which a page begins; None for the first one."""
-    if not query.cursor:
-        return None
-    after = read_offset(query.cursor, _NEWEST if query.newest_first else _OLDEST)
-    if after is None:
-        rule = "the cursor of the previous page, in the same direction, or empty"
-        raise InvalidValue("cursor", query.cursor, rule)
-    return after
+    rule = "the cursor of the previous page, in the same direction, or empty"
+    return read_cursor(query.cursor, 1, _kind(query), rule=rule)[0] if query.cursor else None
 
 
 class Shown:

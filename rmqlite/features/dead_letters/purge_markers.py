@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from rmqlite.features.dead_letters.table_shapes import PurgeMarkersTable
+from rmqlite.features.dead_letters.table_shapes import TABLE, PurgeMarkersTable
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
@@ -22,7 +22,6 @@ from rmqlite.kernel.store.tables.table_changes import put_all
 from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq
 
-TABLE: Final = "deadLetterMarkers.json"
 _NONE: Final = CompletedOffsets()
 
 log = logging.getLogger(__name__)

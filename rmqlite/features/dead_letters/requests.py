@@ -11,10 +11,11 @@ same ones: the broker, the command line, the page and Spark's tables.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from types import NoneType
+from typing import Final
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import offset_message_id
 
 DEAD_LETTERS_MAX: Final = 1_000
@@ -265,24 +266,11 @@ class History:
     is_cut: bool = False
 
 
-class HasCursor(Protocol):
-    """A dataclass: a query, or its answer."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def cursor(self) -> str: ...
-
-
-Q = TypeVar("Q", bound=HasCursor)
-P = TypeVar("P", bound=HasCursor)
-
-
-def pages(ask: Callable[[Q], P], query: Q) -> Iterator[P]:
-    """Every page from the query's cursor on, asked for when it is needed; at least one."""
-    while True:
-        page = ask(query)
-        yield page
-        if not page.cursor:
-            return
-        query = replace(query, cursor=page.cursor)
+LIST_DEAD_LETTER_GROUPS: Final = Row(
+    "Admin", "ListDeadLetterGroups", NoneType, tuple[DeadLetterGroup, ...]
+)
+LIST_REASONS: Final = Row("Admin", "ListReasons", str, DeadLetterGroup)
+LIST_DEAD_LETTERS: Final = Row("Admin", "ListDeadLetters", DeadLettersQuery, DeadLetterPage)
+PURGE_DEAD_LETTERS: Final = Row("Admin", "PurgeDeadLetters", PurgeRequest, Purged, is_short=True)
+LIST_RETRIES: Final = Row("Admin", "ListRetries", DeadLettersQuery, DeadLetterPage)
+GET_HISTORY: Final = Row("Admin", "GetLife", HistoryQuery, History)

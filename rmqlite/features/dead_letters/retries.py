@@ -11,11 +11,11 @@ from typing import Final
 
 from rmqlite.features.changes.pending import PAGE_SLICES_MAX, Cursor, Pending
 from rmqlite.features.changes.requests import PendingFilter
+from rmqlite.features.cursors import cursor_text, read_cursor
 from rmqlite.features.dead_letters.listing import (
     PAGE_BYTES_MAX,
     STEP_DEAD_LETTERS,
     checked_limit,
-    read_offset,
 )
 from rmqlite.features.dead_letters.reading import Range, described, fits, in_order
 from rmqlite.features.dead_letters.requests import (
@@ -89,7 +89,7 @@ class Retries:
                 size += len(head.properties)
             if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
                 more = next(heads, None) is not None
-                cursor = f"{_DUE}.{head.physical_offset}" if more else f"{_WAITING}."
+                cursor = cursor_text(_DUE, head.physical_offset) if more else f"{_WAITING}."
                 return DeadLetterPage(tuple(found), cursor, looked_at)
             if looked_at % STEP_DEAD_LETTERS == 0:
                 yield
@@ -155,13 +155,8 @@ class Retries:
 
 def _read_cursor(text: str, log_end: int) -> tuple[int, str | None]:
     """The physical offset behind which due retries go on, or the cursor of waiting ones."""
-    if not text:
-        return -1, None
-    after = read_offset(text, _DUE)
-    if after is not None:
-        return after, None
     kind, dot, rest = text.partition(".")
-    if kind != _WAITING or not dot:
-        raise InvalidValue("cursor", text, "the cursor of the previous page, or empty")
-    Cursor.read(rest, log_end)
-    return -1, rest
+    if kind == _WAITING and dot:
+        Cursor.read(rest, log_end)
+        return -1, rest
+    return (read_cursor(text, 1, _DUE)[0] if text else -1), None

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
@@ -118,3 +119,7 @@ def short_reason(reason: str) -> str:
     """The first line of a reason, at most 200 characters."""
     line = reason.strip().partition("\n")[0].strip()
     return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"
+
+
+QUERY_MESSAGES: Final = Row("Admin", "QueryMessages", MessageQuery, FoundMessages)
+GET_MESSAGE: Final = Row("Admin", "GetMessage", str, FoundMessage)

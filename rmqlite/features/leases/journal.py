@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqlite.features.leases.leased_queue import Lease, LeasedQueue, Places
-from rmqlite.features.leases.table_shapes import LeaseEvent, LeaseKind, LeasesTable
+from rmqlite.features.leases.table_shapes import LEASES_TABLE, LeaseEvent, LeaseKind, LeasesTable
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.drafts import Draft, fresh
@@ -26,7 +26,6 @@ from rmqlite.kernel.store.tables.tables import Tree
 from rmqlite.kernel.words.json_tree import WrongValue
 from rmqlite.kernel.words.names import LEASES_TOPIC
 
-TABLE: Final = "leases.json"
 FAR_EVENTS: Final = 50_000
 """An open lease with so many younger events is written again, so that a start reads few of them."""
 _ENTRIES_AT_ONCE: Final = 64
@@ -135,11 +134,11 @@ class LeaseJournal:
             if each.done.count_above or each.failed_in_place
         ]
         begin = oldest.journal_offset if oldest else end
-        return {TABLE: {"queueOffset": begin, "end": end, "queues": rows}}
+        return {LEASES_TABLE: {"queueOffset": begin, "end": end, "queues": rows}}
 
     def load(self) -> LeasesTable:
         """Raises StoreDamaged for a table that cannot be read."""
-        return self._parts.store.load_table(TABLE, LeasesTable) or LeasesTable()
+        return self._parts.store.load_table(LEASES_TABLE, LeasesTable) or LeasesTable()
 
     def events(self, table: LeasesTable) -> Iterator[tuple[int, LeaseEvent]]:
         """The events from the oldest open lease on, each with its queue offset."""

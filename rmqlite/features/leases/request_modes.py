@@ -16,7 +16,7 @@ from rmqlite.features.leases.requests import (
     RequestMode,
     RequestModeChange,
 )
-from rmqlite.features.leases.table_shapes import RequestModesTable
+from rmqlite.features.leases.table_shapes import MODES_TABLE, RequestModesTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.tables.membership import Membership
@@ -26,7 +26,6 @@ from rmqlite.kernel.words.errors import InvalidValue, Overloaded, PermissionMiss
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import check_group, check_leased, check_topic, group_of, is_retry
 
-TABLE: Final = "messageRequestMode.json"
 ROWS_MAX: Final = 10_000
 """Pairs of group and topic; a change writes all of them."""
 
@@ -42,7 +41,7 @@ class RequestModes:
         membership.is_popped = self.is_popped
         self._groups: dict[str, dict[str, RequestModeChange]] = {}
         self._count = 0
-        table = store.load_table(TABLE, RequestModesTable) or RequestModesTable()
+        table = store.load_table(MODES_TABLE, RequestModesTable) or RequestModesTable()
         for topic, rows in table.message_request_mode_map.items():
             for group, row in rows.items():
                 mode, shared = RequestMode(row.mode), row.pop_share_queue_num
@@ -101,7 +100,7 @@ class RequestModes:
         """Put a row, or remove it if it is None; written with the next sync."""
         undo = partial(self._put, group, topic, self._groups.get(group, {}).get(topic))
         self._put(group, topic, row)
-        self._store.table_changes.add(TABLE, self._snapshot, undo)
+        self._store.table_changes.add(MODES_TABLE, self._snapshot, undo)
 
     def _put(self, group: str, topic: str, row: RequestModeChange | None) -> None:
         rows = self._groups.setdefault(group, {})

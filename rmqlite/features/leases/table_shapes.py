@@ -16,6 +16,9 @@ from rmqlite.kernel.config.table_shapes import (
     TableShape,
 )
 
+LEASES_TABLE: Final = "leases.json"
+MODES_TABLE: Final = "messageRequestMode.json"
+
 LeaseKind = Literal["leased", "done", "visible", "begins", "skips"]
 LEASED_SPAN_MAX: Final = 1 << 16
 """How many messages one range of an event may cover."""
@@ -80,3 +83,9 @@ class RequestModesTable(TableShape):
     message_request_mode_map: dict[StoredName, dict[StoredName, RequestModeRow]] = Field(
         default_factory=dict
     )
+
+
+SHAPES: Final = {
+    LEASES_TABLE: ("leases", LeasesTable),
+    MODES_TABLE: ("request modes", RequestModesTable),
+}

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from rmqlite.features.name_server.table_shapes import KeyValuesTable
+from rmqlite.features.name_server.table_shapes import TABLE, KeyValuesTable
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.words.errors import Overloaded
 
-TABLE: Final = "kvConfig.json"
 _ORDERS: Final = "ORDER_TOPIC_CONFIG"
 _SETTINGS: Final = "NAMESRV_CONFIG"
 _HAS_ORDER: Final = "orderMessageEnable"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
+from typing import Final
 
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.groups import GroupInfo, MemberInfo
 from rmqlite.kernel.requests.topics import Queue
 
@@ -179,3 +182,13 @@ class TopicLoss:
     unread: int
     waiting: int
     readers: tuple[TopicReader, ...] = ()
+
+
+PREVIEW_TOPIC_DELETION: Final = Row("Admin", "PreviewTopicDeletion", str, TopicLoss)
+DELETE_TOPIC: Final = Row("Admin", "DeleteTopic", str, NoneType, is_short=True)
+DELETE_GROUP: Final = Row("Admin", "DeleteGroup", GroupDeletion, NoneType, is_short=True)
+DESCRIBE_GROUP: Final = Row("Admin", "DescribeGroup", str, GroupStatus)
+PREVIEW_OFFSET_RESET: Final = Row(
+    "Admin", "PreviewOffsetReset", OffsetReset, tuple[QueueReset, ...]
+)
+RESET_OFFSETS: Final = Row("Admin", "ResetOffsets", OffsetReset, tuple[QueueReset, ...])

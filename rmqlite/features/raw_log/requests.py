@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, Row
 from rmqlite.kernel.requests.broker import DatedTable
 from rmqlite.kernel.requests.topics import QueueRange
 
@@ -96,3 +97,10 @@ class QueueRead:
 
     records: bytes
     next_queue_offset: int
+
+
+GET_LOG_SNAPSHOT: Final = Row(
+    "Log", "GetLogSnapshot", LogSnapshotRequest, LogSnapshot, bytes_max=LIST_REQUEST_BYTES_MAX
+)
+READ_LOG: Final = Row("Log", "ReadLog", LogReadRequest, LogRead)
+READ_QUEUE: Final = Row("Log", "ReadQueue", QueueReadRequest, QueueRead)

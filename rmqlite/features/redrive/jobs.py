@@ -5,7 +5,7 @@ where the step began, the job behind the step, and the outcome of each dead lett
 letter that is SENT is the k-th message.  A record's outcomes count only up to the beginning of the
 job's next record.
 
-Opening reads the table of jobs and the records behind it (bulk/journal.py), and finds the
+Opening reads the table of jobs and the records behind it (job_journal.py), and finds the
 redriven dead letters in the same records.  A crash can only tear the log's last append: then the
 record and the first of its messages survive.  The messages that are in the log are counted, by
 their ids, cut() computes the job, and it goes on behind them.
@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.features.bulk.journal import Journal, job_record
 from rmqlite.features.dead_letters.redriven import EARLIER, IMPORTED, Redriven
+from rmqlite.features.job_journal import Journal, job_record
 from rmqlite.features.redrive.requests import (
     DeadLetterOutcome,
     JobState,
@@ -28,6 +28,7 @@ from rmqlite.features.redrive.requests import (
     RedriveSpec,
 )
 from rmqlite.features.redrive.table_shapes import (
+    TABLE,
     RedriveImported,
     RedriveJobsTable,
     RedriveProgress,
@@ -51,7 +52,6 @@ from rmqlite.kernel.words.message import (
 )
 from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC, dlq_topic
 
-TABLE: Final = "redriveJobs.json"
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _IMPORTED: Final = b'{"imported":'
 """The beginning of an import's record."""

@@ -17,12 +17,12 @@ found twice counts as dead.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from rmqlite.features.cursors import CURSOR_RULE, cursor_text, read_cursor
 from rmqlite.features.dead_letters.reading import property_slices
 from rmqlite.features.finding.matching import redriven_from
 from rmqlite.features.redrive.jobs import At, JobProgress, JobStep, QueuePart, RedriveJobs
@@ -58,11 +58,8 @@ from rmqlite.kernel.words.names import REDRIVE_JOBS_TOPIC, dlq_topic, is_system_
 PAGE_RECORDS_MAX: Final = 100
 """Records that one page reads at most; then it is answered, full or not."""
 _ENTRIES_AT_ONCE: Final = 512
-_PLACE: Final = re.compile(r"[0-9]{1,19}\.[0-9]{1,19}")
-_CURSOR_RULE: Final = "the cursor of the previous page, or empty"
 PAGE_SLICES_MAX: Final = 40
 """Slices of one page, about 0.1 s, so that the caller sees progress."""
-_CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[JobProgress], tuple[At, list[Judged]]]
 """The next slice: the position behind it, and the dead letters that match."""
 ReadersOf = Callable[[str], tuple[str, ...]]
@@ -86,7 +83,7 @@ def page_of(store: MessageStore, jobs: RedriveJobs, query: OutcomesQuery) -> Ste
     if not 1 <= limit <= OUTCOMES_MAX:
         rule = f"0 for the default, {OUTCOMES_DEFAULT}, or 1 to {OUTCOMES_MAX}"
         raise InvalidValue("max_letters", query.max_letters, rule)
-    first, skipped = _read_cursor(query.cursor)
+    first, skipped = read_cursor(query.cursor, 2) if query.cursor else (0, 0)
     dead_letters: list[DeadLetterOutcome] = []
     steps = _steps(store, jobs, query.job_id, first)
     step = next(steps, None)
@@ -132,16 +129,6 @@ def _steps(
                 yield queue_offset, step
 
 
-def _read_cursor(text: str) -> tuple[int, int]:
-    """The queue offset of a record, and the number of its outcomes on earlier pages."""
-    if not text:
-        return 0, 0
-    if not _PLACE.fullmatch(text):
-        raise InvalidValue("cursor", text, _CURSOR_RULE)
-    place, skipped = map(int, text.split("."))
-    return place, skipped
-
-
 def preview(progress: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[RedrivePreview]:
     """The next page for a job that was not started, in steps: other calls may run at a yield.
 
@@ -173,7 +160,7 @@ def preview(progress: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[R
         refused=counts[RedriveOutcome.REFUSED],
         topics=with_groups(topics, readers_of),
         samples=tuple([*samples[True], *samples[False]][:SAMPLES_MAX]),
-        cursor=cursor_text(progress) if progress.at.part < len(progress.parts) else "",
+        cursor=preview_cursor(progress) if progress.at.part < len(progress.parts) else "",
     )
 
 
@@ -188,21 +175,20 @@ def with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[ReadersOfT
     return tuple(found)
 
 
-def cursor_text(progress: JobProgress) -> str:
+def preview_cursor(progress: JobProgress) -> str:
     """A preview's position and ranges of dead letters as text."""
-    return "_".join(".".join(map(str, each)) for each in (progress.at, *progress.parts))
+    return "_".join(cursor_text(*each) for each in (progress.at, *progress.parts))
 
 
-def read_cursor(text: str) -> tuple[At, tuple[QueuePart, ...]]:
-    """The inverse of cursor_text().  Raises InvalidValue."""
-    if _CURSOR.fullmatch(text):
-        position, *queues = [tuple(map(int, each.split("."))) for each in text.split("_")]
-        at, parts = At(*position), tuple([QueuePart(*each) for each in queues])
-        if at.part < len(parts):
-            part = parts[at.part]
-            if part.begin <= at.queue_offset <= part.end:
-                return at, parts
-    raise InvalidValue("cursor", text, _CURSOR_RULE)
+def read_preview_cursor(text: str) -> tuple[At, tuple[QueuePart, ...]]:
+    """The inverse of preview_cursor().  Raises InvalidValue."""
+    # An offset of 17 digits is still a place in a file that can be looked for.
+    position, *queues = text.split("_")
+    at = At(*read_cursor(position, 2, digits_max=17))
+    parts = tuple([QueuePart(*read_cursor(each, 3, digits_max=17)) for each in queues])
+    if at.part < len(parts) and parts[at.part].begin <= at.queue_offset <= parts[at.part].end:
+        return at, parts
+    raise InvalidValue("cursor", text, CURSOR_RULE)
 
 
 class Results:

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.features.bulk.requests import check_job_id
 from rmqlite.features.dead_letters.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.features.dead_letters.reading import whole_slices
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.redrive.imports import Imports
 from rmqlite.features.redrive.jobs import At, JobProgress, JobStep, QueuePart, RedriveJobs, counted
 from rmqlite.features.redrive.judge import Judge, Judged, RedrivenMessages, check_rate, runs_of
-from rmqlite.features.redrive.pages import Results, page_of, preview, read_cursor
+from rmqlite.features.redrive.pages import Results, page_of, preview, read_preview_cursor
 from rmqlite.features.redrive.requests import (
     SAMPLES_MAX,
     JobAction,
@@ -35,6 +34,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel import Steps
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.record import NewRecord
@@ -124,7 +124,7 @@ class Redrive:
         parts = self._parts(request.spec)
         at = At(0, parts[0].begin if parts else 0)
         if request.cursor:
-            at, parts = read_cursor(request.cursor)
+            at, parts = read_preview_cursor(request.cursor)
         progress = JobProgress.begun(_SOME_ID, request.spec, parts, 0).moved(at)
         is_named = request.spec.to_topic or request.spec.to_group
         return preview(progress, self._look, self._broker.readers_of if is_named else lambda _: ())

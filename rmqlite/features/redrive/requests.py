@@ -10,9 +10,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from types import NoneType
 from typing import Any, Final
 
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER, DeadLetterFilter
+from rmqlite.features.rows import Row
 
 OUTCOMES_MAX: Final = 1_000
 """The most outcomes that one call lists."""
@@ -241,14 +243,14 @@ class ReadersOfTopic:
     groups: tuple[str, ...] = ()
     more_groups: int = 0
 
-
-def summed(counts: Iterable[ReadersOfTopic]) -> tuple[ReadersOfTopic, ...]:
-    """The counts of several pages as one for each topic, the most first."""
-    by_topic: dict[str, ReadersOfTopic] = {}
-    for each in counts:
-        known = by_topic.get(each.topic)
-        by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
-    return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
+    @classmethod
+    def summed(cls, counts: Iterable[ReadersOfTopic]) -> tuple[ReadersOfTopic, ...]:
+        """The counts of several pages as one for each topic, the most first."""
+        by_topic: dict[str, ReadersOfTopic] = {}
+        for each in counts:
+            known = by_topic.get(each.topic)
+            by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
+        return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ class RedrivePreview:
             self.sent + page.sent,
             self.already + page.already,
             self.refused + page.refused,
-            summed([*self.topics, *page.topics]),
+            ReadersOfTopic.summed([*self.topics, *page.topics]),
             tuple(samples[:SAMPLES_MAX]),
             page.cursor,
         )
@@ -350,3 +352,14 @@ class OutcomesPage:
 
     letters: tuple[DeadLetterOutcome, ...]
     cursor: str = ""
+
+
+PREVIEW_REDRIVE: Final = Row("Admin", "PreviewRedrive", RedrivePreviewRequest, RedrivePreview)
+START_REDRIVE: Final = Row("Admin", "StartRedrive", RedriveRequest, RedriveJob)
+GET_REDRIVE_JOB: Final = Row("Admin", "GetRedriveJob", RedriveJobQuery, RedriveJob)
+LIST_REDRIVE_JOBS: Final = Row("Admin", "ListRedriveJobs", NoneType, tuple[RedriveJob, ...])
+CHANGE_REDRIVE_JOB: Final = Row("Admin", "ChangeRedriveJob", JobChange, RedriveJob)
+IMPORT_DEAD_LETTERS: Final = Row(
+    "Admin", "ImportLetters", ImportRequest, ImportAnswer, bytes_max=None, is_short=True
+)
+LIST_REDRIVE_OUTCOMES: Final = Row("Admin", "ListRedriveOutcomes", OutcomesQuery, OutcomesPage)

@@ -16,6 +16,8 @@ from rmqlite.kernel.config.table_shapes import (
     json_text,
 )
 
+TABLE: Final = "redriveJobs.json"
+
 RUN_LETTERS_MAX: Final = 1 << 16
 """How many dead letters one run of a redrive job's step may cover."""
 
@@ -84,3 +86,8 @@ class RedriveJobsTable(TableShape):
     jobs: tuple[Annotated[RedriveEntry, BeforeValidator(json_text)], ...] = ()
     earlier: dict[StoredName, dict[QueueId, Completed]] = Field(default_factory=dict)
     imported: dict[StoredName, dict[QueueId, Completed]] = Field(default_factory=dict)
+
+
+SHAPES: Final = {
+    TABLE: ("redrive jobs", RedriveJobsTable),
+}

@@ -7,16 +7,12 @@ parts.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from rmqlite.features.rows import A, Q, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.protocols.grpc.calls import READ_BYTES_MAX, decoded
 from rmqlite.protocols.native.bytes.limits import NativeLimits
-from rmqlite.protocols.native.bytes.rpcs import Rpc
-
-Q = TypeVar("Q")
-A = TypeVar("A")
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 
 
 class Conversion:
@@ -25,16 +21,16 @@ class Conversion:
     def __init__(self, config: BrokerConfig) -> None:
         self._limits = NativeLimits(config)
 
-    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
+    async def read(self, row: Row[Q, A], data: bytes) -> Q:
         """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        return await decoded(rpc.decode_request, data, self._limits.check(rpc, data))
+        return await decoded(rpc_of(row).decode_request, data, self._limits.check(row, data))
 
     @staticmethod
-    async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
+    async def written(row: Row[Q, A], answer: A) -> bytes:
         """Encode an answer; between the parts of a long one other calls get their turns."""
         parts: list[bytes] = []
         size = 0
-        for part in rpc.response_parts(answer):
+        for part in rpc_of(row).response_parts(answer):
             parts.append(part)
             size += len(part)
             if size > READ_BYTES_MAX:

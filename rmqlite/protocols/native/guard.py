@@ -17,7 +17,7 @@ from rmqlite.protocols.shared.signing import is_right, read_signed
 PROTOCOL: Final = "grpc"
 """This protocol's name in the audit log."""
 KEEPING: Final = frozenset(
-    rpc.path for rpc in (rpcs.HEARTBEAT, rpcs.LEAVE, rpcs.COMMIT_OFFSETS, rpcs.QUERY_OFFSETS)
+    row.path for row in (rpcs.HEARTBEAT, rpcs.LEAVE, rpcs.COMMIT_OFFSETS, rpcs.QUERY_OFFSETS)
 )
 """What keeps a consumer in its group."""
 

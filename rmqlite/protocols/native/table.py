@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import NoneType
 from typing import Any, Final
 
-from rmqlite.features.bulk.service import BulkCalls
-from rmqlite.features.changes.service import ChangeCalls
-from rmqlite.features.dead_letters.service import DeadLetterCalls
-from rmqlite.features.finding.requests import FoundMessages, MessageQuery
-from rmqlite.features.finding.service import FindingCalls
-from rmqlite.features.operating.requests import GroupDeletion
-from rmqlite.features.operating.service import DeletionCalls, ProgressCalls
-from rmqlite.features.raw_log.service import LogCalls
-from rmqlite.features.redrive.service import RedriveCalls
+from rmqlite.features.native import Answers, native_features
+from rmqlite.features.rows import Row
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.messages import PullRequest
@@ -22,7 +16,7 @@ from rmqlite.kernel.requests.topics import TimeQuery
 from rmqlite.kernel.sends.calls import DraftCall, Stored
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.service import Service
-from rmqlite.kernel.service.tables import GroupCalls, TopicCalls
+from rmqlite.kernel.service.tables import TopicCalls
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
@@ -30,7 +24,6 @@ from rmqlite.protocols.grpc.calls import Answer, Context, Enter, Handlers, one_a
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
-from rmqlite.protocols.native.bytes.rpcs import Rpc
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import take_note
 from rmqlite.protocols.remoting.bytes.batch import read_batch
@@ -38,85 +31,40 @@ from rmqlite.protocols.remoting.bytes.fields import FieldError
 
 Method = Callable[[Any, Context], Awaitable[Any]]
 """Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
-Methods = Mapping[Rpc[Any, Any], Method]
-_PARKING: Final = (rpcs.PULL, rpcs.HEARTBEAT)
-"""Calls that wait if there is no message, or no other assignment."""
-_SHORT: Final = frozenset(
-    (
-        rpcs.SEND,
-        rpcs.SCHEDULE_BULK,
-        rpcs.SEND_BACK,
-        rpcs.COMMIT_OFFSETS,
-        rpcs.LEAVE,
-        rpcs.CREATE_TOPIC,
-        rpcs.DELETE_TOPIC,
-        rpcs.SET_GROUP,
-        rpcs.DELETE_GROUP,
-        rpcs.PURGE_DEAD_LETTERS,
-        rpcs.IMPORT_LETTERS,
-    )
-)
-"""Calls that wait for the disk, many at a time, and whose answers are no longer than their requests
-or only some bytes.  Each other one makes its answer alone among those of its connection."""
+Methods = Mapping[Row[Any, Any], Method]
+_OF_KERNEL: Final[Answers] = {
+    rpcs.SEND: lambda service: partial(_sent, service.messages),
+    rpcs.PULL: lambda service: partial(_pulled, service.messages.pull),
+    rpcs.SEND_BACK: lambda service: service.messages.send_back,
+    rpcs.GET_ROUTE: lambda service: service.topics.route,
+    rpcs.SEARCH_OFFSET: lambda service: partial(_offset_at, service.topics),
+    rpcs.GET_QUEUE_RANGES: lambda service: service.topics.queue_ranges,
+    rpcs.LIST_TOPICS: lambda service: service.topics.all,
+    rpcs.CREATE_TOPIC: lambda service: service.topics.create,
+    rpcs.QUERY_OFFSETS: lambda service: service.groups.offsets,
+    rpcs.COMMIT_OFFSETS: lambda service: service.groups.commit,
+    rpcs.HEARTBEAT: lambda service: service.groups.heartbeat,
+    rpcs.LEAVE: lambda service: service.groups.leave,
+    rpcs.LIST_GROUPS: lambda service: service.groups.all,
+    rpcs.SET_GROUP: lambda service: service.groups.change,
+    rpcs.GET_LEVELS: lambda service: service.schedule.levels,
+    rpcs.CHANGE_LEVELS: lambda service: service.schedule.change_levels,
+    rpcs.GET_BROKER_STATUS: lambda service: service.status,
+}
 
 
 def methods_of(service: Service) -> Methods:
-    """The method for every call."""
-    messages, topics, groups = service.messages, service.topics, service.groups
-    dead_letters, redrives = service[DeadLetterCalls], service[RedriveCalls]
-    bulk, changes, log = service[BulkCalls], service[ChangeCalls], service[LogCalls]
-    finding, progress = service[FindingCalls], service[ProgressCalls]
-    return {
-        rpcs.SEND: _with_host(partial(_sent, messages)),
-        rpcs.SCHEDULE_BULK: _with_host(bulk.schedule),
-        rpcs.PULL: _of(partial(_pulled, messages.pull)),
-        rpcs.SEND_BACK: _of(messages.send_back),
-        rpcs.QUERY_MESSAGES: _of(partial(_found, finding)),
-        rpcs.GET_MESSAGE: _of(finding.at),
-        rpcs.GET_BULK_JOB: _of(bulk.job),
-        rpcs.LIST_BULK_JOBS: _of_nothing(bulk.jobs),
-        rpcs.GET_ROUTE: _of(topics.route),
-        rpcs.SEARCH_OFFSET: _of(partial(_offset_at, topics)),
-        rpcs.GET_QUEUE_RANGES: _of(topics.queue_ranges),
-        rpcs.LIST_TOPICS: _of_nothing(topics.all),
-        rpcs.CREATE_TOPIC: _of(topics.create),
-        rpcs.PREVIEW_TOPIC_DELETION: _of(service[DeletionCalls].loss),
-        rpcs.DELETE_TOPIC: _of(service[DeletionCalls].delete),
-        rpcs.QUERY_OFFSETS: _of(groups.offsets),
-        rpcs.COMMIT_OFFSETS: _of(groups.commit),
-        rpcs.HEARTBEAT: _of(groups.heartbeat),
-        rpcs.LEAVE: _of(groups.leave),
-        rpcs.LIST_GROUPS: _of_nothing(groups.all),
-        rpcs.DESCRIBE_GROUP: _of(progress.status),
-        rpcs.SET_GROUP: _of(groups.change),
-        rpcs.DELETE_GROUP: _of(partial(_group_deleted, groups)),
-        rpcs.PREVIEW_OFFSET_RESET: _of(progress.preview_reset),
-        rpcs.RESET_OFFSETS: _of(progress.reset_offsets),
-        rpcs.LIST_PENDING: _of(changes.pending),
-        rpcs.COUNT_PENDING: _of_nothing(changes.counts),
-        rpcs.GET_TIMELINE: _of(changes.timeline),
-        rpcs.CHANGE_BY_IDS: _of(changes.change_by_ids),
-        rpcs.CHANGE_BY_FILTER: _of(changes.change_by_filter),
-        rpcs.GET_LEVELS: _of_nothing(service.schedule.levels),
-        rpcs.CHANGE_LEVELS: _of(service.schedule.change_levels),
-        rpcs.LIST_DEAD_LETTER_GROUPS: _of_nothing(dead_letters.dead_groups),
-        rpcs.LIST_REASONS: _of(dead_letters.reasons),
-        rpcs.LIST_DEAD_LETTERS: _of(dead_letters.dead),
-        rpcs.PURGE_DEAD_LETTERS: _of(dead_letters.purge),
-        rpcs.LIST_RETRIES: _of(dead_letters.retries),
-        rpcs.GET_HISTORY: _of(dead_letters.history),
-        rpcs.PREVIEW_REDRIVE: _of(redrives.preview),
-        rpcs.START_REDRIVE: _of(redrives.start),
-        rpcs.GET_REDRIVE_JOB: _of(redrives.get),
-        rpcs.LIST_REDRIVE_JOBS: _of_nothing(redrives.all),
-        rpcs.CHANGE_REDRIVE_JOB: _of(redrives.change),
-        rpcs.IMPORT_LETTERS: _of(redrives.import_letters),
-        rpcs.LIST_REDRIVE_OUTCOMES: _of(redrives.outcomes),
-        rpcs.GET_LOG_SNAPSHOT: _of(log.snapshot),
-        rpcs.READ_LOG: _of(log.read),
-        rpcs.READ_QUEUE: _of(log.read_queue),
-        rpcs.GET_BROKER_STATUS: _of_nothing(service.status),
-    }
+    """The method for every call, the kernel's and those of all features."""
+    answers = [_OF_KERNEL, *[feature.answers for feature in native_features()]]
+    return {row: _method(row, of(service)) for each in answers for row, of in each.items()}
+
+
+def _method(row: Row[Any, Any], answer: Callable[..., Awaitable[Any]]) -> Method:
+    if row.request is NoneType:
+        return lambda _, __: answer()
+    if row.has_host:
+        return lambda request, context: answer(request, peer_host(context.peer()))
+    return lambda request, _: answer(request)
 
 
 def handlers_of(
@@ -125,49 +73,41 @@ def handlers_of(
     """gRPC handlers that call these methods."""
     return Handlers(
         {
-            rpc.path: one_answer(
-                rpc.path,
-                _asked(rpc, method, conversion),
+            row.path: one_answer(
+                row.path,
+                _asked(row, method, conversion),
                 in_flight,
                 enter,
-                may_park=rpc in _PARKING,
+                may_park=row.may_park,
             )
-            for rpc, method in methods.items()
+            for row, method in methods.items()
         }
     )
 
 
-def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
-    is_admins, is_long = rpc.service == rpcs.ADMIN, rpc not in _SHORT and rpc not in _PARKING
+def _asked(row: Row[Any, Any], method: Method, conversion: Conversion) -> Answer:
+    is_admins, is_long = row.service == rpcs.ADMIN, not (row.is_short or row.may_park)
 
     async def answer(data: bytes, context: Context) -> bytes:
         if is_admins:
             take_note(context)
-        reading = conversion.read(rpc, data)
+        reading = conversion.read(row, data)
         del data
         if is_long:
             request = await reading
             async with making():
-                return await conversion.written(rpc, await method(request, context))
+                return await conversion.written(row, await method(request, context))
         found = await method(await reading, context)
-        if rpc not in _PARKING:
-            return await conversion.written(rpc, found)
-        async with working() if rpc is rpcs.PULL else making():
-            return await conversion.written(rpc, found)
+        if not row.may_park:
+            return await conversion.written(row, found)
+        async with working() if row is rpcs.PULL else making():
+            return await conversion.written(row, found)
 
     return answer
 
 
-# RocketMQ's own clients may ask for any time, with the outcome that RocketMQ gives it.
-
-
-async def _found(finding: FindingCalls, query: MessageQuery) -> FoundMessages:
-    check_not_long_ago("begin_ms", query.begin_ms)
-    check_not_long_ago("end_ms", query.end_ms)
-    return await finding.find(query)
-
-
 async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:
+    # RocketMQ's own clients may ask for any time, with the outcome that RocketMQ gives it.
     check_not_long_ago("timestamp_ms", query.timestamp_ms)
     return await topics.search_offset(query)
 
@@ -218,19 +158,3 @@ async def _pulled(pull: Callable[..., Awaitable[Pulled]], request: PullRequest) 
     pulled = await pull(request, making)
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
     return PulledRecords(*bounds, pulled.records.encoded)
-
-
-async def _group_deleted(groups: GroupCalls, request: GroupDeletion) -> None:
-    await groups.delete(request.group, with_offsets=True, force=request.force)
-
-
-def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:
-    return lambda request, _: method(request)
-
-
-def _of_nothing(method: Callable[[], Awaitable[Any]]) -> Method:
-    return lambda _, __: method()
-
-
-def _with_host(method: Callable[[Any, bytes], Awaitable[Any]]) -> Method:
-    return lambda request, context: method(request, peer_host(context.peer()))

@@ -208,7 +208,7 @@ class PullResponse(_message.Message):
     records: bytes
     def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
-class KeptMessage(_message.Message):
+class StoredMessage(_message.Message):
     __slots__ = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body", "properties", "flag", "sys_flag", "born_timestamp_ms", "born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -406,12 +406,12 @@ class FoundMessage(_message.Message):
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     IS_PENDING_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
-    message: KeptMessage
+    message: StoredMessage
     state: MessageState
     deliver_at_ms: int
     is_pending: bool
     ended: str
-    def __init__(self, message: _Optional[_Union[KeptMessage, _Mapping]] = ..., state: _Optional[_Union[MessageState, str]] = ..., deliver_at_ms: _Optional[int] = ..., is_pending: bool = ..., ended: _Optional[str] = ...) -> None: ...
+    def __init__(self, message: _Optional[_Union[StoredMessage, _Mapping]] = ..., state: _Optional[_Union[MessageState, str]] = ..., deliver_at_ms: _Optional[int] = ..., is_pending: bool = ..., ended: _Optional[str] = ...) -> None: ...
 
 class GetRouteRequest(_message.Message):
     __slots__ = ("topic", "create")
@@ -624,18 +624,18 @@ class QueueProgress(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., client_id: _Optional[str] = ..., in_flight: _Optional[int] = ..., has_no_lag: bool = ..., oldest_timestamp_ms: _Optional[int] = ..., progressed_at_ms: _Optional[int] = ..., silent_since_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("group", "members", "progress", "is_broadcasting", "now_ms")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("info", "members", "progress", "is_broadcasting", "now_ms")
+    INFO_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     IS_BROADCASTING_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
-    group: Group
+    info: Group
     members: _containers.RepeatedCompositeFieldContainer[Member]
     progress: _containers.RepeatedCompositeFieldContainer[QueueProgress]
     is_broadcasting: bool
     now_ms: int
-    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, info: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[QueueProgress, _Mapping]]] = ..., is_broadcasting: bool = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
@@ -985,7 +985,7 @@ class ChangeLevelsResponse(_message.Message):
     levels: _containers.RepeatedCompositeFieldContainer[LevelChange]
     def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelChange, _Mapping]]] = ...) -> None: ...
 
-class LetterFilter(_message.Message):
+class DeadLetterFilter(_message.Message):
     __slots__ = ("topic", "tag", "key", "reason", "since_ms", "until_ms", "ids", "failure_kind", "job_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
@@ -1007,7 +1007,7 @@ class LetterFilter(_message.Message):
     job_id: str
     def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., failure_kind: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
-class Letter(_message.Message):
+class DeadLetter(_message.Message):
     __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind", "claimed_topic", "claimed_message_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -1067,7 +1067,7 @@ class Letter(_message.Message):
     claimed_message_id: str
     def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ..., claimed_topic: _Optional[str] = ..., claimed_message_id: _Optional[str] = ...) -> None: ...
 
-class ListLettersRequest(_message.Message):
+class ListDeadLettersRequest(_message.Message):
     __slots__ = ("group", "filter", "newest_first", "is_open", "cursor", "max_letters")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -1076,22 +1076,22 @@ class ListLettersRequest(_message.Message):
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     MAX_LETTERS_FIELD_NUMBER: _ClassVar[int]
     group: str
-    filter: LetterFilter
+    filter: DeadLetterFilter
     newest_first: bool
     is_open: bool
     cursor: str
     max_letters: int
-    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., newest_first: bool = ..., is_open: bool = ..., cursor: _Optional[str] = ..., max_letters: _Optional[int] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ..., newest_first: bool = ..., is_open: bool = ..., cursor: _Optional[str] = ..., max_letters: _Optional[int] = ...) -> None: ...
 
-class ListLettersResponse(_message.Message):
+class ListDeadLettersResponse(_message.Message):
     __slots__ = ("letters", "cursor", "looked_at")
     LETTERS_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
-    letters: _containers.RepeatedCompositeFieldContainer[Letter]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
     cursor: str
     looked_at: int
-    def __init__(self, letters: _Optional[_Iterable[_Union[Letter, _Mapping]]] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ...) -> None: ...
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ...) -> None: ...
 
 class ReasonCount(_message.Message):
     __slots__ = ("reason", "count")
@@ -1176,8 +1176,8 @@ class PurgeDeadLettersRequest(_message.Message):
     until_ms: int
     restore: bool
     dry_run: bool
-    filter: LetterFilter
-    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ...) -> None: ...
+    filter: DeadLetterFilter
+    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ...) -> None: ...
 
 class PurgeDeadLettersResponse(_message.Message):
     __slots__ = ("letters", "open")
@@ -1225,13 +1225,13 @@ class HistoryEvent(_message.Message):
     max_reconsume_times: int
     def __init__(self, kind: _Optional[_Union[EventKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
 
-class GetLifeRequest(_message.Message):
+class GetHistoryRequest(_message.Message):
     __slots__ = ("message_id",)
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     message_id: str
     def __init__(self, message_id: _Optional[str] = ...) -> None: ...
 
-class GetLifeResponse(_message.Message):
+class GetHistoryResponse(_message.Message):
     __slots__ = ("message_id", "events", "is_cut")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -1323,15 +1323,15 @@ class RedriveSpec(_message.Message):
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     TO_GROUP_FIELD_NUMBER: _ClassVar[int]
     group: str
-    filter: LetterFilter
+    filter: DeadLetterFilter
     to_topic: str
     delay_level: int
     max_per_second: int
     again: bool
     to_group: bool
-    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., to_topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., max_per_second: _Optional[int] = ..., again: bool = ..., to_group: bool = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[DeadLetterFilter, _Mapping]] = ..., to_topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., max_per_second: _Optional[int] = ..., again: bool = ..., to_group: bool = ...) -> None: ...
 
-class RedrivenLetter(_message.Message):
+class DeadLetterOutcome(_message.Message):
     __slots__ = ("queue_id", "queue_offset", "outcome", "topic", "message_id", "why")
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -1376,10 +1376,10 @@ class RedriveJob(_message.Message):
     changed_at_ms: int
     ended_at_ms: int
     note: str
-    samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    samples: _containers.RepeatedCompositeFieldContainer[DeadLetterOutcome]
     results: RedriveResults
     operator_notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., results: _Optional[_Union[RedriveResults, _Mapping]] = ..., operator_notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[DeadLetterOutcome, _Mapping]]] = ..., results: _Optional[_Union[RedriveResults, _Mapping]] = ..., operator_notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RedriveResults(_message.Message):
     __slots__ = ("is_counted", "consumed", "waiting", "dead", "why")
@@ -1431,9 +1431,9 @@ class PreviewRedriveResponse(_message.Message):
     already: int
     refused: int
     topics: _containers.RepeatedCompositeFieldContainer[TopicCount]
-    samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    samples: _containers.RepeatedCompositeFieldContainer[DeadLetterOutcome]
     cursor: str
-    def __init__(self, letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
+    def __init__(self, letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[DeadLetterOutcome, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class StartRedriveRequest(_message.Message):
     __slots__ = ("spec", "job_id")
@@ -1489,7 +1489,7 @@ class ChangeRedriveJobResponse(_message.Message):
     job: RedriveJob
     def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
 
-class ImportedLetter(_message.Message):
+class ImportedDeadLetter(_message.Message):
     __slots__ = ("queue_id", "queue_offset", "offset_message_id", "store_timestamp_ms", "properties", "body")
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -1505,7 +1505,7 @@ class ImportedLetter(_message.Message):
     body: bytes
     def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., store_timestamp_ms: _Optional[int] = ..., properties: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
-class ImportLettersRequest(_message.Message):
+class ImportDeadLettersRequest(_message.Message):
     __slots__ = ("group", "letters", "to_topic", "to_group", "dry_run")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     LETTERS_FIELD_NUMBER: _ClassVar[int]
@@ -1513,19 +1513,19 @@ class ImportLettersRequest(_message.Message):
     TO_GROUP_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     group: str
-    letters: _containers.RepeatedCompositeFieldContainer[ImportedLetter]
+    letters: _containers.RepeatedCompositeFieldContainer[ImportedDeadLetter]
     to_topic: str
     to_group: bool
     dry_run: bool
-    def __init__(self, group: _Optional[str] = ..., letters: _Optional[_Iterable[_Union[ImportedLetter, _Mapping]]] = ..., to_topic: _Optional[str] = ..., to_group: bool = ..., dry_run: bool = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[_Iterable[_Union[ImportedDeadLetter, _Mapping]]] = ..., to_topic: _Optional[str] = ..., to_group: bool = ..., dry_run: bool = ...) -> None: ...
 
-class ImportLettersResponse(_message.Message):
+class ImportDeadLettersResponse(_message.Message):
     __slots__ = ("letters", "topics")
     LETTERS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
-    letters: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetterOutcome]
     topics: _containers.RepeatedCompositeFieldContainer[TopicCount]
-    def __init__(self, letters: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ...) -> None: ...
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetterOutcome, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ...) -> None: ...
 
 class ListRedriveOutcomesRequest(_message.Message):
     __slots__ = ("job_id", "outcomes", "cursor", "max_letters")
@@ -1543,9 +1543,9 @@ class ListRedriveOutcomesResponse(_message.Message):
     __slots__ = ("letters", "cursor")
     LETTERS_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
-    letters: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetterOutcome]
     cursor: str
-    def __init__(self, letters: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetterOutcome, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ScheduleBulkRequest(_message.Message):
     __slots__ = ("bodies", "message_ids", "topics", "tags", "keys", "properties", "delay_levels", "delays", "deliver_at_ms", "match", "job_id", "born_at_ms", "already_refused")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from rmqlite.features.rows import Limit
 from rmqlite.kernel.words.errors import InvalidValue
 
 _VARINT: Final = 0
@@ -35,25 +35,6 @@ _UNLIMITED: Final = 1 << 62
 _UNCOUNTED: Final = -1
 _CONTINUED: Final = bytes(range(128, 256))
 """The bytes of a varint except its last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The limits of one field; None means no limit.
-
-    size: bytes of a text, of each one if the field is repeated.  count: how many items of a
-    repeated field the whole request may have.  total: bytes of all these items.  error: the
-    class to raise.  size_key, count_key, total_key: the keys of these limits in broker.conf.
-    """
-
-    size: int | None = None
-    count: int | None = None
-    total: int | None = None
-    error: type[InvalidValue] = InvalidValue
-    size_key: str = ""
-    count_key: str = ""
-    total_key: str = ""
-
 
 _NO_LIMIT: Final = Limit()
 _VARINTS: Final = (
@@ -102,8 +83,9 @@ class _Broken(Exception):
 class Bounds:
     """The limits of one kind of request.
 
-    limits: "Message.field" -> limit of each field that is repeated or has no fixed size.  size:
-    the limit of the whole request.  beside: the limit of all but its fields of type bytes.
+    limits: "Message.field", or "field" of any message -> limit of each field that is repeated or
+    has no fixed size.  size: the limit of the whole request.  beside: the limit of all but its
+    fields of type bytes.
     """
 
     def __init__(
@@ -145,7 +127,8 @@ class Bounds:
         rules: Rules = {}
         self._fields_max += messages_max
         for field in message.fields:
-            limit = self._limits.get(f"{message.name}.{field.name}", _NO_LIMIT)
+            by_name = self._limits.get(field.name, _NO_LIMIT)
+            limit = self._limits.get(f"{message.name}.{field.name}", by_name)
             name = f"{path}{field.name}"
             most = (limit.count or 1) if field.is_repeated else messages_max
             self._fields_max += most

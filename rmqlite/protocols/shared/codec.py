@@ -58,19 +58,16 @@ class Codecs:
     """Makes codecs.
 
     by_hand: for values that no rule of this module covers; the codec of a dict converts a whole
-    repeated field.  names: (class, field) -> the name that the field has in the message, if it is
-    another one.  at_once: class of a row -> how many are written in one step, if it is not
+    repeated field.  at_once: class of a row -> how many are written in one step, if it is not
     ROWS_AT_ONCE.
     """
 
     def __init__(
         self,
         by_hand: Mapping[Any, Codec],
-        names: Mapping[tuple[Any, str], str],
         at_once: Mapping[Any, int],
     ) -> None:
         self._by_hand = by_hand
-        self._names = names
         self._at_once = at_once
         self._made: dict[tuple[Any, type[ProtoMessage]], Codec] = {}
 
@@ -108,12 +105,11 @@ class Codecs:
         fields: list[_Field] = []
         packed: dict[int, tuple[Any, int]] = {}
         for at, (path, hint) in enumerate(hints.items()):
-            name = self._names.get((kind, path), path)
-            if name in by_name:
-                fields.append(self._field(path, hint, by_name[name]))
+            if path in by_name:
+                fields.append(self._field(path, hint, by_name[path]))
                 continue
             inner = _hints(hint)
-            assert inner, f"{pb_class.DESCRIPTOR.full_name} has no {name}"
+            assert inner, f"{pb_class.DESCRIPTOR.full_name} has no {path}"
             packed[at] = (hint, len(inner))
             fields += [self._field(f"{path}.{each}", inner[each], by_name[each]) for each in inner]
         to_pb = _writer(pb_class, fields)

@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from rmqlite.features.bulk.requests import (
-    BulkMatch,
-    BulkRequest,
-    Refusal,
-    check_job_id,
-    property_text,
-)
+from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal, property_text
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.words.clock import local_ms, wall_ms
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.levels import LevelTable, instant_ms, parse_delay

@@ -15,11 +15,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from rmqlite.features.bulk.table_shapes import BulkJobsTable
-from rmqlite.features.dead_letters.table_shapes import PurgeMarkersTable
-from rmqlite.features.leases.table_shapes import LeasesTable, RequestModesTable
-from rmqlite.features.name_server.table_shapes import KeyValuesTable
-from rmqlite.features.redrive.table_shapes import RedriveJobsTable
+from rmqlite.features.every import table_shapes
 from rmqlite.kernel.config.table_shapes import (
     ClockTable,
     ConsumerOffsetsTable,
@@ -53,17 +49,12 @@ _SHAPES: Final[dict[str, tuple[str, type[Any]]]] = {
     "topics.json": ("topics", TopicsTable),
     "subscriptionGroup.json": ("consumer groups", GroupsTable),
     "consumerOffset.json": ("consumer offsets", ConsumerOffsetsTable),
-    "deadLetterMarkers.json": ("purge markers", PurgeMarkersTable),
-    "bulkJobs.json": ("bulk jobs", BulkJobsTable),
-    "redriveJobs.json": ("redrive jobs", RedriveJobsTable),
-    "kvConfig.json": ("the name server's values", KeyValuesTable),
-    "leases.json": ("leases", LeasesTable),
-    "messageRequestMode.json": ("request modes", RequestModesTable),
     DELETED_TABLE: ("deleted topics", DeletedTopicsTable),
     CLOCK_TABLE: ("the clock", ClockTable),
     DELAY_OFFSET_TABLE: ("delay offsets", DelayOffsetsTable),
     LEVELS_TABLE: ("delay levels", LevelsTable),
     PROGRESS_TABLE: ("progress", ProgressTable),
+    **table_shapes(),
 }
 WRONG_TABLE: Final = "wrong-timer-index"
 _JOURNAL: Final = FILE_NAME + "-wal"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.features.bulk.bulk import HOUR_MS, TABLE, Bulk
+from rmqlite.features.bulk.bulk import HOUR_MS, Bulk
 from rmqlite.features.bulk.requests import BulkMatch, BulkRequest, Refusal
+from rmqlite.features.bulk.table_shapes import TABLE
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import ChangeByIds

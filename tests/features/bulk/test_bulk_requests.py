@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.features.bulk.requests import (
-    BulkJob,
-    Refusal,
-    check_job_id,
-    check_property_text,
-    property_text,
-)
+from rmqlite.features.bulk.requests import BulkJob, Refusal, check_property_text, property_text
+from rmqlite.features.rows import check_job_id
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue
 from rmqlite.kernel.words.message import RESERVED_PROPERTIES, decode_properties

@@ -11,8 +11,8 @@ import pytest
 from rmqlite.features.changes import changes as changing
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.requests import (
+    CHANGED_IDS_MAX,
     CHANGES_MAX,
-    IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
@@ -658,7 +658,7 @@ def _completion(broker: BrokerUnderTest, physical_offset: int) -> Completion:
     ("request_", "field"),
     [
         (ChangeByIds(CANCEL, ()), "message_ids"),
-        (ChangeByIds(CANCEL, ("a",) * (IDS_MAX + 1)), "message_ids"),
+        (ChangeByIds(CANCEL, ("a",) * (CHANGED_IDS_MAX + 1)), "message_ids"),
         (ChangeByIds(CANCEL, ("a", "")), "message_ids"),
         (ChangeByIds(CANCEL, ("a",), delay_level=1), "delay_level"),
         (ChangeByIds(FIRE, ("a",), delay_level=1), "delay_level"),

@@ -14,8 +14,8 @@ import pytest
 from rmqlite.features.changes import pending
 from rmqlite.features.changes.pending import Pending
 from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
-    PAGE_MAX,
+    PENDING_PAGE_MAX,
+    TIMELINE_BOUNDS_MAX,
     PendingFilter,
     PendingMessage,
     PendingQuery,
@@ -279,7 +279,7 @@ def test_a_timeline_adds_up_to_the_list(make: Make, levels: tuple[int, ...]) -> 
     every = plain_list(broker)
     due = sorted({each.deliver_at_ms for each in every})
     for bounds in (
-        due[:BOUNDS_MAX],
+        due[:TIMELINE_BOUNDS_MAX],
         [due[0] - 1, due[0], due[0] + 1],
         [due[-1] + 1],
         [0],
@@ -424,7 +424,7 @@ def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
     ("query", "field"),
     [
         (PendingQuery(max_messages=-1), "max_messages"),
-        (PendingQuery(max_messages=PAGE_MAX + 1), "max_messages"),
+        (PendingQuery(max_messages=PENDING_PAGE_MAX + 1), "max_messages"),
         (PendingQuery(PendingFilter(levels=(1, 0))), "levels"),
         (PendingQuery(PendingFilter(levels=(-2,))), "levels"),
         (PendingQuery(PendingFilter(key="two keys")), "key"),
@@ -450,7 +450,9 @@ def test_a_query_that_cannot_be_meant_is_refused(
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize("bounds", [(), (2, 1), (1, 1), (1, 2, 2, 3), tuple(range(BOUNDS_MAX + 1))])
+@pytest.mark.parametrize(
+    "bounds", [(), (2, 1), (1, 1), (1, 2, 2, 3), tuple(range(TIMELINE_BOUNDS_MAX + 1))]
+)
 def test_instants_that_make_no_timeline_are_refused(
     under_test: BrokerUnderTest, bounds: tuple[int, ...]
 ) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery, pages
+from rmqlite.features.cursors import pages
+from rmqlite.features.dead_letters.requests import DeadLetterPage, DeadLettersQuery
 
 
 def test_every_page_is_asked_for_by_the_cursor_of_the_page_before() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from rmqlite.features.dead_letters import reading
 from rmqlite.features.dead_letters.listing import STEP_DEAD_LETTERS, DeadLetters
-from rmqlite.features.dead_letters.purge_markers import TABLE
 from rmqlite.features.dead_letters.purging import Purging
 from rmqlite.features.dead_letters.requests import (
     DeadLetterFilter,
@@ -18,6 +17,7 @@ from rmqlite.features.dead_letters.requests import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.features.dead_letters.table_shapes import TABLE
 from rmqlite.features.finding.requests import NO_REASON
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import dlq_topic

@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.features.dead_letters.requests import (
+    GET_HISTORY,
+    LIST_DEAD_LETTER_GROUPS,
+    LIST_DEAD_LETTERS,
+    LIST_RETRIES,
+    PURGE_DEAD_LETTERS,
     DeadLetterFilter,
     DeadLettersQuery,
     HistoryQuery,
     PurgeRequest,
 )
 from rmqlite.features.dead_letters.service import DeadLetterCalls
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.names import dlq_topic, retry_topic
-from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.rpcs import Rpc
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead
 from tests.support.loops import turns_beside
@@ -67,21 +72,21 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
     async def scenario(server: Served, _: object) -> None:
         letters = server.service[DeadLetterCalls]
         life = await letters.history(HistoryQuery("m2"))
-        answers: list[tuple[Rpc[Any, Any], Any]] = [
-            (rpcs.LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),
+        answers: list[tuple[Row[Any, Any], Any]] = [
+            (LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),
             (
-                rpcs.LIST_DEAD_LETTERS,
+                LIST_DEAD_LETTERS,
                 await letters.dead(DeadLettersQuery(GROUP)),
             ),
-            (rpcs.LIST_RETRIES, await letters.retries(DeadLettersQuery(GROUP))),
-            (rpcs.GET_HISTORY, life),
+            (LIST_RETRIES, await letters.retries(DeadLettersQuery(GROUP))),
+            (GET_HISTORY, life),
             (
-                rpcs.PURGE_DEAD_LETTERS,
+                PURGE_DEAD_LETTERS,
                 await letters.purge(PurgeRequest(GROUP)),
             ),
         ]
         for rpc, answer in answers:
-            assert rpc.decode_response(rpc.encode_response(answer)) == answer
+            assert rpc_of(rpc).decode_response(rpc_of(rpc).encode_response(answer)) == answer
 
     served(under_test, scenario)
     under_test.store.release()

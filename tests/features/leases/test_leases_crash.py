@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rmqlite.features.leases.journal import TABLE
 from rmqlite.features.leases.lease_table import RENEWED_MS
 from rmqlite.features.leases.leased_queue import RECEIVED_MS
 from rmqlite.features.leases.leases import Leases
+from rmqlite.features.leases.table_shapes import LEASES_TABLE
 from rmqlite.features.leases.taking import Delivery
 from rmqlite.features.operating.requests import OffsetReset
 from rmqlite.features.operating.resetting import Resetting
@@ -216,7 +216,7 @@ def test_a_start_reads_few_events(make: Make, monkeypatch: pytest.MonkeyPatch) -
         consumer.ack(*consumer.receive(1).messages)
     expire(broker)
     broker.persist()
-    table = json.loads((broker.config.store_path / "config" / TABLE).read_text())
+    table = json.loads((broker.config.store_path / "config" / LEASES_TABLE).read_text())
     assert table["end"] - table["queueOffset"] < 10
     broker.crash()
     broker.open()
@@ -256,12 +256,12 @@ def test_a_damaged_table_names_file_and_offset(make: Make) -> None:
     consumer.ack(consumer.receive().messages[1])
     broker.close()
     folder = broker.config.store_path / "config"
-    for name in (TABLE, f"{TABLE}.bak"):
+    for name in (LEASES_TABLE, f"{LEASES_TABLE}.bak"):
         (folder / name).write_text('{"queueOffset":-1}')
-    with pytest.raises(StoreDamaged, match=rf"{TABLE} is damaged at byte"):
+    with pytest.raises(StoreDamaged, match=rf"{LEASES_TABLE} is damaged at byte"):
         broker.open()
-    (folder / TABLE).unlink()
-    (folder / f"{TABLE}.bak").unlink()
+    (folder / LEASES_TABLE).unlink()
+    (folder / f"{LEASES_TABLE}.bak").unlink()
     broker.store.release()
     broker.open()
 

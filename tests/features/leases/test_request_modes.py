@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from rmqlite.features.leases import request_modes
-from rmqlite.features.leases.request_modes import TABLE, RequestModes
+from rmqlite.features.leases.request_modes import RequestModes
 from rmqlite.features.leases.requests import (
     Assigned,
     AssignmentQuery,
     RequestMode,
     RequestModeChange,
 )
+from rmqlite.features.leases.table_shapes import MODES_TABLE
 from rmqlite.kernel.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import (
@@ -132,7 +133,7 @@ def test_whoever_is_no_member_has_no_queues_yet(broker: BrokerUnderTest) -> None
 def test_modes_survive_a_restart_in_rocketmqs_file(broker: BrokerUnderTest) -> None:
     """A store moves to a broker of RocketMQ and back."""
     change(broker, POP, 2)
-    text = (broker.config.store_path / "config" / TABLE).read_text()
+    text = (broker.config.store_path / "config" / MODES_TABLE).read_text()
     assert json.loads(text) == {
         "messageRequestModeMap": {
             TOPIC: {
@@ -164,10 +165,10 @@ def test_a_damaged_file_is_reported_with_its_place(broker: BrokerUnderTest, rows
     """Nobody guesses how a group reads."""
     change(broker, POP)
     broker.crash()
-    path = broker.config.store_path / "config" / TABLE
+    path = broker.config.store_path / "config" / MODES_TABLE
     for each in (path, Path(f"{path}.bak")):
         each.write_text(f'{{"messageRequestModeMap":{{"t":{rows}}}}}')
-    with pytest.raises(StoreDamaged, match=TABLE):
+    with pytest.raises(StoreDamaged, match=MODES_TABLE):
         broker.open()
     path.unlink()
     Path(f"{path}.bak").unlink()

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.features.changes.requests import ChangeByIds, ChangedId, ChangeOutcome
-from rmqlite.features.operating.requests import OffsetReset
-from rmqlite.features.redrive.requests import RedriveRequest, RedriveSpec
+from rmqlite.features.changes.requests import CHANGE_BY_IDS, ChangeByIds, ChangedId, ChangeOutcome
+from rmqlite.features.operating.requests import RESET_OFFSETS, OffsetReset
+from rmqlite.features.redrive.requests import START_REDRIVE, RedriveRequest, RedriveSpec
+from rmqlite.features.rows import Row
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
@@ -28,6 +29,7 @@ from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs as native_rpcs
 from rmqlite.protocols.native.bytes.messages import PullResult
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.clients import (
@@ -90,10 +92,10 @@ class Native:
         conversion = Conversion(v2.server.config)
         self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
 
-    async def ask(self, rpc: Any, request: Any) -> Any:
-        context = await ask(self._handlers, rpc.path, rpc.encode_request(request))
+    async def ask(self, row: Row[Any, Any], request: Any) -> Any:
+        context = await ask(self._handlers, row.path, rpc_of(row).encode_request(request))
         assert context.code.name == "OK", context.details
-        return rpc.decode_response(context.answers[0])
+        return rpc_of(row).decode_response(context.answers[0])
 
     async def pulled(self, topic: str, queue_id: int = 0) -> PullResult:
         found: PullResult = await self.ask(
@@ -156,7 +158,7 @@ async def by_commit(v2: V2, _: LoopClient, offset: int) -> None:
 
 async def by_reset(v2: V2, _: LoopClient, offset: int) -> None:
     reset = OffsetReset(GROUP, TOPIC, queue_id=0, queue_offset=offset, force=True)
-    await Native(v2).ask(native_rpcs.RESET_OFFSETS, reset)
+    await Native(v2).ask(RESET_OFFSETS, reset)
 
 
 @pytest.mark.parametrize(("offset", "left"), [(6, ""), (0, "abcdef")])
@@ -233,7 +235,7 @@ def test_a_timer_of_one_protocol_is_cancelled_by_another(under_test: BrokerUnder
         recall = Recall(producer_group="senders", topic=TOPIC, recall_handle=handle)
         assert (await client.ask(RECALL_MESSAGE, recall)).code == 0
         by_ids = ChangeByIds(ScheduleAction.CANCEL, (message_id("b"),))
-        (changed,) = await Native(v2).ask(native_rpcs.CHANGE_BY_IDS, by_ids)
+        (changed,) = await Native(v2).ask(CHANGE_BY_IDS, by_ids)
         assert isinstance(changed, ChangedId)
         assert changed.outcome is ChangeOutcome.DONE
         for entry in entries[:2]:
@@ -425,9 +427,7 @@ def test_the_context_of_a_trace_stays_with_its_message(
         retried = await traced.seen(retry_topic(GROUP), as_group=True)
         await traced.failed(failing, retry_topic(GROUP), retried, -1)
         await traced.seen(dlq_topic(GROUP))
-        started = await traced.native.ask(
-            native_rpcs.START_REDRIVE, RedriveRequest(RedriveSpec(GROUP))
-        )
+        started = await traced.native.ask(START_REDRIVE, RedriveRequest(RedriveSpec(GROUP)))
         assert run(under_test, started.job_id).sent == 1
         again = await traced.seen(retry_topic(GROUP), as_group=True)
         assert (again.body, again.topic.name) == (b"a", TOPIC)

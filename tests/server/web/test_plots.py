@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.features.changes.requests import BOUNDS_MAX, LevelTimeline
+from rmqlite.features.changes.requests import TIMELINE_BOUNDS_MAX, LevelTimeline
 from rmqlite.kernel.requests.broker import LevelStatus
 from rmqlite.kernel.words.clock import local_ms, local_text
 from rmqlite.kernel.words.levels import parse_delay
@@ -29,7 +29,7 @@ def test_a_timeline_reaches_as_far_as_it_says(span: str) -> None:
     bounds = bounds_of(NOW_MS, span)
     assert bounds[0] == NOW_MS
     assert list(bounds) == sorted(set(bounds))
-    assert len(bounds) <= BOUNDS_MAX
+    assert len(bounds) <= TIMELINE_BOUNDS_MAX
     reach_ms = bounds[-1] - NOW_MS
     assert reach_ms >= (AHEAD_MS.get(span) or parse_delay(span))
     marks = marks_of(bounds, span)

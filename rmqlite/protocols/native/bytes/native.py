@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from rmqlite.features.operating.requests import GroupStatus
 from rmqlite.kernel.compiled import in_c
 from rmqlite.kernel.records.record import read_head, to_message
 from rmqlite.kernel.requests.groups import MemberInfo
@@ -71,8 +70,8 @@ def sent_from_pb(answer: pb.SendResponse) -> SendAnswer:
     )
 
 
-def stored_to_pb(message: StoredMessage) -> pb.KeptMessage:
-    return pb.KeptMessage(
+def stored_to_pb(message: StoredMessage) -> pb.StoredMessage:
+    return pb.StoredMessage(
         topic=message.topic,
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,
@@ -91,7 +90,7 @@ def stored_to_pb(message: StoredMessage) -> pb.KeptMessage:
     )
 
 
-def stored_from_pb(message: pb.KeptMessage) -> StoredMessage:
+def stored_from_pb(message: pb.StoredMessage) -> StoredMessage:
     return StoredMessage(
         message.topic,
         message.queue_id,
@@ -159,10 +158,9 @@ codecs = Codecs(
         # For half of the time that made codecs take: a send has little else.
         SendRequest: Codec(pb.SendRequest, send_to_pb, send_from_pb),
         SendAnswer: Codec(pb.SendResponse, sent_to_pb, sent_from_pb),
-        StoredMessage: Codec(pb.KeptMessage, stored_to_pb, stored_from_pb),
+        StoredMessage: Codec(pb.StoredMessage, stored_to_pb, stored_from_pb),
         dict[Queue, int]: Codec(pb.QueueOffset, queue_offsets_to_pb, queue_offsets_from_pb),
     },
-    names={(GroupStatus, "info"): "group"},
     # Each member may have hundreds of subscriptions.
     at_once={MemberInfo: 8},
 )

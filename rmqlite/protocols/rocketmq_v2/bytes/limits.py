@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Limit
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue, MessageTooLarge
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
-from rmqlite.protocols.native.bytes.limits import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, code_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc
-from rmqlite.protocols.shared.bounded import Bounds, Limit
+from rmqlite.protocols.shared.bounded import Bounds
 
 WAITS_MAX: Final = 64
 """So many waits are listed; a client repeats the last one."""

@@ -6,43 +6,22 @@ full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.features.bulk.bulk import Bulk
 from rmqlite.features.bulk.requests import BulkRequest
-from rmqlite.features.changes.requests import (
-    BOUNDS_MAX,
-    IDS_MAX,
-    ChangeByFilter,
-    ChangeByIds,
-    PendingFilter,
-    PendingQuery,
-    TimelineRequest,
-)
-from rmqlite.features.dead_letters.requests import (
-    DeadLetterFilter,
-    DeadLettersQuery,
-    HistoryQuery,
-    PurgeRequest,
-)
-from rmqlite.features.finding.requests import MessageQuery
-from rmqlite.features.operating.requests import GroupDeletion, OffsetReset
-from rmqlite.features.raw_log.requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.features.redrive.redrive import Redrive
 from rmqlite.features.redrive.requests import (
-    ImportedDeadLetter,
-    ImportRequest,
-    JobAction,
-    JobChange,
-    OutcomesQuery,
-    RedriveJobQuery,
-    RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
+from rmqlite.features.rows import Row
+from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.groups import (
     GroupChange,
     GroupInfo,
@@ -57,10 +36,9 @@ from rmqlite.kernel.requests.topics import Queue, RouteRequest, TimeQuery, Topic
 from rmqlite.kernel.tables.membership import PAUSE_MS
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.levels import INSTANT_MS_MIN
-from rmqlite.kernel.words.message import Message, offset_message_id
+from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import SendRequest
-from rmqlite.protocols.native.bytes.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.sends import BORN_HOST, request_of
 from tests.support.steps import done
@@ -152,73 +130,46 @@ def _jobs(broker: BrokerUnderTest) -> None:
 class Largest:
     """The largest request of each call; a new one each time if it can be done only once."""
 
-    def __init__(self, broker: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
-        self._broker = broker
+    def __init__(self, broker: BrokerUnderTest, rpc: Row[Any, Any]) -> None:
+        self.broker = broker
         self._rpc = rpc
-        self._number = 0
+        self.number = 0
 
     def next(self) -> Any:
         """If two kinds of requests are large, one of each in turn."""
-        self._number += 1
-        return REQUESTS[self._rpc](self)
+        self.number += 1
+        return largest_requests()[self._rpc](self)
 
     @property
     def is_first(self) -> bool:
         """Is the next request of the first kind?"""
-        return self._number % 2 == 1
+        return self.number % 2 == 1
 
     @property
     def name(self) -> str:
         """A name that was not used before."""
-        return f"{self._rpc.name}-{self._number:05}"
+        return f"{self._rpc.name}-{self.number:05}"
 
     def send(self) -> SendRequest:
         """As many messages, bytes, keys and properties as one call may have, all scheduled.
 
         In every second call they wait for instants.
         """
-        count, config = self._broker.config.send_messages_max, self._broker.config
+        count, config = self.broker.config.send_messages_max, self.broker.config
         message = Message(
             TOPIC,
             bytes(config.send_bytes_max // count),
             tags="t" * 100,
             keys=tuple(KEY_TEXT + str(number) for number in range(limits.KEYS_MAX // count)),
             properties={str(number): "v" * 20 for number in range(limits.PROPERTIES_MAX // count)},
-            **wait(self._number),
+            **wait(self.number),
         )
         ids = (f"{self.name}-{number}".ljust(200, "i") for number in range(count))
         return request_of([message.named(each) for each in ids])
 
-    def bulk(self) -> BulkRequest:
-        config = self._broker.config
-        count = config.bulk_messages_max
-        pairs = [f"{number}\x01{'v' * 20}" for number in range(limits.PROPERTIES_MAX // count)]
-        keys = " ".join(KEY_TEXT + str(number) for number in range(limits.KEYS_MAX // count))
-        return BulkRequest(
-            (bytes(config.send_bytes_max // count),) * count,
-            tuple([f"{self.name}-{number}".ljust(200, "i") for number in range(count)]),
-            (TOPIC,) * count,
-            ("t" * 100,) * count,
-            (keys,) * count,
-            ("\x02".join(pairs),) * count,
-            (0,) * count if self.is_first else (18,) * count,
-            deliver_at_ms=self.instants(count) if self.is_first else (),
-            job_id="largest",
-        )
-
-    def instants(self, count: int) -> tuple[int, ...]:
-        """In no order."""
-        begin_ms = self._broker.clock.now_ms() + DAY_MS
-        return tuple([begin_ms + number * 7_919_317 % DAY_MS for number in range(count)])
-
     def new_time(self) -> dict[str, Any]:
         """Of a reschedule: an instant, then a level."""
         return {"deliver_after_ms": DAY_MS} if self.is_first else {"delay_level": 18}
-
-    def new_topics(self) -> BulkRequest:
-        count = limits.NEW_QUEUES_MAX
-        names = tuple([f"{self.name}-{number}" for number in range(count)])
-        return BulkRequest((b"x",) * count, names, names)
 
     def queues(self) -> dict[Queue, int]:
         names = [f"topic-{number:05}" for number in range(limits.QUEUES_MAX // 4)]
@@ -238,27 +189,20 @@ class Largest:
         return HeartbeatRequest(GROUP, self.name, subscriptions)
 
     def pull(self) -> PullRequest:
-        config = self._broker.config
+        config = self.broker.config
         expression = "a || " + " || ".join(f"tag-{number}" for number in range(300))
         most = (config.pull_messages_max, config.pull_bytes_max)
         if self.is_first:
-            sql = " OR ".join(["x=1"] * 500) + f" OR _{self._number} IS NULL"
+            sql = " OR ".join(["x=1"] * 500) + f" OR _{self.number} IS NULL"
             return PullRequest(READERS, TOPIC, 0, 0, expression, *most, sql=sql)
         return PullRequest(READERS, TOPIC, 0, 0, "*", *most)
 
-    def offset_id(self) -> str:
-        return offset_message_id("127.0.0.1:10911", 0)
-
 
 KEY: Final = "k" * limits.KEY_BYTES_MAX
-EVERY_DEAD_LETTER: Final = DeadLetterFilter(reason="nothing like that " * 50)
-EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
-LETTER_PROPERTIES: Final = b"RETRY_TOPIC\x01orders"
-SPEC: Final = RedriveSpec(READERS, DeadLetterFilter(reason="nothing like that " * 50), again=True)
-REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
+Requests = Mapping[Row[Any, Any], Callable[[Largest], Any]]
+_OF_KERNEL: Final[Requests] = {
     rpcs.GET_ROUTE: lambda at: RouteRequest(at.name, create=True),
     rpcs.SEND: Largest.send,
-    rpcs.SCHEDULE_BULK: Largest.bulk,
     rpcs.PULL: Largest.pull,
     rpcs.SEND_BACK: lambda at: SendBackRequest(at.name, 0, 0, "é" * 30_000),
     rpcs.QUERY_OFFSETS: lambda at: OffsetsQuery(READERS, tuple(at.queues())),
@@ -266,69 +210,23 @@ REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
     rpcs.SEARCH_OFFSET: lambda _: TimeQuery(Queue(TOPIC, 0), INSTANT_MS_MIN),
     rpcs.GET_QUEUE_RANGES: lambda _: WIDE,
     rpcs.HEARTBEAT: Largest.heartbeat,
-    rpcs.LEAVE: lambda at: LeaveRequest(GROUP, f"member-{at._number:05}"),
+    rpcs.LEAVE: lambda at: LeaveRequest(GROUP, f"member-{at.number:05}"),
     rpcs.LIST_TOPICS: lambda _: None,
     rpcs.CREATE_TOPIC: lambda at: TopicInfo(at.name, 1_024, 1_024),
     rpcs.LIST_GROUPS: lambda _: None,
-    rpcs.DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,
     rpcs.GET_BROKER_STATUS: lambda _: None,
-    rpcs.QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", history=True),
-    rpcs.GET_MESSAGE: Largest.offset_id,
-    rpcs.LIST_PENDING: lambda at: PendingQuery(
-        EVERY_PENDING if at.is_first else PendingFilter(key="k"), max_messages=1_000
-    ),
-    rpcs.COUNT_PENDING: lambda _: None,
-    rpcs.GET_TIMELINE: lambda at: TimelineRequest(
-        tuple(at._broker.clock.now_ms() + 36_000 * number for number in range(BOUNDS_MAX))
-    ),
-    rpcs.CHANGE_BY_IDS: lambda at: ChangeByIds(
-        ScheduleAction.RESCHEDULE,
-        tuple(f"id-{number}" for number in range(IDS_MAX)),
-        **at.new_time(),
-    ),
-    rpcs.CHANGE_BY_FILTER: lambda at: ChangeByFilter(
-        ScheduleAction.RESCHEDULE, PendingFilter(topic=TOPIC), max_messages=2_000, **at.new_time()
-    ),
     rpcs.GET_LEVELS: lambda _: None,
     rpcs.CHANGE_LEVELS: lambda at: LevelsChange(
-        " ".join(f"{100 + at._number % 2 + number}s" for number in range(64)), dry_run=True
+        " ".join(f"{100 + at.number % 2 + number}s" for number in range(64)), dry_run=True
     ),
-    rpcs.LIST_DEAD_LETTER_GROUPS: lambda _: None,
-    rpcs.LIST_REASONS: lambda _: READERS,
-    rpcs.LIST_DEAD_LETTERS: lambda at: DeadLettersQuery(
-        READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
-    ),
-    rpcs.PURGE_DEAD_LETTERS: lambda _: PurgeRequest(READERS, dry_run=True),
-    rpcs.LIST_RETRIES: lambda at: DeadLettersQuery(
-        READERS, EVERY_DEAD_LETTER if at.is_first else DeadLetterFilter(), max_letters=1_000
-    ),
-    rpcs.GET_HISTORY: lambda at: HistoryQuery("id-1" if at.is_first else TEXT),
-    rpcs.PREVIEW_TOPIC_DELETION: lambda _: WIDE,
-    rpcs.DELETE_TOPIC: lambda at: at.name,
-    rpcs.DELETE_GROUP: lambda at: GroupDeletion(at.name, force=True),
-    rpcs.PREVIEW_OFFSET_RESET: lambda _: OffsetReset(READERS, WIDE, INSTANT_MS_MIN),
-    rpcs.RESET_OFFSETS: lambda at: OffsetReset(READERS, WIDE, INSTANT_MS_MIN + at._number),
     rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
-    rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
-    rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
-    rpcs.GET_REDRIVE_JOB: lambda _: RedriveJobQuery("redrive-0", with_results=True),
-    rpcs.LIST_REDRIVE_JOBS: lambda _: None,
-    rpcs.CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
-    rpcs.IMPORT_LETTERS: lambda at: ImportRequest(
-        READERS,
-        tuple(
-            ImportedDeadLetter(
-                0, 1_000_000 + 100 * at._number + n, "", 0, LETTER_PROPERTIES, b"x" * 40_000
-            )
-            for n in range(100)
-        ),
-    ),
-    rpcs.LIST_REDRIVE_OUTCOMES: lambda _: OutcomesQuery("redrive-0", max_letters=1_000),
-    rpcs.GET_BULK_JOB: lambda _: "job-1",
-    rpcs.LIST_BULK_JOBS: lambda _: None,
-    rpcs.GET_LOG_SNAPSHOT: lambda at: LogSnapshotRequest(
-        tuple(f"topic-{number:05}" for number in range(1_000)) if at.is_first else ()
-    ),
-    rpcs.READ_LOG: lambda _: LogReadRequest(0, max_bytes=4 << 20),
-    rpcs.READ_QUEUE: lambda _: QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20),
 }
+
+
+@cache
+def largest_requests() -> Requests:
+    """By call, those of the kernel and of all features."""
+    found = dict(_OF_KERNEL)
+    for path in sorted((Path(__file__).parents[1] / "features").glob("*/largest.py")):
+        found |= import_module(f"tests.features.{path.parent.name}.largest").LARGEST
+    return found
