@@ -18,13 +18,13 @@ from rmqlite.kernel.process.protocol_server import ProtocolServer
 from rmqlite.kernel.process.serve import Assembly, Ready
 from rmqlite.kernel.process.serve import serve as serve_assembly
 from rmqlite.kernel.service.access import Access
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
 from rmqlite.protocols.shared.library_log import in_short_lines
 from rmqlite.protocols.shared.tls import load_keys
+from rmqlite.protocols.shared.watched import WatchedFiles
 from rmqlite.web import web_server
 
 

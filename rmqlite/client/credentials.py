@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from rmqlite.kernel.config.files import read_text
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidValue
+from rmqlite.protocols.shared.secret_files import read_text
 
 ACCESS_KEY_VARIABLE: Final = "RMQLITE_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "RMQLITE_SECRET_KEY"

@@ -17,10 +17,8 @@ from rmqlite.kernel.appending import Listener
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
-from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges
-from rmqlite.kernel.reading import record_at
+from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges, readable_record
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.requests.broker import BrokerStatus
 from rmqlite.kernel.requests.groups import (
     Assignment,
@@ -37,15 +35,9 @@ from rmqlite.kernel.sends.sends import Sends
 from rmqlite.kernel.status import status_of
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot, Tree
-from rmqlite.kernel.tables.groups import OnDemand
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.kernel.tables.queue_locks import QueueLocks
-from rmqlite.kernel.tables.topics import check_queue
-from rmqlite.kernel.waits.wait_queues import LevelChanges
 from rmqlite.kernel.words.clock import Clock
-from rmqlite.kernel.words.errors import MessageNotFound
-from rmqlite.kernel.words.message import host_text
-from rmqlite.kernel.words.names import TOOLS_GROUP, check_sendable
+from rmqlite.kernel.words.names import check_sendable
 
 F = TypeVar("F")
 
@@ -71,20 +63,17 @@ class Broker:
         self.wait_queues = parts.wait_queues
         self.timers = parts.timers
         self.counts = parts.counts
-        self.locks = QueueLocks(config, clock)
-        self.levels = LevelChanges(store, self.wait_queues)
+        self.locks = parts.locks
+        self.levels = parts.levels
         self.schedule = Schedule(
             config, store, clock, self.topics, self.wait_queues, parts.appending
         )
         self.retention = Retention(config, store, self.wait_queues, self.schedule)
         self._config = config
         self._clock = clock
-        self._room = parts.room
-        self._log = parts.appending
-        self.store_host = host_text(config.broker_ip, config.listen_port)
+        self.store_host = parts.store_host
         self.failing = Failing(parts)
-        self.drafts = Sends(parts, self.retention, self.needed)
-        self._turn = 0
+        self.drafts = Sends(parts, self.retention)
         self._started_at_ms = clock.now_ms()
         self.tables_of_features: list[Callable[[], Mapping[str, Tree]]] = []
         """Each gives tables to save, by file name."""
@@ -114,18 +103,7 @@ class Broker:
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
-        # First of all: an unknown group is the caller's clearer mistake.
-        self.parts.with_retry_topic(request.group)
-        if (known := self.failing.sent_back.result(request)) is not None:
-            return known
-        failed = self.failing.record(record_at(self.store, request.physical_offset), request)
-        (at,) = self._log.append([failed.record])
-        self.failing.count(failed)
-        level = wait_queue_of(failed.record.topic, failed.record.queue_id)
-        times = failed.record.reconsume_times
-        result = SendBackResult(failed.topic, times, level, at.due_ms)
-        self.failing.sent_back.note(request, result)
-        return result
+        return self.failing.send_back(request)
 
     def deliver(self, wait_queue: int) -> int | None:
         """Deliver a slice of what is due in a wait queue; the time of the next call, or None."""
@@ -140,15 +118,7 @@ class Broker:
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
-        if request.group == TOOLS_GROUP:
-            # It only looks, and does not become a group.
-            topic = self.parts.readable_topic(request.topic)
-        else:
-            _, topic = self.parts.readable(request.group, request.topic)
-        check_queue(topic, request.queue_id, topic.read_queues)
-        result = yield from pull(self.parts, request)
-        self.counts.pull(topic.topic, request.group, len(result.records))
-        return result
+        return pull(self.parts, request)
 
     @property
     def readable_end(self) -> int:
@@ -159,10 +129,7 @@ class Broker:
 
     def record_at(self, physical_offset: int) -> Record:
         """The durable record that begins there.  Raises MessageNotFound, StoreDamaged."""
-        record = record_at(self.store, physical_offset)
-        if record.end > self.readable_end:
-            raise MessageNotFound(physical_offset)
-        return record
+        return readable_record(self.parts, physical_offset)
 
     # ---- offsets
 
@@ -179,8 +146,7 @@ class Broker:
         """
         group = self.groups.wanted(request.group)
         for queue in request.offsets:
-            topic = self.topics.existing(queue.topic)
-            check_queue(topic, queue.queue_id, topic.read_queues)
+            self.parts.check_readable(queue)
         self.offsets.check(request.group, request.offsets)
         self.groups.make([group])
         # Without members it is no consumer that has come to this place: mqadmin resets a group in
@@ -192,8 +158,7 @@ class Broker:
         """The first queue offset stored at or after a time; the queue's end if none."""
         queue = self.store.queue(request.queue.topic, request.queue.queue_id)
         if queue is None:
-            topic = self.topics.existing(request.queue.topic)
-            check_queue(topic, request.queue.queue_id, topic.read_queues)
+            self.parts.check_readable(request.queue)
             return 0
         return offset_at(self.store, queue, request.timestamp_ms)
 
@@ -212,7 +177,7 @@ class Broker:
         else:
             info = self.topics.existing(request.topic)
         levels = self.store.levels.current.text
-        return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
+        return Route(info, self._config.broker_name, levels, self.parts.room.body_bytes_max)
 
     def heartbeat(
         self,
@@ -247,8 +212,3 @@ class Broker:
             found |= {name: partial(dict, tree) for name, tree in tables().items()}
         # Last, because a feature may commit an offset of its own.
         return {OFFSETS_TABLE: self.offsets.snapshot(), **found}
-
-    def needed(self, queue_id: int = -1) -> OnDemand:
-        """The topics and groups of one send; those that name no queue take the next in turn."""
-        self._turn += queue_id < 0
-        return self.parts.on_demand(self._turn)

@@ -1,7 +1,7 @@
 """What becomes of a message that a group has failed: one way for each protocol.
 
 A consumer sends a message back, or its lease ends.  Either way retry.py decides, the record of the
-retry or dead letter is made here, and whoever asked for it appends it.
+retry or dead letter is made here, and whoever asked for it with record() appends it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.parts import BrokerParts
+from rmqlite.kernel.reading import record_at
 from rmqlite.kernel.records.record import NewRecord
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.records.wait_queues import WAIT_TOPICS
+from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.kernel.retry import Failure, after_failure, failed_record, times_failed
 from rmqlite.kernel.words.clock import Clock
@@ -99,6 +100,21 @@ class Failing:
         self._parts = parts
         self.sent_back = SentBack(parts.clock)
         parts.offsets.on_back = self.sent_back.forget
+
+    def send_back(self, request: SendBackRequest) -> SendBackResult:
+        """Broker.send_back()."""
+        # First of all: an unknown group is the caller's clearer mistake.
+        self._parts.with_retry_topic(request.group)
+        if (known := self.sent_back.result(request)) is not None:
+            return known
+        failed = self.record(record_at(self._parts.store, request.physical_offset), request)
+        (at,) = self._parts.appending.append([failed.record])
+        self.count(failed)
+        level = wait_queue_of(failed.record.topic, failed.record.queue_id)
+        times = failed.record.reconsume_times
+        result = SendBackResult(failed.topic, times, level, at.due_ms)
+        self.sent_back.note(request, result)
+        return result
 
     def record(
         self,

@@ -13,13 +13,14 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Counts
 from rmqlite.kernel.filters import Filters
 from rmqlite.kernel.requests.groups import GroupInfo
-from rmqlite.kernel.requests.topics import TopicInfo
+from rmqlite.kernel.requests.topics import Queue, TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.tables.groups import GroupTable, OnDemand
 from rmqlite.kernel.tables.membership import Membership
 from rmqlite.kernel.tables.offsets import ConsumerOffsets
-from rmqlite.kernel.tables.topics import READ, TopicTable
-from rmqlite.kernel.waits.wait_queues import WaitQueues
+from rmqlite.kernel.tables.queue_locks import QueueLocks
+from rmqlite.kernel.tables.topics import READ, TopicTable, check_queue
+from rmqlite.kernel.waits.wait_queues import LevelChanges, WaitQueues
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import PermissionMissing
 from rmqlite.kernel.words.message import host_text, pack_host
@@ -28,7 +29,7 @@ from rmqlite.kernel.words.names import group_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """host: the broker's own address, packed."""
+    """store_host: the broker's own address, "ip:port"; host: the same, packed."""
 
     config: BrokerConfig
     store: MessageStore
@@ -43,6 +44,9 @@ class BrokerParts:
     room: Room
     counts: Counts
     appending: Appending
+    locks: QueueLocks
+    levels: LevelChanges
+    store_host: str
     host: bytes
 
     @classmethod
@@ -55,6 +59,7 @@ class BrokerParts:
         membership = Membership(config, clock, topics.read_queues, filters)
         topics.on_change.append(membership.topic_changed)
         wait_queues, counts = WaitQueues(store), Counts()
+        store_host = host_text(config.broker_ip, config.listen_port)
         return cls(
             config=config,
             store=store,
@@ -69,7 +74,10 @@ class BrokerParts:
             room=Room(store.log_file_bytes, config.max_message_bytes),
             counts=counts,
             appending=Appending(store, wait_queues, counts, listener),
-            host=pack_host(host_text(config.broker_ip, config.listen_port)),
+            locks=QueueLocks(config, clock),
+            levels=LevelChanges(store, wait_queues),
+            store_host=store_host,
+            host=pack_host(store_host),
         )
 
     def readable_end(self) -> int:
@@ -97,6 +105,11 @@ class BrokerParts:
         if not read.perm & READ:
             raise PermissionMissing(read.topic, "reading", f"its perm is {read.perm}")
         return read
+
+    def check_readable(self, queue: Queue) -> None:
+        """Raises TopicUnknown, QueueUnknown unless there is such a queue to read."""
+        topic = self.topics.existing(queue.topic)
+        check_queue(topic, queue.queue_id, topic.read_queues)
 
     def with_retry_topic(self, group: str) -> GroupInfo:
         """The group, made on demand with its retry topic.

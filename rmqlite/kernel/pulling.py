@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rmqlite.kernel import Steps
 from rmqlite.kernel.filters import STEP_WORK, PropertyFilter, parse_tags, tags_codes
 from rmqlite.kernel.parts import BrokerParts
-from rmqlite.kernel.reading import read_properties
+from rmqlite.kernel.reading import read_properties, record_at
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, Entry
 from rmqlite.kernel.records.stored import Record, Records
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
@@ -18,9 +18,11 @@ from rmqlite.kernel.requests.topics import Queue, QueueRange
 from rmqlite.kernel.store.consume_queue import ConsumeQueue, first_stored_at
 from rmqlite.kernel.store.log.raw_records import READ_GAP_BYTES_MAX, log_reads, whole_records
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.tables.topics import check_queue
+from rmqlite.kernel.words.errors import InvalidValue, MessageNotFound
 from rmqlite.kernel.words.limits import INT64_MAX
 from rmqlite.kernel.words.message import TAGS
+from rmqlite.kernel.words.names import TOOLS_GROUP
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
@@ -54,10 +56,28 @@ class _Most(NamedTuple):
 
 
 def pull(parts: BrokerParts, request: PullRequest) -> Steps[Pulled]:
-    """Up to max_messages and max_bytes, at least one message if there is one; in steps.
+    """Broker.pull(): up to max_messages and max_bytes, at least one message if there is one."""
+    if request.group == TOOLS_GROUP:
+        # It only looks, and does not become a group.
+        topic = parts.readable_topic(request.topic)
+    else:
+        _, topic = parts.readable(request.group, request.topic)
+    check_queue(topic, request.queue_id, topic.read_queues)
+    result = yield from _pulled(parts, request)
+    parts.counts.pull(topic.topic, request.group, len(result.records))
+    return result
 
-    Raises ExpressionInvalid, InvalidValue, StoreDamaged.
-    """
+
+def readable_record(parts: BrokerParts, physical_offset: int) -> Record:
+    """The durable record that begins there.  Raises MessageNotFound, StoreDamaged."""
+    record = record_at(parts.store, physical_offset)
+    if record.end > parts.readable_end():
+        raise MessageNotFound(physical_offset)
+    return record
+
+
+def _pulled(parts: BrokerParts, request: PullRequest) -> Steps[Pulled]:
+    """Raises ExpressionInvalid, InvalidValue, StoreDamaged."""
     tags = parse_tags(request.expression)
     sql = parts.filters.sql(request.sql) if request.sql else None
     store, config = parts.store, parts.config

@@ -74,8 +74,8 @@ ALONE = {
     "os": {
         *("rmqlite.kernel.store.disk.files", "rmqlite.kernel.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
-        *("rmqlite.kernel.config.files", "rmqlite.cli.broker", "rmqlite.cli.main"),
-        *("rmqlite.client.forks",),
+        *("rmqlite.protocols.shared.secret_files", "rmqlite.cli.broker", "rmqlite.cli.main"),
+        *("rmqlite.client.forks", "rmqlite.kernel.process.loops"),
         *("rmqlite.client.quiet_grpc", "rmqlite.spark.short_runs"),
         *("rmqlite.testing.movable_broker", "rmqlite.testing.template"),
     },

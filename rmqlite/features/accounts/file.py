@@ -9,7 +9,7 @@ from pathlib import Path
 from rmqlite.features.accounts.accounts import Accounts
 from rmqlite.features.accounts.reading import files_of, load_accounts
 from rmqlite.kernel.service.access import Access
-from rmqlite.kernel.service.watched import WatchedFiles
+from rmqlite.protocols.shared.watched import WatchedFiles
 
 log = logging.getLogger(__name__)
 

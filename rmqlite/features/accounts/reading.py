@@ -31,11 +31,11 @@ from rmqlite.features.accounts.accounts import (
 )
 from rmqlite.features.accounts.plain_yaml import FILE_BYTES_MAX, Node, YamlWrong, read_yaml
 from rmqlite.kernel.config.addresses import NO_ADDRESS, AddressPattern, parse_addresses
-from rmqlite.kernel.config.files import from_environment, read_text
 from rmqlite.kernel.words.errors import ConfigInvalid, InvalidName
 from rmqlite.kernel.words.limits import ACCESS_KEY_CHARS_MAX, ACCESS_KEY_CHARS_MIN
 from rmqlite.kernel.words.names import check_group, check_topic, group_of, is_retry
 from rmqlite.kernel.words.visible import did_you_mean
+from rmqlite.protocols.shared.secret_files import from_environment, read_text
 
 FOLDER: Final = "acl"
 FILES_MAX: Final = 1_000

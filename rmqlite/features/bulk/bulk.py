@@ -138,7 +138,7 @@ class Bulk:
         parts = broker.parts
         self.jobs = BulkJobs(parts.config, parts.store)
         self._retention = broker.retention
-        self._needed = broker.needed
+        self._needed = broker.drafts.needed
         self._parts = parts
         self._config = parts.config
         self._timers = parts.timers

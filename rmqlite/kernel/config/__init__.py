@@ -1,1 +1,1 @@
-"""What an operator sets: broker.conf, the shapes of tables, files that are watched."""
+"""What an operator sets: broker.conf, and the shapes of tables."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Final
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.config.files import from_environment
 from rmqlite.kernel.service.turns import done_in_turns, set_or_late
 from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX, Membership
@@ -152,7 +152,7 @@ def reloading() -> str:
 
 def notify(state: str) -> None:
     """Send a state, if somebody listens."""
-    address = from_environment("NOTIFY_SOCKET")
+    address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     # Linux' abstract addresses begin with a zero byte, which no variable can have.

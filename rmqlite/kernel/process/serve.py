@@ -33,11 +33,10 @@ from rmqlite.kernel.process.protocol_server import Endpoints, Neighbours, Protoc
 from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
 from rmqlite.kernel.service.access import Access, Limits
 from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
-from rmqlite.kernel.service.part import ServiceParts
+from rmqlite.kernel.service.part import ServiceParts, Watched
 from rmqlite.kernel.service.service import Feature, Service
 from rmqlite.kernel.service.turns import event_loop
 from rmqlite.kernel.service.waiting import ParkedCalls
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
@@ -77,7 +76,7 @@ class Assembly:
     features: Sequence[Feature] = ()
     access: Access = field(default_factory=Access)
     limits: Limits | None = None
-    watched: Sequence[WatchedFiles[Any]] = ()
+    watched: Sequence[Watched] = ()
     neighbours: Neighbours = field(default_factory=Neighbours)
     open_ports: Sequence[str] = ()
     clock: SystemClock = field(default_factory=SystemClock)
@@ -187,7 +186,7 @@ class _Server:
             for feature in features:
                 loops |= feature.loops(parts, service)
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
-            loops |= {files.name: files.run() for files in self._assembly.watched}
+            loops |= {files.name: files.watch() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = DeliveryTasks(broker, self._clock, tasks)
             self._clock.on_jump = self._delivery.wake_overdue

@@ -7,7 +7,7 @@ none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
@@ -92,9 +92,7 @@ class Sends:
     steps, and appended when it is complete.
     """
 
-    def __init__(
-        self, parts: BrokerParts, retention: Retention, needed: Callable[[int], OnDemand]
-    ) -> None:
+    def __init__(self, parts: BrokerParts, retention: Retention) -> None:
         self._store = parts.store
         self._clock = parts.clock
         self._timers = parts.timers
@@ -102,7 +100,8 @@ class Sends:
         self._counts = parts.counts
         self._log = parts.appending
         self._retention = retention
-        self._needed = needed
+        self._on_demand = parts.on_demand
+        self._turn = 0
         self._failed = FailedDrafts(parts)
         self.plain = PlainRecords(parts)
         self._packing = Packing(parts)
@@ -111,6 +110,11 @@ class Sends:
         """Raises what refuses a message that is passed on before it is stored."""
         check_draft(draft)
         self._timers.due_ms(draft.properties, self._clock.now_ms())
+
+    def needed(self, queue_id: int = -1) -> OnDemand:
+        """The topics and groups of one send; those that name no queue take the next in turn."""
+        self._turn += queue_id < 0
+        return self._on_demand(self._turn)
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -156,7 +160,7 @@ class Sends:
                 if 0 <= queue_id < count and not draft.delay:
                     return call
                 if not 0 <= queue_id < count:
-                    queue_id = self._needed(queue_id).queue_for(topic, queue_id)
+                    queue_id = self.needed(queue_id).queue_for(topic, queue_id)
                     # Not _replace(): it takes three times as long.
                     draft = Draft(topic, queue_id, *draft[2:])
                 draft = _with_level(draft, self._store.levels.current)
@@ -186,7 +190,7 @@ class Sends:
             if info is not None and 0 <= queue_id < info.write_queues:
                 self._topics.wanted(topic)
             else:
-                needed = needed or self._needed(queue_id)
+                needed = needed or self.needed(queue_id)
                 if (topic, queue_id) not in chosen:
                     chosen[topic, queue_id] = needed.queue_for(topic, queue_id)
                 draft = draft._replace(queue_id=chosen[topic, queue_id])
@@ -256,7 +260,7 @@ class Sends:
             if self._store.levels.current is table:
                 break
         # Between two steps its topic may have been deleted.
-        needed = self._needed(0)
+        needed = self.needed(0)
         for queue in {(draft.topic, draft.queue_id) for draft in placed.call.drafts}:
             needed.queue_for(*queue)
         needed.make()

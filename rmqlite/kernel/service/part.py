@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
@@ -32,7 +32,6 @@ from rmqlite.kernel.service.access import (
 from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.turns import done_in_turns, let_others
 from rmqlite.kernel.service.waiting import ParkedCalls
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
 from rmqlite.kernel.words.limits import check_note
@@ -43,6 +42,22 @@ A = TypeVar("A")
 async def _none(_topic: str) -> Mapping[str, int]:
     """Without other brokers."""
     return {}
+
+
+class Watched(Protocol):
+    """Files that are read again when they change.
+
+    name: what they hold, such as "accounts".  warnings: what is wrong with them, a sentence each.
+    is_broken: do they hold something else than what is in force?
+    """
+
+    name: str
+    warnings: tuple[str, ...]
+    is_broken: bool
+
+    async def watch(self) -> None:
+        """Look at the files again and again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +76,7 @@ class ServiceParts:
     clock: Clock
     access: Access
     limits: Limits | None
-    watched: Sequence[WatchedFiles[Any]] = ()
+    watched: Sequence[Watched] = ()
     name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
     other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
     open_ports: Sequence[str] = ()

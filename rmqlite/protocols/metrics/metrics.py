@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -34,8 +34,8 @@ from rmqlite.kernel.process.upkeep import ClockWatch
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelStatus
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.group_commit import GroupCommit
+from rmqlite.kernel.service.part import Watched
 from rmqlite.kernel.service.service import Ports
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.errors import GroupUnknown, StoreDamaged, StoreUnavailable
 from rmqlite.protocols.metrics.timers import TimerFigures
 from rmqlite.views.groups import GroupFigures, group_figures
@@ -58,7 +58,7 @@ class Now(NamedTuple):
     commit: GroupCommit
     watch: ClockWatch
     access: Access
-    files: Sequence[WatchedFiles[Any]]
+    files: Sequence[Watched]
     ports: Ports
 
 
@@ -314,7 +314,7 @@ class Metrics:
         commit: GroupCommit,
         watch: ClockWatch,
         access: Access,
-        files: Sequence[WatchedFiles[Any]] = (),
+        files: Sequence[Watched] = (),
         ports: Ports | None = None,
     ) -> None:
         self._broker = broker

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.files import read_text
 from rmqlite.kernel.process.protocol_server import Running, bound_socket, taking
 from rmqlite.kernel.service.access import BROKER, CALLER
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.turns import done_in_turns
-from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.protocols.metrics.metrics import TEXT_TYPE, Metrics
+from rmqlite.protocols.shared.secret_files import read_text
 from rmqlite.protocols.shared.tls import Listening, TlsKeys, listen
+from rmqlite.protocols.shared.watched import WatchedFiles
 
 TOKEN_BYTES_MAX: Final = 4_096
 TOKEN_CHARS_MIN: Final = 16
@@ -202,7 +202,7 @@ class MetricsServer:
             return page_of_health(service)
 
         if self._token is not None:
-            self._looking = running.tasks.create_task(self._token.run(), name=self._token.name)
+            self._looking = running.tasks.create_task(self._token.watch(), name=self._token.name)
 
         await self._http.open({"/metrics": metrics_page, "/healthz": health_page})
         address = self._config.bind_address

@@ -1,1 +1,1 @@
-"""Bytes that several protocols share: limits of fields, codecs, errors, signatures."""
+"""Bytes that several protocols share: limits, codecs, errors, signatures, files of secrets."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
-from rmqlite.kernel.config.files import read_text
 from rmqlite.kernel.process.protocol_server import BACKLOG
-from rmqlite.kernel.service.watched import WatchedFiles
+from rmqlite.protocols.shared.secret_files import read_text
+from rmqlite.protocols.shared.watched import WatchedFiles
 
 PEM_BYTES_MAX: Final = 1 << 20
 OPENING_MAX: Final = 200

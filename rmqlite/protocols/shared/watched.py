@@ -52,7 +52,7 @@ class WatchedFiles(ABC, Generic[T]):
         self._stamp = self._now()
         self._enforce(self._read())
 
-    async def run(self) -> None:
+    async def watch(self) -> None:
         """Look at the files again and again."""
         while True:
             await asyncio.sleep(LOOK_S)
