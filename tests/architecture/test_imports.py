@@ -54,6 +54,8 @@ KERNEL_FLOORS = (
     *("", "service", "process"),
 )
 """The kernel from the ground up; "" are the decisions.  Each imports only what stands below it."""
+BROKER_IMPORTS_MAX = 20
+"""How many of our modules broker.py may import; it only falls."""
 FACES = {
     "client": "requests",
     "views": "requests",
@@ -246,6 +248,12 @@ def test_inside_the_kernel_each_imports_what_stands_below_it() -> None:
         and floor_of(each.importer) < floor_of(each.imported)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_broker_imports_few_modules() -> None:
+    """It makes the kernel's parts and hands calls on; what a call decides stands with its part."""
+    imported = {each.imported for each in ours() if each.importer == "rmqlite.kernel.broker"}
+    assert len(imported) <= BROKER_IMPORTS_MAX, sorted(imported)
 
 
 def test_a_feature_imports_only_those_that_its_line_names() -> None:

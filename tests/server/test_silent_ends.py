@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from rmqlite.kernel.process.serve import THREADS, EndedSilently, Loops, Watch
+from rmqlite.kernel.process.upkeep import THREADS, EndedSilently, Loops, Watch
 
 ROOT: Final = Path(__file__).parents[2]
 

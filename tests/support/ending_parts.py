@@ -24,7 +24,7 @@ from rmqlite import serving
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.process import serve
 from rmqlite.kernel.process.protocol_server import Endpoints
-from rmqlite.kernel.process.serve import Watch
+from rmqlite.kernel.process.upkeep import Watch
 from tests.support.broker_processes import free_port
 from tests.support.files import QuickFiles
 

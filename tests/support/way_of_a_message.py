@@ -30,9 +30,7 @@ _ALONE_MS: Final = 900
 """Most of the delay, in which nothing but the broker's upkeep happens."""
 
 
-_UPKEEP: Final = frozenset(
-    f"rmqlite.kernel.process.{name}" for name in ("indexing", "silent_ends", "upkeep")
-)
+_UPKEEP: Final = frozenset(f"rmqlite.kernel.process.{name}" for name in ("indexing", "upkeep"))
 
 
 class Met:

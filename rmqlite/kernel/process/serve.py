@@ -3,10 +3,6 @@
 If any loop fails, the broker logs the error, exits with 1 and leaves the store as after a crash:
 the next start recovers it.  A signal drains it: parked calls are answered, running calls finish,
 then store and tables are closed so that RocketMQ, too, finds a clean shutdown.
-
-What fails ends the broker by its error.  But a task that only returns or is cancelled, a thread
-that is gone, or a port that is closed would leave a protocol dead, or the disk unwritten, while
-health says that all is well: so these end the broker, too.
 """
 
 from __future__ import annotations
@@ -17,11 +13,10 @@ import gc
 import logging
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
@@ -30,7 +25,7 @@ from rmqlite.kernel.process.delivery import DeliveryTasks
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.loops import READY, STOPPING, Rebalancing, Reload, notify
 from rmqlite.kernel.process.protocol_server import Endpoints, Neighbours, ProtocolServer, Running
-from rmqlite.kernel.process.upkeep import ClockWatch, Upkeep
+from rmqlite.kernel.process.upkeep import ClockWatch, Loops, Upkeep, Watch
 from rmqlite.kernel.service.access import Access, Limits
 from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
 from rmqlite.kernel.service.part import ServiceParts, Watched
@@ -43,10 +38,6 @@ from rmqlite.kernel.store.opening.file_sizes import has_log
 from rmqlite.kernel.tables.missing import missing_tables
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailable
-
-LOOK_S: Final = 0.5
-THREADS: Final = ("sync", "persist", "timers", "asyncio")
-"""The beginnings of the names of threads that live as long as the broker, once they have begun."""
 
 SWITCH_S: Final = 0.000_5
 GC_THRESHOLDS: Final = (5_000, 5, 400)
@@ -317,65 +308,3 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
     for sentence in missing_tables(store, config, names):
         log.warning("%s", sentence)
     return store
-
-
-class EndedSilently(Exception):
-    """A part has ended before the broker drained."""
-
-
-class Loops(asyncio.TaskGroup):
-    """Tasks that run until drain(): one that ends before ends all of them with an error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_over = False
-
-    def drain(self) -> None:
-        """From now on tasks may end."""
-        self._is_over = True
-
-    def create_task(self, coro: Any, **more: Any) -> asyncio.Task[Any]:
-        """As in the base class, whose signature differs from one Python to the next."""
-        task = super().create_task(coro, **more)
-        task.add_done_callback(self._ended)
-        return task
-
-    async def __aexit__(self, *error: Any) -> None:
-        self._is_over = self._is_over or error[0] is not None
-        await super().__aexit__(*error)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        if self._is_over:
-            return
-        # Its end, or the error that follows, cancels the others.
-        self._is_over = True
-        if task.cancelled() or task.exception() is None:
-            super().create_task(_fail(f"the task {task.get_name()!r} has ended"))
-
-
-async def _fail(sentence: str) -> None:
-    raise EndedSilently(sentence)
-
-
-class Watch:
-    """Looks at the threads and at the ports."""
-
-    def __init__(self, protocols: Sequence[ProtocolServer]) -> None:
-        self._protocols = protocols
-        self._seen: set[threading.Thread] = set()
-
-    async def run(self) -> None:
-        """Look again and again.  Raises EndedSilently."""
-        while True:
-            self.look(threading.enumerate())
-            await asyncio.sleep(LOOK_S)
-
-    def look(self, running: Iterable[threading.Thread]) -> None:
-        """Raises EndedSilently if a thread is gone, or a port is closed."""
-        found = {each for each in running if each.name.startswith(THREADS)}
-        for gone in self._seen - found:
-            raise EndedSilently(f"the thread {gone.name!r} has ended")
-        self._seen = found
-        for protocol in self._protocols:
-            if not protocol.is_listening:
-                raise EndedSilently(f"the port of {type(protocol).__name__} is closed")
