@@ -65,12 +65,9 @@ class Broker:
         self.counts = parts.counts
         self.locks = parts.locks
         self.levels = parts.levels
-        self.schedule = Schedule(
-            config, store, clock, self.topics, self.wait_queues, parts.appending
-        )
-        self.retention = Retention(config, store, self.wait_queues, self.schedule)
+        self.schedule = Schedule(parts)
+        self.retention = Retention(parts, self.schedule)
         self._config = config
-        self._clock = clock
         self.store_host = parts.store_host
         self.failing = Failing(parts)
         self.drafts = Sends(parts, self.retention)

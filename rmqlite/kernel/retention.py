@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.kernel import Steps
-from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.record import TRANSACTION_TYPE, NewRecord
@@ -72,17 +72,12 @@ class Pin(NamedTuple):
 class Retention:
     """Measures the disk and removes files at the caller's time; it never waits."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        wait_queues: WaitQueues,
-        schedule: Schedule,
-    ) -> None:
-        self._config = config
+    def __init__(self, parts: BrokerParts, schedule: Schedule) -> None:
+        store = parts.store
+        self._config = parts.config
         self._store = store
-        self._wait_queues = wait_queues
-        self._carrying = Carrying(store, wait_queues, schedule)
+        self._wait_queues = parts.wait_queues
+        self._carrying = Carrying(store, parts.wait_queues, schedule)
         self._expired = 0
         """Files before this physical offset have expired, as the last round has found."""
         self._carry_end = self._carry_files = 0

@@ -10,17 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.admission import Room
 from rmqlite.kernel.compiled import only_in_c
-from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.encoding import PackedBytes
 from rmqlite.kernel.records.packed import Packed
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, codes_in
 from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, queue_of
 from rmqlite.kernel.schedule.undeliverable import why_not_to
 from rmqlite.kernel.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX, log_reads
-from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.waits.wait_queue import WaitQueue
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.limits import INT64_MAX, NEW_QUEUES_MAX
@@ -60,13 +57,11 @@ class Most(NamedTuple):
 class PackedSlices:
     """Finds the next slice, and packs it if it is an ordinary one."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, room: Room
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._room = room
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
+        self._room = parts.room
 
     def next(self, known: WaitQueue, now_ms: int, most: Most) -> PackedSlice | None:
         """The first due messages of a wait queue; None: the plain form's work."""

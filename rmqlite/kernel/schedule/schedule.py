@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite.kernel.admission import Room
-from rmqlite.kernel.appending import Appending
-from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Durations
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE
 from rmqlite.kernel.records.drafts import derived
 from rmqlite.kernel.records.queue_entry import runs_of
@@ -25,11 +23,7 @@ from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.kernel.schedule.undeliverable import dead_letter, why_undeliverable
-from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.tables.topics import TopicTable
 from rmqlite.kernel.waits.wait_queue import PendingPlace, WaitQueue
-from rmqlite.kernel.waits.wait_queues import WaitQueues
-from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
 from rmqlite.kernel.words.message import pack_host
@@ -71,24 +65,16 @@ class Ready(NamedTuple):
 class Schedule:
     """Delivers the messages of all wait queues of a store."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clock: Clock,
-        topics: TopicTable,
-        wait_queues: WaitQueues,
-        appending: Appending,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clock = clock
-        self._topics = topics
-        self.room = Room(store.log_file_bytes, config.max_message_bytes)
-        self._wait_queues = wait_queues
-        self._appending = appending
-        self._packed = PackedSlices(config, store, topics, self.room)
-        self._pace = Pace(config.deliver_rate_max)
+    def __init__(self, parts: BrokerParts) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._clock = parts.clock
+        self._topics = parts.topics
+        self.room = parts.room
+        self._wait_queues = parts.wait_queues
+        self._appending = parts.appending
+        self._packed = PackedSlices(parts)
+        self._pace = Pace(parts.config.deliver_rate_max)
         self.delivered = 0
         """The number of due messages delivered since the start."""
         self.timers_delivered: Counter[str] = Counter()
