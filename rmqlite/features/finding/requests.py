@@ -7,12 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmqlite.features.rows import Row
+from rmqlite.features.rows import REASON_CHARS_MAX, Row
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
 
-REASON_CHARS_MAX: Final = 200
-"""A kind is made from this much of a reason's first line."""
 NO_REASON: Final = "(no reason)"
 """The kind of failures without a reason."""
 _VARYING: Final = re.compile(
