@@ -32,8 +32,15 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.message_text import RECORD, json_of, page_of
 from rmqlite.cli.output.terminal import STYLES, note, out, print_json, print_tall_table, printable
-from rmqlite.client import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.features.dead_letters.requests import EventKind, History, HistoryEvent
+from rmqlite.client import (
+    EventKind,
+    FoundMessage,
+    FoundMessages,
+    History,
+    HistoryEvent,
+    MessageQuery,
+    MessageState,
+)
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.words.errors import GroupUnknown
 from rmqlite.views.history import ShownEvent, Surroundings, heading, outcome, place_text, shown

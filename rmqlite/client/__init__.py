@@ -174,13 +174,13 @@ __all__ = [
 
 _WITH_CALLS: Final = (
     "admin_client",
+    "bulk",
     "consuming.listener",
     "consuming.pull_consumer",
     "consuming.push_consumer",
     "consuming.queue_reader",
     "credentials",
-    "producing.bulk",
-    "producing.producer",
+    "producer",
     "raw",
 )
 _FORMER_NAMES: Final = {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from rmqlite.features.failure_kinds import REASON_CHARS_MAX
 from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue
 from rmqlite.kernel.words.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
@@ -19,8 +20,6 @@ A = TypeVar("A")
 SMALL_REQUEST_BYTES_MAX: Final = 128 << 10
 LIST_REQUEST_BYTES_MAX: Final = 1 << 20
 """Of a call whose request has a long list."""
-REASON_CHARS_MAX: Final = 200
-"""Of the kind of a failure; see finding.requests.failure_kind()."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

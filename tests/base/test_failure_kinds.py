@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.features.finding.requests import NO_REASON, failure_kind
-from rmqlite.features.rows import REASON_CHARS_MAX
+from rmqlite.features.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
 
 KINDS = {
     "": NO_REASON,

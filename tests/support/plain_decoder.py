@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqlite.features.finding.requests import failure_kind
+from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.records import record
 from rmqlite.kernel.records.completion import completed_queue, completion_of, timer_of, timer_step
 from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES

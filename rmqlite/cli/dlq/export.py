@@ -46,12 +46,16 @@ from rmqlite.cli.output.writing import (
     writing,
     written_bytes,
 )
-from rmqlite.client import DEAD_LETTERS_MAX, DeadLetterPage, DeadLettersQuery
+from rmqlite.client import (
+    DEAD_LETTERS_MAX,
+    DeadLetter,
+    DeadLetterPage,
+    DeadLettersQuery,
+    ImportedDeadLetter,
+)
 from rmqlite.extras import check_extra
 from rmqlite.features.cursors import pages
-from rmqlite.features.dead_letters.requests import DeadLetter
-from rmqlite.features.finding.requests import failure_kind
-from rmqlite.features.redrive.requests import ImportedDeadLetter
+from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.records.completion import UNREADABLE
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.compression import is_compressed

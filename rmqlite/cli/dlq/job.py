@@ -43,8 +43,15 @@ from rmqlite.cli.output.terminal import (
     printable,
 )
 from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
-from rmqlite.client import BulkJob, DeadLetterOutcome, JobState, RedriveJob, RedriveOutcome
-from rmqlite.features.redrive.requests import ReadersOfTopic, RedriveResults
+from rmqlite.client import (
+    BulkJob,
+    DeadLetterOutcome,
+    JobState,
+    ReadersOfTopic,
+    RedriveJob,
+    RedriveOutcome,
+    RedriveResults,
+)
 from rmqlite.kernel.words.clock import elapsed_s, pause_s
 from rmqlite.kernel.words.errors import JobUnknown, NotSupported, Unavailable
 from rmqlite.views.jobs import bulks_table, counts_text, facts, over_text, readers_text, state_text

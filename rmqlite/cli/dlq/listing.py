@@ -36,9 +36,8 @@ from rmqlite.cli.output.terminal import (
     printable,
     shortened,
 )
-from rmqlite.client import DeadLetter, DeadLetterGroup, DeadLettersQuery
-from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.features.finding.requests import NO_REASON, Place
+from rmqlite.client import DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLettersQuery, Place
+from rmqlite.features.failure_kinds import NO_REASON
 from rmqlite.kernel.words.compression import is_compressed
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.kernel.words.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage

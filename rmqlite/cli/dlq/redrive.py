@@ -34,12 +34,13 @@ from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printabl
 from rmqlite.client import (
     DeadLetterFilter,
     JobState,
+    Purged,
+    PurgeRequest,
     RedriveJob,
     RedriveOutcome,
     RedrivePreview,
     RedriveSpec,
 )
-from rmqlite.features.dead_letters.requests import Purged, PurgeRequest
 from rmqlite.views.jobs import counts_text, how_text, letters_of, state_text
 from rmqlite.views.messages import filter_text, letters_text
 

@@ -31,15 +31,17 @@ from rmqlite.cli.options import (
 from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
-from rmqlite.client import CHANGED_IDS_MAX, PENDING_PAGE_MAX
-from rmqlite.features.changes.requests import (
+from rmqlite.client import (
+    CHANGED_IDS_MAX,
+    PENDING_PAGE_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
     ChangeOutcome,
+    MessageQuery,
+    MessageState,
     PendingFilter,
 )
-from rmqlite.features.finding.requests import MessageQuery, MessageState
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import is_retry

@@ -45,12 +45,13 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.client import (
     PENDING_PAGE_MAX,
     TIMELINE_BOUNDS_MAX,
+    LevelTimeline,
     PendingCount,
+    PendingFilter,
     PendingMessage,
     PendingPage,
     PendingQuery,
 )
-from rmqlite.features.changes.requests import LevelTimeline, PendingFilter
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LevelTable, parse_levels, wait_ms
 from rmqlite.views.levels import delay_cell, level_text, levels_text

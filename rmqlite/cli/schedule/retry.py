@@ -32,8 +32,14 @@ from rmqlite.cli.output.documents import Document, fields_of, many, prints
 from rmqlite.cli.output.progress import letters_listed
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.cli.schedule.change import CHANGES, Ids, PendingChange, Words, carry_out, checked_ids
-from rmqlite.client import DeadLetter, DeadLettersQuery, GroupStatus, PendingFilter, PendingQuery
-from rmqlite.features.changes.requests import ChangeOutcome
+from rmqlite.client import (
+    ChangeOutcome,
+    DeadLetter,
+    DeadLettersQuery,
+    GroupStatus,
+    PendingFilter,
+    PendingQuery,
+)
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.names import RETRY_PREFIX, retry_topic
 from rmqlite.views.groups import group_figures, readers_text

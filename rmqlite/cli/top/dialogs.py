@@ -15,10 +15,7 @@ from textual.screen import ModalScreen
 from rmqlite.cli.output.grid import Line
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.top.widgets import Lines
-from rmqlite.client import AdminClient
-from rmqlite.features.changes.requests import ChangedId
-from rmqlite.features.dead_letters.requests import DeadLetter, DeadLetterFilter
-from rmqlite.features.redrive.requests import RedriveSpec
+from rmqlite.client import AdminClient, ChangedId, DeadLetter, DeadLetterFilter, RedriveSpec
 from rmqlite.kernel.words.names import is_system_group, retry_topic
 from rmqlite.views.jobs import readers_text
 from rmqlite.views.messages import origin_text

@@ -26,7 +26,7 @@ from rmqlite.client import (
     DeadLetterPage,
     DeadLettersQuery,
 )
-from rmqlite.features.finding.requests import failure_kind
+from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.views.groups import members_table, progress_table
 from rmqlite.views.messages import attempt_text, origin_text, reason_line

@@ -10,13 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.features.finding.requests import (
-    DEAD_LETTER_IDS_MAX,
-    NO_REASON,
-    Place,
-    failure_kind,
-)
-from rmqlite.features.rows import REASON_CHARS_MAX
+from rmqlite.features.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
+from rmqlite.features.finding.requests import DEAD_LETTER_IDS_MAX, Place
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.records.record import Head
 from rmqlite.kernel.retry import claimed_of, origin_of

@@ -7,20 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmqlite.features.rows import REASON_CHARS_MAX, Row
+from rmqlite.features.rows import Row
 from rmqlite.kernel.words.message import StoredMessage
 from rmqlite.kernel.words.names import WAIT_TOPICS, dlq_topic, is_dlq, is_retry
-
-NO_REASON: Final = "(no reason)"
-"""The kind of failures without a reason."""
-_VARYING: Final = re.compile(
-    # These digits are the kind: HTTP 404, HTTP/1.1 503, status=500, error code: 429.
-    r"(\b(?:http(?:/[0-9](?:\.[0-9])?)?|status|code|error)[ :=]{1,3}[0-9]{3}\b)"
-    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
-    r"|\b(?:0x)?(?=[a-f]*[0-9])[0-9a-f]+\b"  # a number, or an id in hex
-    r"|[0-9]+",
-    re.IGNORECASE | re.ASCII,
-)
 
 DEAD_LETTER_IDS_MAX: Final = 100
 """The most ids of a filter; each dead letter's id is looked up among them."""
@@ -102,21 +91,6 @@ class FoundMessages:
 
     messages: tuple[FoundMessage, ...]
     is_cut: bool = False
-
-
-def failure_kind(reason: str) -> str:
-    """The reason's first line, at most 200 characters, with # for every number and id.
-
-    Three digits behind HTTP, status, code or error stay.  A kind is its own kind.
-    """
-    line = short_reason(reason)
-    return _VARYING.sub(lambda found: found[1] or "#", line) if line else NO_REASON
-
-
-def short_reason(reason: str) -> str:
-    """The first line of a reason, at most 200 characters."""
-    line = reason.strip().partition("\n")[0].strip()
-    return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"
 
 
 QUERY_MESSAGES: Final = Row("Admin", "QueryMessages", MessageQuery, FoundMessages)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqlite.features.finding.requests import failure_kind
+from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (

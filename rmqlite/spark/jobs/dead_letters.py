@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rmqlite.features.finding.requests import failure_kind
+from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.kernel.words.names import DLQ_PREFIX, SCHEDULE_GROUP

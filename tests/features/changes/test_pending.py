@@ -21,7 +21,7 @@ from rmqlite.features.changes.requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.features.finding.requests import NO_REASON
+from rmqlite.features.failure_kinds import NO_REASON
 from rmqlite.kernel.records.key_hashes import topic_prefix
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.disk.files import SystemFiles

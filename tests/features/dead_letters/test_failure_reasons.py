@@ -12,7 +12,7 @@ from rmqlite.features.dead_letters import listing
 from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.features.finding.requests import NO_REASON
+from rmqlite.features.failure_kinds import NO_REASON
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.kernel.store.log.raw_records import property_strings
 from rmqlite.kernel.words.errors import GroupUnknown

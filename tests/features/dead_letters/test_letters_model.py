@@ -13,7 +13,7 @@ from rmqlite.features.dead_letters import listing, reading
 from rmqlite.features.dead_letters.listing import DeadLetters
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import DeadLetterFilter
-from rmqlite.features.finding.requests import NO_REASON
+from rmqlite.features.failure_kinds import NO_REASON
 from rmqlite.kernel.words.names import dlq_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed

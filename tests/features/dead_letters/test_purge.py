@@ -18,7 +18,7 @@ from rmqlite.features.dead_letters.requests import (
     PurgeRequest,
 )
 from rmqlite.features.dead_letters.table_shapes import TABLE
-from rmqlite.features.finding.requests import NO_REASON
+from rmqlite.features.failure_kinds import NO_REASON
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.names import dlq_topic
 from rmqlite.store_tools.check import check
