@@ -47,7 +47,7 @@ class Timers:
         return [row for row in self.timers if row["fate"] in fates]
 
 
-@pytest.fixture(scope="module", params=["clean", "killed"])
+@pytest.fixture(scope="module", params=["killed", pytest.param("clean", marks=pytest.mark.long)])
 def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Timers:
     return Timers(tmp_path_factory.mktemp("timers"), request.param)
 
