@@ -62,6 +62,7 @@ def orders(count: int) -> list[Message]:
     return [Message("orders", b'{"n": %d}' % n, keys=f"order-{n}") for n in range(count)]
 
 
+@pytest.mark.long
 def test_every_page_is_read_at_any_width_in_any_colour(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -92,6 +93,7 @@ def test_every_page_is_read_at_any_width_in_any_colour(
     assert papers == ["rgb(247, 248, 248)", "rgb(20, 24, 26)"]
 
 
+@pytest.mark.long
 def test_a_timer_is_found_two_years_away_and_moved(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -162,6 +164,7 @@ def test_letters_are_found_looked_at_and_redriven_to_the_end(
     browser.wait_for("5 dead letters")
 
 
+@pytest.mark.long
 def test_a_message_that_waits_is_chosen_and_cancelled(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -216,6 +219,7 @@ def test_a_hostile_letter_is_inert(broker: BrokerProcess, browser: WebBrowser) -
     browser.complaints()
 
 
+@pytest.mark.long
 def test_without_scripts_all_but_the_moving_works(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -267,6 +271,7 @@ def test_a_page_lives_on_over_a_crash_of_the_broker(
         assert dlq_topic(GROUP) in [each.topic for each in admin.list_topics()]
 
 
+@pytest.mark.long
 def test_a_page_does_not_move_under_who_reads_it(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
