@@ -86,8 +86,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - jobs whose log is read by Spark's tasks (test_jobs_golden.py): test_source.py;
     - pages in Chromium that are wide, narrow, without scripts, or filtered: tests/server/web;
     - gRPC clients with a wrong key or none: tests/server/rocketmq_v2;
-    - jobs on stores that were closed (test_jobs_timers.py) or are RocketMQ's (test_audit.py): the
-      same on one that was killed, and test_jobs_golden.py;
+    - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's
+      (test_audit.py): reconcile on one that was killed, and all jobs in test_jobs_golden.py;
+    - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
     - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
       TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
