@@ -84,9 +84,12 @@ class Steps:
     def __init__(self, python: Path) -> None:
         self._python = python
 
-    def begun(self, words: str, *arguments: str, **streams: int) -> subprocess.Popen[bytes]:
+    def begun(self, words: str, *arguments: str, out: int | None = None) -> subprocess.Popen[bytes]:
+        """out: where both of its streams go, if not where ours do."""
         command = [str(self._python), "-m", *words.split(), *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=environment_of_tests(), **streams)
+        error = None if out is None else subprocess.STDOUT
+        environment = environment_of_tests()
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=error)
 
     def done(self, words: str, *arguments: str) -> int:
         """The exit code."""
@@ -114,7 +117,7 @@ def main() -> int:
     code = run.done("ruff check", ".") or run.done("ruff format", "--check", ".")
     if code == 0:
         # Tests wait a part of their time: the types are checked in it, and said at the end.
-        types = run.begun("mypy", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        types = run.begun("mypy", out=subprocess.PIPE)
         tested = run.done("pytest", *SPREAD, "-p", "tests.times", *arguments)
         said, _ = types.communicate()
         print(f"\nmypy\n{said.decode()}", end="")
