@@ -78,21 +78,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
       test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
       what is there;
     - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
-      under Java's client, not one; three stops of a broker of a cluster, not one.
+      under Java's client, not one; three stops of a broker of a cluster, not one;
+    - benchmarks: every scenario, not each fourth; test_web_browser.py: pages of a telephone's width
+      and of a screen's, not of the first only.
 
-    What is marked long runs with --long only.  Without it, its promise is proved by others:
-    - a cluster of Spark (tests/spark/test_cluster.py): a Python of an executor without Spark there,
+    What is marked long runs with --long only.  These prove without it what it proves:
+    - a cluster of Spark (tests/spark/test_cluster.py): an executor's Python without Spark there,
       and test_sink_spark.py, where a task fails after it has sent;
     - jobs whose log is read by Spark's tasks (test_jobs_golden.py): test_source.py;
-    - pages in Chromium that are wide, narrow, without scripts, or filtered: tests/server/web;
-    - gRPC clients with a wrong key or none: tests/server/rocketmq_v2;
     - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's
       (test_audit.py): reconcile on one that was killed, and all jobs in test_jobs_golden.py;
     - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
+    - forms and sessions in Chromium (tests/journeys/test_web_*.py): tests/server/web;
+    - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;
     - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
       TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
     - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
-    - benchmarks: each fourth scenario.
+    - the growth of a benchmark: nothing, it is a tool.
+    Only with --long is it proved that a page does not move under who reads it, and that the log-in
+    is read at any width.
     """
     parser.addoption(
         "--long",
