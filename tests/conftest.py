@@ -29,7 +29,7 @@ TOGETHER = (
 )
 """The tests of one of these run in one process: they share a Spark session, running clients, or
 what they have read of all sources."""
-SHARED = {TESTS / "conformance": {"broker", "programs"}}
+SHARED = {TESTS / "conformance": {"broker", "programs"}, TESTS / "spark": {"spark"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
 
 ID_LENGTH_MAX = 60
