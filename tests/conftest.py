@@ -31,6 +31,8 @@ TOGETHER = (
 what they have read of all sources."""
 SHARED = {TESTS / "conformance": {"broker", "programs"}, TESTS / "spark": {"spark"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
+TWO = {TESTS / "spark": "test_jobs_"}
+"""Whose tests would keep one process for too long: modules that begin so have another one."""
 
 ID_LENGTH_MAX = 60
 
@@ -186,7 +188,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if used is not None:
             is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
         if folder is not None and not is_apart:
-            item.add_marker(pytest.mark.xdist_group(folder.name))
+            is_second = folder in TWO and item.path.name.startswith(TWO[folder])
+            item.add_marker(pytest.mark.xdist_group(f"{folder.name}{' 2' * is_second}"))
 
 
 def pytest_collection_finish() -> None:
