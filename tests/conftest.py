@@ -29,8 +29,10 @@ TOGETHER = (
 )
 """The tests of one of these run in one process: they share a Spark session, running clients, or
 what they have read of all sources."""
-SHARED = {TESTS / "conformance": {"broker", "programs"}}
+SHARED = {TESTS / "conformance": {"broker", "programs"}, TESTS / "spark": {"spark"}}
 """Where not all tests of a folder use what is shared: the fixtures of those that do."""
+TWO = {TESTS / "spark": "test_jobs_"}
+"""Whose tests would keep one process for too long: modules that begin so have another one."""
 
 ID_LENGTH_MAX = 60
 
@@ -66,13 +68,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     - combinations of tests that are marked one_of(STRIDE): all of them, not each STRIDE-th, which
       has each value of each parameter still;
     - tests/server/test_no_call_takes_long.py: six runs of each call, not one for each kind;
-    - tests/journeys/test_sigkill.py: six kills, not three; test_dead_letters.py: 100,000 dead
-      letters, not 6,000; test_cut_connections.py: 1,000 cuts of each port, not 400;
+    - tests/journeys/test_sigkill.py: six kills, not two; test_bulk.py: four kills, not two;
+      test_dead_letters.py: 100,000 dead letters, not 6,000; test_cut_connections.py: 1,000 cuts of
+      each port, not 200;
     - tests/journeys/test_wheels.py: the plain wheel in another Python, with packages that pip
       finds for it, not in this one with those that it has.
     - tests/spark/test_short_runs.py: a class archive with all of Spark's classes, made by one
       command and mapped by the next, not one with Java's own; test_stream_sigkill.py: six kills
-      of a driver, not two.
+      of a driver, and of the broker, not one of a driver; test_audit.py: three kills, not two;
+      test_archive_live.py: two rounds, not one;
+      test_stream_log_changes.py: also from files; test_s3a.py: also an archive and an export into
+      what is there;
+    - tests/conformance: 1,000 topics of a gRPC client and 300 of Java's, not 200 and 50; two kills
+      under Java's client, not one; three stops of a broker of a cluster, not one;
+    - benchmarks: every scenario, not each fourth; test_web_browser.py: pages of a telephone's width
+      and of a screen's, not of the first only.
+
+    What is marked long runs with --long only.  These prove without it what it proves:
+    - a cluster of Spark (tests/spark/test_cluster.py): an executor's Python without Spark there,
+      and test_sink_spark.py, where a task fails after it has sent;
+    - jobs whose log is read by Spark's tasks (test_jobs_golden.py): test_source.py;
+    - jobs on stores that were closed or have timers (test_jobs_timers.py), or are RocketMQ's
+      (test_audit.py): reconcile on one that was killed, and all jobs in test_jobs_golden.py;
+    - more commands of the pipeline (test_jobs_commands.py): the jobs' own tests beside it;
+    - forms and sessions in Chromium (tests/journeys/test_web_*.py): tests/server/web;
+    - gRPC clients with a wrong key or none: tests/server/rocketmq_v2/test_guard.py;
+    - the Java client of RocketMQ 5 beside that of 4.9, C++'s in a cluster, and a permissive port of
+      TLS under Java's: the other clients there, and tests/journeys/test_tls.py;
+    - the example of a cluster (tests/journeys/test_demo.py): tests/conformance/test_cluster.py;
+    - the growth of a benchmark: nothing, it is a tool.
+    Only with --long is it proved that a page does not move under who reads it, and that the log-in
+    is read at any width.
     """
     parser.addoption(
         "--long",
@@ -106,6 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(LONG if config.getoption("--long") else GATE)
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
     config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
+    config.addinivalue_line("markers", "long: runs with --long only, which says what else does")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -131,10 +158,13 @@ def _together(folder: Path) -> Path | None:
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that are marked one_of(stride), all cases but each stride-th."""
+    """What is marked long; of what is marked one_of(stride), all cases but each stride-th."""
     seen: Counter[str] = Counter()
     left_out = []
     for item in items:
+        if item.get_closest_marker("long") is not None:
+            left_out.append(item)
+            continue
         mark = item.get_closest_marker("one_of")
         if mark is not None:
             name = item.nodeid.split("[")[0]
@@ -158,7 +188,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if used is not None:
             is_apart = is_apart or used.isdisjoint(getattr(item, "fixturenames", ()))
         if folder is not None and not is_apart:
-            item.add_marker(pytest.mark.xdist_group(folder.name))
+            is_second = folder in TWO and item.path.name.startswith(TWO[folder])
+            item.add_marker(pytest.mark.xdist_group(f"{folder.name}{' 2' * is_second}"))
 
 
 def pytest_collection_finish() -> None:

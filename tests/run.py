@@ -1,8 +1,8 @@
 """The whole test suite with one command: python3 tests/run.py [pytest's arguments]
 
 Needs nothing but Python: makes .venv if there is none, sets up Java for the Spark tests and
-Chromium for those of the web page where it can, then lints, checks types and tests, and stops
-at the first of these that fails.  Every test's time is in .cache/test-times.tsv afterwards.
+Chromium for those of the web page where it can, then lints, and stops if that fails; then tests,
+and checks types meanwhile.  Every test's time is in .cache/test-times.tsv afterwards.
 
 --long does more, in hours instead of minutes; tests/conftest.py says what.
 
@@ -28,8 +28,8 @@ import environment  # noqa: E402 - found only after the line above
 
 from tests import chromium, java  # noqa: E402 - the same
 
-WORKERS = 3
-"""Processes that test: tests wait for brokers and clients a quarter of the time, so three keep
+WORKERS = 4
+"""Processes that test: tests wait for brokers, clients and polls half of the time, so four keep
 two cores busy.  With many more, brokers and clients would time each other out."""
 TESTS = ROOT / "tests"
 FEATURES = TESTS / "features"
@@ -78,6 +78,32 @@ def compile_tests(python: Path) -> None:
         each.wait()
 
 
+class Steps:
+    """Runs modules of the environment's Python, and says how each ended."""
+
+    def __init__(self, python: Path) -> None:
+        self._python = python
+
+    def begun(self, words: str, *arguments: str, out: int | None = None) -> subprocess.Popen[bytes]:
+        """out: where both of its streams go, if not where ours do."""
+        command = [str(self._python), "-m", *words.split(), *arguments]
+        error = None if out is None else subprocess.STDOUT
+        environment = environment_of_tests()
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=error)
+
+    def done(self, words: str, *arguments: str) -> int:
+        """The exit code."""
+        print(f"\n{words}", flush=True)
+        started = time.monotonic()
+        code = self.begun(words, *arguments).wait()
+        self.say(words, code, f", {time.monotonic() - started:.1f} s")
+        return code
+
+    def say(self, words: str, code: int, took: str = "") -> None:
+        how = "passed" if code == 0 else f"FAILED with exit code {code}"
+        print(f"{words}: {how}{took}", flush=True)
+
+
 def main() -> int:
     started = time.monotonic()
     arguments = arguments_of_pytest(sys.argv[1:])
@@ -87,24 +113,19 @@ def main() -> int:
         chromium.ensure()
     compile_tests(python)
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
-    steps = {
-        "ruff check": ["ruff", "check", "."],
-        "ruff format": ["ruff", "format", "--check", "."],
-        "mypy": ["mypy"],
-        "pytest": ["pytest", *SPREAD, "-p", "tests.times", *arguments],
-    }
-    for name, step in steps.items():
-        print(f"\n{name}", flush=True)
-        step_started = time.monotonic()
-        code = subprocess.run(
-            [python, "-m", *step], cwd=ROOT, env=environment_of_tests()
-        ).returncode
-        took = f"{time.monotonic() - step_started:.1f} s"
-        print(f"{name}: {'passed' if code == 0 else f'FAILED with exit code {code}'}, {took}")
-        if code != 0:
-            return code
-    print(f"\nall passed, {time.monotonic() - started:.1f} s")
-    return 0
+    run = Steps(python)
+    code = run.done("ruff check", ".") or run.done("ruff format", "--check", ".")
+    if code == 0:
+        # Tests wait a part of their time: the types are checked in it, and said at the end.
+        types = run.begun("mypy", out=subprocess.PIPE)
+        tested = run.done("pytest", *SPREAD, "-p", "tests.times", *arguments)
+        said, _ = types.communicate()
+        print(f"\nmypy\n{said.decode()}", end="")
+        run.say("mypy", types.returncode)
+        code = tested or types.returncode
+    if code == 0:
+        print(f"\nall passed, {time.monotonic() - started:.1f} s")
+    return code
 
 
 if __name__ == "__main__":

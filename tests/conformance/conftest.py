@@ -75,7 +75,7 @@ def java(programs: Callable[[str], Program]) -> Program:
     return programs("java")
 
 
-@pytest.fixture(params=["java", "java-5"])
+@pytest.fixture(params=["java", pytest.param("java-5", marks=pytest.mark.long)])
 def any_java(request: pytest.FixtureRequest, programs: Callable[[str], Program]) -> Program:
     """The Java client of RocketMQ 4.9, and that of RocketMQ 5."""
     return programs(request.param)

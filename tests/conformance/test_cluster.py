@@ -275,7 +275,7 @@ def test_requests_broadcasts_pulls_and_sql_work_over_all_brokers(
         java.do("stop", name=name)
 
 
-@pytest.mark.parametrize("name", ["go", "cpp"])
+@pytest.mark.parametrize("name", ["go", pytest.param("cpp", marks=pytest.mark.long)])
 def test_go_and_cpp_send_and_consume_over_all_brokers(
     cluster: Cluster, java: Program, make: Make, name: str, tmp_path: Path
 ) -> None:
@@ -306,14 +306,16 @@ def test_a_deleted_topic_is_in_no_route(cluster: Cluster, java: Program, make: M
     eventually(lambda: not brokers_of(cluster, java, "deleted"), "it has no route")
 
 
-def test_the_rest_goes_on_without_a_broker(cluster: Cluster, java: Program, make: Make) -> None:
+def test_the_rest_goes_on_without_a_broker(
+    cluster: Cluster, java: Program, make: Make, is_long: bool
+) -> None:
     """After SIGKILL it is soon in no route; after SIGTERM no send fails at all."""
     if not cluster.brokers:
         pytest.skip("the one broker of ours is also the one name server")
     make("going-on")
     name, broker = [*cluster.brokers.items()][-1]
     sent = 0
-    for round_number in range(3):
+    for round_number in range(3 if is_long else 1):
         broker.stop()
         names = keys(f"stopped{round_number}-", 50)
         sent += len(java.send("going-on", *names))

@@ -20,10 +20,10 @@ KeysIn = Callable[[str], Counter[str]]
 FOUR_MIB = 4 << 20
 COMPRESSION_BYTES = 4_096
 """Random bytes do not shrink: they grow a little."""
-TOPICS = 300
+TOPICS, TOPICS_IN_A_LONG_RUN = 50, 300
 """Each has two queues, so more pulls wait than a connection may have other requests (1,024)."""
 STREAMED = 1_000
-KILLS = 2
+KILLS_IN_A_LONG_RUN = 2
 
 
 def shell(broker: BrokerProcess, words: str) -> Result:
@@ -172,12 +172,14 @@ def test_what_java_sends_python_consumes_lists_and_cancels(
     assert "done" in cancelled.output
 
 
-def test_a_killed_broker_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_killed_broker_loses_nothing_and_repeats_nothing(tmp_path: Path, is_long: bool) -> None:
     """Sends, delayed sends and a consumer go on over SIGKILLs.
 
     Each message is sent once: the broker may not store it twice, nor lose one that it has
     acknowledged, nor forget the offsets that it has taken.
     """
+    kills = KILLS_IN_A_LONG_RUN if is_long else 1
+    streamed = STREAMED * kills // KILLS_IN_A_LONG_RUN
     with live_broker(tmp_path) as broker:
         make(broker, "streamed")
         command = toolchains.java()
@@ -185,9 +187,9 @@ def test_a_killed_broker_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
             java.push("stream-readers", "streamed")
             for prefix, level in (("s", 0), ("d", 1)):
                 asked = {"topic": "streamed", "group": f"senders-{prefix}", "level": level}
-                java.do("stream", prefix=prefix, count=STREAMED, pause=3, **asked)
-            for kill in range(1, KILLS + 1):
-                enough = STREAMED * 2 * kill // (KILLS + 2)
+                java.do("stream", prefix=prefix, count=streamed, pause=3, **asked)
+            for kill in range(1, kills + 1):
+                enough = streamed * 2 * kill // (kills + 2)
                 java.until(
                     lambda enough=enough: len(sent(java)) >= enough,  # type: ignore[misc]
                     "enough is sent",
@@ -200,7 +202,7 @@ def test_a_killed_broker_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
             stored = {(event["queue"], event["offset"]): event["got"] for event in java.got()}
         copies = Counter(stored.values())
         assert not [key for key, count in copies.items() if count > 1]
-        assert len(acknowledged) > STREAMED
+        assert len(acknowledged) > streamed
 
 
 def sent(java: Program) -> set[str]:
@@ -212,19 +214,20 @@ def ended(java: Program) -> list[str]:
 
 
 def test_a_consumer_of_hundreds_of_topics_gets_a_message_of_each(
-    java: Program, broker: BrokerProcess
+    java: Program, broker: BrokerProcess, is_long: bool
 ) -> None:
-    """It keeps 1,200 pulls suspended on one connection, and is still heard on it."""
-    topics = [f"many-{number}" for number in range(TOPICS)]
+    """With --long, it keeps 1,200 pulls suspended on one connection, and is still heard on it."""
+    count = TOPICS_IN_A_LONG_RUN if is_long else TOPICS
+    topics = [f"many-{number}" for number in range(count)]
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
         for topic in topics:
             admin.create_topic(topic, 4)
             java.send(topic, topic)
     java.push("many-readers", *topics)
-    java.until(lambda: len(java.got("many-readers")) >= TOPICS, "all of them arrive")
+    java.until(lambda: len(java.got("many-readers")) >= count, "all of them arrive")
     assert Counter(java.keys("many-readers")) == Counter(topics)
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
-        assert admin.broker_status().parked_polls > 1_024
+        assert admin.broker_status().parked_polls > 3 * count
     java.do("stop", name="many-readers")
 
 

@@ -16,7 +16,7 @@ from tests.support.certificates import keys_of, made
 from tests.support.programs import Program
 
 
-@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+@pytest.mark.parametrize("mode", [pytest.param("permissive", marks=pytest.mark.long), "enforcing"])
 def test_the_java_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path) -> None:
     """With an account; name server and broker alike; a plain client where the mode lets it."""
     command, log = toolchains.java(), tmp_path / "java.log"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
 from rmqlite.features.finding.requests import MessageQuery
@@ -17,7 +18,7 @@ from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 MESSAGES = 12_000
-KILLS = 4
+KILLS, KILLS_IN_A_LONG_RUN = 2, 4
 
 
 def kill(broker: BrokerProcess) -> None:
@@ -38,13 +39,18 @@ def delivered(broker: BrokerProcess, topic: str) -> Counter[bytes]:
     return found
 
 
-def test_a_sender_outlives_its_broker(start_broker: StartBroker) -> None:
+@pytest.fixture
+def kills(is_long: bool) -> int:
+    return KILLS_IN_A_LONG_RUN if is_long else KILLS
+
+
+def test_a_sender_outlives_its_broker(start_broker: StartBroker, kills: int) -> None:
     """Calls that were under way are made again; what they had stored already is a duplicate."""
     broker = start_broker()
 
     def messages() -> Iterator[BulkMessage]:
         for n in range(MESSAGES):
-            if n % (MESSAGES // KILLS) == MESSAGES // KILLS - 1:
+            if n % (MESSAGES // kills) == MESSAGES // kills - 1:
                 kill(broker)
             yield BulkMessage("orders", str(n).encode(), f"order-{n}", delay="1s" if n % 2 else "")
 
@@ -68,20 +74,20 @@ def test_a_sender_outlives_its_broker(start_broker: StartBroker) -> None:
     assert_all_delivered(broker)
 
 
-def test_a_task_of_the_sink_outlives_its_broker(start_broker: StartBroker) -> None:
+def test_a_task_of_the_sink_outlives_its_broker(start_broker: StartBroker, kills: int) -> None:
     """And a task that is tried again after it, from its first row."""
     broker = start_broker()
 
-    def batches(*, kills: bool) -> Iterator[pa.RecordBatch]:
+    def batches(*, is_killed: bool) -> Iterator[pa.RecordBatch]:
         for start in range(0, MESSAGES, 1_000):
-            if kills and start and start % (MESSAGES // KILLS) == 0:
+            if is_killed and start and start % (MESSAGES // kills) == 0:
                 kill(broker)
             bodies = [str(n).encode() for n in range(start, start + 1_000)]
             yield pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
 
     options = SinkOptions(endpoint=broker.endpoint, topic="orders", delay_level=1, batch_size=100)
-    for kills in (True, False):
-        done = send(batches(kills=kills), options, job_id="sink", id_prefix="sink:0")
+    for is_killed in (True, False):
+        done = send(batches(is_killed=is_killed), options, job_id="sink", id_prefix="sink:0")
         assert done.messages == MESSAGES
     with AdminClient(broker.endpoint) as admin:
         assert admin.job("sink").accepted == MESSAGES

@@ -29,7 +29,7 @@ from tests.support.remoting import Talk
 TOPIC: Final = "orders"
 UNUSED_QUEUE: Final = 3
 GROWTH_MIB_MAX: Final = 10
-CUTS: Final = 400
+CUTS: Final = 200
 CUTS_IN_A_LONG_RUN: Final = 1_000
 AT_ONCE: Final = 64
 FRAME_BYTES: Final = 16 << 20

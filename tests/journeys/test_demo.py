@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,6 +35,7 @@ def test_the_demo_accounts_for_every_order(tmp_path: Path) -> None:
     assert "File exists" in demo(kept).stderr
 
 
+@pytest.mark.long
 def test_a_cluster_of_three_goes_on_without_one() -> None:
     """The example of several brokers: it checks that no acknowledged message is missing."""
     ran = subprocess.run(

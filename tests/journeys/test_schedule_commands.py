@@ -53,6 +53,7 @@ def bodies(endpoint: str, topic: str) -> list[bytes]:
         return [each.body for each in consumer.pull(topic, 0, 0).messages]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("timers", [False, True], ids=["levels", "timers"])
 @pytest.mark.parametrize("by", ["id", "offset id", "key"])
 def test_each_message_says_what_became_of_it_also_after_a_kill(

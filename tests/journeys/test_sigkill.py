@@ -29,7 +29,7 @@ from tests.support.eventually import eventually
 from tests.support.sending import SEED, TOPIC, Sending, kill_and_restart
 
 LEVELS = "1s 2s 1s 1s"
-KILLS = 3
+KILLS = 2
 KILLS_IN_A_LONG_RUN = 6
 
 
@@ -80,7 +80,7 @@ def test_every_acknowledged_message_arrives_exactly_once(
 
 @pytest.mark.parametrize("seed", [SEED])
 def test_every_message_is_consumed_and_retried_across_kills(
-    start_broker: StartBroker, seed: int
+    start_broker: StartBroker, seed: int, is_long: bool
 ) -> None:
     """Consumers reconnect by themselves; each message succeeds, retries included."""
     chance = random.Random(seed)
@@ -106,7 +106,7 @@ def test_every_message_is_consumed_and_retried_across_kills(
     sending.start()
     with consumer:
         consumer.start()
-        for _ in range(KILLS):
+        for _ in range(KILLS_IN_A_LONG_RUN if is_long else KILLS):
             kill_and_restart(broker, sending, chance)
         sending.stop()
         wanted = set(sending.acknowledged)

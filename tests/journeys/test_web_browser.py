@@ -63,16 +63,16 @@ def orders(count: int) -> list[Message]:
 
 
 def test_every_page_is_read_at_any_width_in_any_colour(
-    broker: BrokerProcess, browser: WebBrowser
+    broker: BrokerProcess, browser: WebBrowser, is_long: bool
 ) -> None:
-    """No page is wider than the screen, and dark is dark."""
+    """No page is wider than the screen, and dark is dark; without --long, of a telephone only."""
     die(broker, *orders(3), Message("orders", b"x", keys="k" * 300, tags="t" * 120))
     with Producer(broker.endpoint, "seed") as producer:
         producer.send(Message("orders", b"x", keys="k" * 300, delay_level=2))
         timer = producer.send(Message("orders", b"x", deliver_after="700d"))
     listed = ["/schedule?span=2y&level=timer", f"/record?id={timer.offset_message_id}"]
     listed += [f"/dead/letters?group={GROUP}", f"/group?name={GROUP}", f"/redrive?group={GROUP}"]
-    for width in (1280, 390):
+    for width in (1280, 390) if is_long else (390,):
         browser.emulate(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -92,6 +92,7 @@ def test_every_page_is_read_at_any_width_in_any_colour(
     assert papers == ["rgb(247, 248, 248)", "rgb(20, 24, 26)"]
 
 
+@pytest.mark.long
 def test_a_timer_is_found_two_years_away_and_moved(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -162,6 +163,7 @@ def test_letters_are_found_looked_at_and_redriven_to_the_end(
     browser.wait_for("5 dead letters")
 
 
+@pytest.mark.long
 def test_a_message_that_waits_is_chosen_and_cancelled(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -216,6 +218,7 @@ def test_a_hostile_letter_is_inert(broker: BrokerProcess, browser: WebBrowser) -
     browser.complaints()
 
 
+@pytest.mark.long
 def test_without_scripts_all_but_the_moving_works(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:
@@ -267,6 +270,7 @@ def test_a_page_lives_on_over_a_crash_of_the_broker(
         assert dlq_topic(GROUP) in [each.topic for each in admin.list_topics()]
 
 
+@pytest.mark.long
 def test_a_page_does_not_move_under_who_reads_it(
     broker: BrokerProcess, browser: WebBrowser
 ) -> None:

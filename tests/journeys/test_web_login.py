@@ -125,6 +125,7 @@ def test_a_viewer_looks_and_an_admin_changes(browser: WebBrowser) -> None:
     assert "1 message" not in browser.text
 
 
+@pytest.mark.long
 def test_a_page_that_updates_itself_asks_when_its_account_is_deleted(
     browser: WebBrowser, accounts: Callable[[str], Path]
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_page_that_updates_itself_asks_when_its_account_is_deleted(
     browser.wait_for("Overview")
 
 
+@pytest.mark.long
 def test_a_link_on_another_site_leads_into_the_session(browser: WebBrowser) -> None:
     """A browser holds the strict cookie back on such a link; the session must not end by it."""
     browser.open("/")
@@ -154,6 +156,7 @@ def test_a_link_on_another_site_leads_into_the_session(browser: WebBrowser) -> N
     assert location(browser) == f"{browser.base}/schedule?topic=orders"
 
 
+@pytest.mark.long
 def test_the_log_in_is_read_at_any_width(browser: WebBrowser) -> None:
     """Also its problems, the header with a name, and the page for who may see little."""
     for width in (1280, 390):

@@ -15,8 +15,8 @@ from rmqlite.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Compiling plans costs more than a few rows; tests with a Java of their own (test_cluster,
-# test_s3a) have them compiled, as jobs over a large log.
+# Compiling plans costs more than a few rows; with --long, tests on a cluster have them compiled,
+# as jobs over a large log.
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,11 +30,23 @@ QUICK = {
 }
 
 # Before all else on its path, a Python of Spark finds Spark in a zip, and compiles all of it: a
-# second, some hundred times.  Without those entries it imports the installed one, the same.
+# second, some hundred times.  Without those entries it imports the installed one, the same.  Each
+# of its workers is a fork; what all of them import, the process that is forked has imported.
 PYTHON = f"""#!/bin/sh
 path=$PYTHONPATH:
 path=${{path#*/pyspark.zip:*/spark-core_*.jar:}}
-PYTHONPATH=${{path%:}} exec {sys.executable} "$@"
+export PYTHONPATH=${{path%:}}
+[ "$1 $2" = "-m pyspark.daemon" ] || exec {sys.executable} "$@"
+shift 2
+exec {sys.executable} -c '
+import runpy, sys
+from importlib import import_module
+import pyarrow
+import rmqlite.spark.source
+if sys.argv[1:]:
+    import_module(sys.argv[1])
+runpy.run_module("pyspark.daemon", run_name="__main__")
+' "$@"
 """
 
 

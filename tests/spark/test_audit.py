@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LEVELS = "1s 2s 1h"
 FAR = 3
 CHANGED = 20
-KILLS = 3
+KILLS, KILLS_IN_A_LONG_RUN = 2, 3
 
 
 def audited(spark: SparkSession, *, path: str = "", endpoint: str = "") -> Audit:
@@ -66,7 +66,7 @@ def change(endpoint: str, sent: list[SendResult]) -> None:
 
 @pytest.mark.parametrize("seed", [SEED])
 def test_the_audit_of_a_killed_brokers_store_says_the_promises_held(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int, is_long: bool
 ) -> None:
     """P2 and P4 as the log itself tells them, from the broker and from its files; and one
     delivery that is taken away, doubled or made early is found."""
@@ -78,7 +78,7 @@ def test_the_audit_of_a_killed_brokers_store_says_the_promises_held(
             sent = producer.send_batch(waiting)
         sending = Sending(broker.endpoint, seed)
         sending.start()
-        for number in range(KILLS):
+        for number in range(KILLS_IN_A_LONG_RUN if is_long else KILLS):
             kill_and_restart(broker, sending, chance)
             if number == 0:
                 change(broker.endpoint, sent)
@@ -118,6 +118,7 @@ def doctored(spark: SparkSession, store: Path, columns: Sequence[str]) -> DataFr
     return kept.unionByName(again)
 
 
+@pytest.mark.long
 def test_a_store_of_rocketmqs_is_not_reported_as_all_missing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

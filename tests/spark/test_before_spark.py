@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,19 @@ from pathlib import Path
 
 import pytest
 
+import rmqlite
 from tests.support.stores import StoreUnderTest, new_record
 
 TABLES = ("reconcile", "lateness", "slo", "retries", "redrives", "forecast")
 MORE = {"archive": ("--archive", "kept"), "dlq-export": ("--output", "dlq")}
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from rmqlite.cli.main import app
+
+runs = [CliRunner().invoke(app, ["pipeline", *words]) for words in json.loads(sys.argv[1])]
+print(json.dumps([(run.exit_code, run.stdout, run.stderr) for run in runs]))
+"""
 
 
 @pytest.fixture
@@ -34,28 +44,25 @@ def empty(tmp_path: Path) -> Path:
 
 
 def told(folder: Path, *commands: tuple[str, ...]) -> list[str]:
-    """What each command says before it ends.
+    """What each command says before it ends, one after the other in one process.
 
     There is no Java for these commands: one that starts Spark says so instead.
     """
     other = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
     kept = {name: text for name, text in os.environ.items() if name not in other}
     environment = kept | {"JAVA_HOME": str(folder / "no java"), "COLUMNS": "200"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "rmqlite", "pipeline", *command],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in commands
-    ]
+    environment |= {"PYTHONPATH": str(Path(rmqlite.__file__).parents[1])}
+    ran = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=120,
+    )
     found = []
-    for process in started:
-        output, error = process.communicate(timeout=120)
-        assert (process.returncode, output) == (1, ""), error
+    for code, output, error in json.loads(ran.stdout):
+        assert (code, output) == (1, ""), error
         assert error.startswith("error: "), error
         assert error.count("\n") == 1, error
         found.append(error.strip())

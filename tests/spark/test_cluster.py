@@ -2,16 +2,18 @@
 
 Two workers of a standalone cluster.  The job's executors are started by a Python that has pyarrow,
 numpy, grpcio, protobuf, sortedcontainers and no other package: not this source tree, which pip's
-editable install would show to every other.  The driver is this Python, as on a cluster.
+editable install would show to every other.  The driver is this Python, as on a cluster.  Without
+--long there is no cluster: that Python alone does what a task does.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -19,7 +21,11 @@ import pyspark
 import pytest
 
 from rmqlite.client import AdminClient, PullConsumer
+from rmqlite.spark.arrow.columns import columns_named
+from rmqlite.spark.options import parse_options
 from rmqlite.spark.session import java_home
+from rmqlite.spark.sink.rows import SinkOptions
+from rmqlite.spark.source import LogReader, spark_schema
 from rmqlite.testing import BrokerProcess
 from tests.spark.lost_executors import PARTITIONS, ROWS
 from tests.spark.standalone import cluster
@@ -27,6 +33,7 @@ from tests.support.broker_processes import OF_ANY_DISK
 from tests.support.stores import StoreUnderTest, new_record
 
 ROOT = Path(__file__).resolve().parents[2]
+_SPARK = Path(pyspark.__file__).parent
 SUBMITTED = ROOT / "examples" / "pipeline" / "submit.py"
 QUICK = {
     "spark.ui.enabled": "false",
@@ -66,6 +73,17 @@ with running_session("driver") as spark:
     print(done.accepted, done.duplicates, done.refused)
 """
 """Runs a job as it is submitted, then sends what it has exported."""
+TASK = """
+import pickle
+import sys
+from rmqlite.spark.sink.sink import send
+
+with open(sys.argv[1], "rb") as planned:
+    reader, partitions, options = pickle.load(planned)
+rows = (batch for each in partitions for batch in reader.read(each))
+print(send(rows, options, job_id="zip", id_prefix="zip:0").messages)
+"""
+"""What executors do of a read and of a write."""
 EXECUTORS_HAVE = ("pyarrow", "numpy", "grpcio", "protobuf", "sortedcontainers", "typing_extensions")
 
 
@@ -110,36 +128,74 @@ def surroundings(python: Path, **more: str) -> dict[str, str]:
     return kept | java | {"PYSPARK_PYTHON": str(python), "COLUMNS": "80"} | more
 
 
-def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(
-    master: str, tmp_path: Path
-) -> None:
-    """Two executors read a store into an export, and send what the export has to a broker."""
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    """A store with 500 dead letters."""
     store = StoreUnderTest(tmp_path / "store", log_file_bytes=1 << 15)
     origin = {"RETRY_TOPIC": "orders", "UNIQ_KEY": "ID"}
     store.append(*[new_record(f"{n}", "%DLQ%billing", properties=origin) for n in range(500)])
     store.close()
-    python = executor_python(tmp_path)
-    bare = surroundings(python, SPARK_EXECUTOR_DIRS="here")
-    found = subprocess.run(
-        [python, "-c", "import pyarrow, numpy, grpc, google.protobuf; import rmqlite"],
-        env=bare,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert found.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'rmqlite'"
+    return store.root
 
-    shipped = tmp_path / "rmqlite.zip"
-    zip_it = [sys.executable, "-m", "zipfile", "-c", str(shipped), "rmqlite"]
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    """The zip."""
+    made = tmp_path / "rmqlite.zip"
+    zip_it = [sys.executable, "-m", "zipfile", "-c", str(made), "rmqlite"]
     subprocess.run(zip_it, cwd=ROOT, check=True)
+    return made
+
+
+def test_the_zip_is_all_of_ours_that_an_executor_needs(
+    letters: Path, shipped: Path, tmp_path: Path
+) -> None:
+    """Its Python reads a store as the driver has planned it, and sends that to a broker."""
+    python = executor_python(tmp_path)
+    spark = sorted(map(str, (_SPARK / "python" / "lib").glob("*.zip")))
+
+    def run(program: str, *words: object, zips: Sequence[str]) -> tuple[str, str]:
+        path = {"PYTHONPATH": ":".join(zips)}
+        ran = subprocess.run(
+            [str(each) for each in (python, "-c", program, *words)],
+            env=surroundings(python, SPARK_EXECUTOR_DIRS="here") | path,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        return ran.stdout, ran.stderr
+
+    _, error = run("import pyarrow, numpy, grpc, google.protobuf; import rmqlite", zips=spark)
+    assert error.splitlines()[-1] == "ModuleNotFoundError: No module named 'rmqlite'"
+    with BrokerProcess(tmp_path / "broker", OF_ANY_DISK) as broker:
+        with AdminClient(broker.endpoint) as admin:
+            admin.create_topic("orders")
+        reader = LogReader(
+            parse_options({"path": str(letters), "columns": "body"}),
+            spark_schema(columns_named("body")),
+        )
+        options = SinkOptions(endpoint=broker.endpoint, topic="orders")
+        planned = tmp_path / "planned"
+        planned.write_bytes(pickle.dumps((reader, reader.partitions(), options)))
+        sent = run(TASK, planned, zips=[str(shipped), *spark])
+        assert sent == ("500\n", "")
+        assert bodies(broker.endpoint, "orders") == Counter(b"%d" % n for n in range(500))
+
+
+@pytest.mark.long
+def test_a_job_and_the_sink_run_on_a_cluster_with_the_zip_alone(
+    master: str, letters: Path, shipped: Path, tmp_path: Path
+) -> None:
+    """Two executors read a store into an export, and send what the export has to a broker."""
+    python = executor_python(tmp_path)
     driver, export = tmp_path / "driver.py", str(tmp_path / "export")
     driver.write_text(DRIVER)
     with BrokerProcess(tmp_path / "broker", {"diskSpaceWarningLevelRatio": "100"}) as broker:
         with AdminClient(broker.endpoint) as admin:
             admin.create_topic("orders")
-        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        submit = _SPARK / "bin" / "spark-submit"
         settings = [f"--conf={name}={value}" for name, value in QUICK.items()]
-        job = ["dlq-export", "--path", str(store.root), "--output", export]
+        job = ["dlq-export", "--path", str(letters), "--output", export]
         options = ["--master", master, "--py-files", str(shipped), *settings]
         done = subprocess.run(
             [submit, *options, driver, broker.endpoint, export, SUBMITTED, *job],
@@ -171,6 +227,7 @@ def bodies(endpoint: str, topic: str) -> Counter[bytes]:
     return found
 
 
+@pytest.mark.long
 def test_every_row_is_sent_once_whatever_becomes_of_its_executor(
     master: str, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_lateness_is_printed_written_and_drawn(store: StoreUnderTest, tmp_path: 
     assert [path for path in target.iterdir() if path.suffix == ".csv"]
 
 
+@pytest.mark.long
 def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path) -> None:
     """The store's table of offsets says that the group has not read its retry topic."""
     properties = {RETRY_TOPIC: "orders", ORIGIN_MESSAGE_ID: "A" * 32}
@@ -175,6 +176,7 @@ def test_retries_and_redrives_of_one_group(store: StoreUnderTest) -> None:
         assert "--group must be" in run(*words, "--group", "a b").stderr
 
 
+@pytest.mark.long
 def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest) -> None:
     """By kind, and what is not shown is counted: on the terminal and in JSON."""
     for number, reason in enumerate(["no answer within 3 s", "no answer within 40 s", "", "full"]):
@@ -191,6 +193,7 @@ def test_every_failure_is_in_a_line_of_reasons(store: StoreUnderTest) -> None:
     ]
 
 
+@pytest.mark.long
 def test_costs_are_written_and_drawn_if_asked_for(store: StoreUnderTest, tmp_path: Path) -> None:
     """The table on the terminal is always there; --table says what --output and --plot get."""
     properties = {RETRY_TOPIC: "orders", ORIGIN_MESSAGE_ID: "A" * 32}
@@ -284,6 +287,7 @@ def test_a_forecast_is_bars_and_tables(store: StoreUnderTest, tmp_path: Path) ->
     assert tree["rows"][0]["due_timestamp_ms"] == tree["now_ms"]
 
 
+@pytest.mark.long
 def test_a_forecast_between_two_times_says_what_comes_before(
     store: StoreUnderTest, tmp_path: Path
 ) -> None:

@@ -70,7 +70,11 @@ def level(row: Row) -> int:
     return int(row["queueId"]) + 1
 
 
-@pytest.fixture(autouse=True, params=[0, running.LOG_BYTES_MAX], ids=["tasks", "short run"])
+TASKS = pytest.param(0, id="tasks", marks=pytest.mark.long)
+SHORT_RUN = pytest.param(running.LOG_BYTES_MAX, id="short run")
+
+
+@pytest.fixture(autouse=True, params=[TASKS, SHORT_RUN])
 def reader_of_log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's tasks read the log of a job, or its own process does."""
     monkeypatch.setattr(running, "LOG_BYTES_MAX", request.param)

@@ -47,7 +47,7 @@ class Timers:
         return [row for row in self.timers if row["fate"] in fates]
 
 
-@pytest.fixture(scope="module", params=["clean", "killed"])
+@pytest.fixture(scope="module", params=["killed", pytest.param("clean", marks=pytest.mark.long)])
 def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Timers:
     return Timers(tmp_path_factory.mktemp("timers"), request.param)
 
@@ -77,6 +77,7 @@ def test_reconcile_says_of_every_timer_what_became_of_it(golden: Timers) -> None
     )
 
 
+@pytest.mark.long
 def test_lateness_counts_what_rocketmq_delivered(golden: Timers) -> None:
     """Each delivery once, against the instant that its producer asked for."""
     late = [delivery["lateMs"] for delivery in golden.deliveries]
@@ -84,6 +85,7 @@ def test_lateness_counts_what_rocketmq_delivered(golden: Timers) -> None:
     assert (row["messages"], row["min_ms"], row["max_ms"]) == (len(late), min(late), max(late))
 
 
+@pytest.mark.long
 def test_a_service_level_counts_what_rocketmq_delivered(golden: Timers) -> None:
     """Beside the messages of levels, which the list of timers has not."""
     expected = Counter[tuple[str, str]]()
@@ -98,6 +100,7 @@ def test_a_service_level_counts_what_rocketmq_delivered(golden: Timers) -> None:
     assert sum(row["undelivered"] for row in found) == 0
 
 
+@pytest.mark.long
 def test_forecast_counts_what_still_waits(golden: Timers) -> None:
     """By its topic and by whether it is due within the hour."""
     found = answered("forecast", golden, "--hours", 1)

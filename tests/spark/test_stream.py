@@ -42,7 +42,7 @@ def numbered(topic: str, *counts: int) -> Rows:
     return [(topic, queue_id, n) for queue_id, count in enumerate(counts) for n in range(count)]
 
 
-@pytest.mark.parametrize("kind", ["endpoint", "path"])
+@pytest.mark.parametrize("kind", ["endpoint", pytest.param("path", marks=pytest.mark.long)])
 def test_a_stream_reads_batch_after_batch_and_goes_on_where_it_was(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, kind: str
 ) -> None:

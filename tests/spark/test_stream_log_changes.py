@@ -1,13 +1,13 @@
 """Streams whose log changes under them: a broker's retention deletes, `store repair` cuts.
 
 Real brokers, and streams in a real session that go on from their checkpoint.  Each test reads with
-an endpoint and with a path.
+an endpoint, and with --long with a path, too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SEGMENT = 1 << 20
 EVERY_HOUR = ";".join(f"{hour:02d}" for hour in range(24))
-KINDS = ("endpoint", "path")
 
 
 @pytest.fixture
@@ -56,11 +55,13 @@ def age(log_file: Path) -> None:
 
 
 class Streams:
-    """A stream of each kind, with its checkpoint and its sink."""
+    """A stream of each of these kinds, with its checkpoint and its sink."""
 
-    def __init__(self, spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, broker: BrokerProcess, folder: Path, kinds: Sequence[str]
+    ) -> None:
         self._spark, self._broker, self._folder = spark, broker, folder
-        self._sinks = {kind: Sink() for kind in KINDS}
+        self._sinks = {kind: Sink() for kind in kinds}
 
     def read(self, *, fails: bool = True) -> dict[str, list[str]]:
         """What is there now, by kind: the keys, or the last line of Python's error."""
@@ -87,22 +88,26 @@ class Streams:
             found[kind] = lines[-1:] if error else rows
         return found
 
+    def read_all(self, *keys: str, fails: bool = True) -> bool:
+        """Does each of them read these keys?"""
+        return self.read(fails=fails) == {kind: [*keys] for kind in self._sinks}
+
+
+@pytest.fixture
+def streams(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, is_long: bool) -> Streams:
+    return Streams(spark, broker, tmp_path, ("endpoint", "path") if is_long else ("endpoint",))
+
 
 def at(row: tuple[str, int, int]) -> int:
     return row[2]
 
 
-def both(*keys: str) -> dict[str, list[str]]:
-    return {kind: [*keys] for kind in KINDS}
-
-
 def test_records_that_retention_deletes_unread_are_told(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+    broker: BrokerProcess, streams: Streams
 ) -> None:
     """The broker itself deletes them; they were never skipped in silence, nor is anything else."""
-    streams = Streams(spark, broker, tmp_path)
     send(broker, "m0")
-    assert streams.read() == both("m0")
+    assert streams.read_all("m0")
     send(broker, *(f"m{n}" for n in range(1, 9)), size=SEGMENT // 3)
     first, second, *_ = sorted((broker.store / "commitlog").iterdir())
     for log_file in (first, second):
@@ -113,18 +118,17 @@ def test_records_that_retention_deletes_unread_are_told(
             "rmqlite.kernel.words.errors.OffsetGone: queue 0 of topic 'orders'"
         )
         assert told[0].endswith("offset 1 is gone, the first one kept is 5")
-    assert streams.read(fails=False) == both("m5", "m6", "m7", "m8")
+    assert streams.read_all("m5", "m6", "m7", "m8", fails=False)
     send(broker, "m9")
-    assert streams.read() == both("m9")
+    assert streams.read_all("m9")
 
 
 def test_a_record_that_was_repaired_before_it_was_read_is_told(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, streams: Streams
 ) -> None:
     """Its place gives no row: a stream went on behind it without a word."""
-    streams = Streams(spark, broker, tmp_path)
     send(broker, "m0")
-    assert streams.read() == both("m0")
+    assert streams.read_all("m0")
     send(broker, "m1", "lost", "m3")
     broken = place_of(spark, broker, "lost") + 90
     broker.stop()
@@ -133,18 +137,17 @@ def test_a_record_that_was_repaired_before_it_was_read_is_told(
     for told in streams.read().values():
         assert "queue 0 of topic 'orders', which rmqlite store repair has mended" in told[0]
         assert told[0].endswith("offset 2 is gone, the first one kept is 3")
-    assert streams.read(fails=False) == both("m1", "m3")
+    assert streams.read_all("m1", "m3", fails=False)
     send(broker, "m4")
-    assert streams.read() == both("m4")
+    assert streams.read_all("m4")
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_told(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, streams: Streams
 ) -> None:
     """The offsets that a stream has read are those of other records: it skipped new ones."""
-    streams = Streams(spark, broker, tmp_path)
     send(broker, *(f"m{n}" for n in range(10)))
-    assert streams.read() == both(*(f"m{n}" for n in range(10)))
+    assert streams.read_all(*(f"m{n}" for n in range(10)))
     broken = place_of(spark, broker, "m7")
     broker.stop()
     repair(broker, broken, 4_096)
@@ -158,9 +161,9 @@ def test_a_log_that_was_cut_and_has_grown_again_is_told(
     for told in streams.read().values():
         assert "the record before it in queue 0 of topic 'orders' was stored at" in told[0]
         assert "the log was cut, as rmqlite store repair does, and has grown again" in told[0]
-    assert streams.read(fails=False) == both("new7", "new8", *fresh)
+    assert streams.read_all("new7", "new8", *fresh, fails=False)
     send(broker, "m14")
-    assert streams.read() == both("m14")
+    assert streams.read_all("m14")
 
 
 def place_of(spark: SparkSession, broker: BrokerProcess, key: str) -> int:

@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.kernel.words.errors import Unavailable
@@ -32,12 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEED = int(os.environ.get("RMQLITE_SEED", "20261121"))
-KILLS, LONG_KILLS = 2, 6
-"""With --long, more of them: the broker is then killed under each kind of reading."""
-BROKER_KILLED_FROM = 1
+KILLS = 6
+"""With --long; without it, one: each kill costs a start of Spark."""
 SPAN_S = 1.5
 """A batch takes a fifth of it, so that a kill hits any part of any of the next few."""
 TOPICS = ("orders", "orders-late")
+LATE_FROM = 1_500
+"""Messages before the second topic."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -53,7 +52,7 @@ class Sending(threading.Thread):
     def run(self) -> None:
         with Producer(self._endpoint, "senders") as producer:
             while not self._stopped.wait(0.05):
-                topic = TOPICS[self.sent > 1_500 and self.sent % 3 == 0]
+                topic = TOPICS[self.sent > LATE_FROM and self.sent % 3 == 0]
                 keys = [f"m{self.sent + n}" for n in range(25)]
                 self.sent += len(keys)
                 # What is not answered may be there all the same: nobody counts on it.
@@ -113,10 +112,10 @@ def rows_of(table: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_each_record_is_in_the_sink_exactly_once(
-    spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+    spark: SparkSession, tmp_path: Path, is_long: bool
 ) -> None:
-    """Killed in the first batch from "latest", read from the broker's files, and at any moment of a
-    later one, read from the broker: each kill costs a start of Spark, so --long has more of them.
+    """Killed in the first batch from "latest", read from the broker's files; with --long at any
+    moment of later ones, too, read from the broker and from its files in turn.
 
     The broker is killed, too, and comes back: the stream does not notice.  Topics and queues
     that come meanwhile are read from their beginning.
@@ -132,7 +131,7 @@ def test_each_record_is_in_the_sink_exactly_once(
         places = [("path", broker.store), ("endpoint", broker.endpoint)]
         killed = []
         try:
-            for number in range(LONG_KILLS if pytestconfig.getoption("--long") else KILLS):
+            for number in range(KILLS if is_long else 1):
                 driver = Driver(log, *places[number % 2], checkpoint, sink)
                 # The first one as soon as its first batch has begun.
                 before = batches(checkpoint)
@@ -144,11 +143,12 @@ def test_each_record_is_in_the_sink_exactly_once(
                 )
                 assert driver.is_running, log.read_text(errors="replace")[-3_000:]
                 threading.Event().wait(randomly.random() * SPAN_S if number else 0)
-                if number >= BROKER_KILLED_FROM:
+                if number:
                     broker.kill()
                     broker.start()
                     assert driver.is_running, log.read_text(errors="replace")[-3_000:]
                 killed.append(driver.kill())
+            eventually(lambda: sending.sent > 2 * LATE_FROM, "there is a topic more")
         finally:
             sending.stop()
         # Driver and JVM at least, each time.

@@ -1,4 +1,4 @@
-"""The large benchmarks: figures, documents and plots; every scenario runs once, tiny."""
+"""The large benchmarks: figures, documents and plots; scenarios run once, tiny, with --long all."""
 
 from __future__ import annotations
 
@@ -192,6 +192,7 @@ def test_a_long_log_of_holes_is_a_sound_store(tmp_path: Path) -> None:
     assert list(check(process.store)) == []
 
 
+@pytest.mark.long
 def test_growth_has_a_point_for_each_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few topics, files and consumers are enough to run every line."""
     monkeypatch.setattr(growth, "TOPICS", (3_000,))
@@ -207,6 +208,7 @@ def test_growth_has_a_point_for_each_size(tmp_path: Path, monkeypatch: pytest.Mo
     assert min(rates.values()) > 0
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("names", [each for each in SCENARIOS if each != ("growth",)], ids="-".join)
 def test_every_scenario_gives_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]

@@ -12,7 +12,7 @@ from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.grpc_clients import COMMANDS, GrpcClient
 
-TOPICS = 1_000
+TOPICS, TOPICS_IN_A_LONG_RUN = 200, 1_000
 ALWAYS = "node"
 """Its start is the most fragile: it waits for ever for what it has missed."""
 PRODUCED = 20
@@ -20,9 +20,10 @@ PRODUCED = 20
 
 
 @pytest.fixture(scope="module")
-def topics(v2_broker: BrokerProcess) -> list[str]:
+def topics(v2_broker: BrokerProcess, pytestconfig: pytest.Config) -> list[str]:
     """Each with a message, which makes it."""
-    names = [f"v2-many-{number}" for number in range(TOPICS)]
+    count = TOPICS_IN_A_LONG_RUN if pytestconfig.getoption("--long") else TOPICS
+    names = [f"v2-many-{number}" for number in range(count)]
     with Producer(v2_broker.endpoint, "senders", send_timeout_ms=60_000) as producer:
         for each in [producer.send_async(Message(name, b"hello", keys="first")) for name in names]:
             each.result()
@@ -40,7 +41,8 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
 ) -> None:
     """It parks a receive for each of them on one connection, and is still heard on it.
 
-    One client after the other: each asks for a thousand assignments every five seconds.
+    One client after the other: each asks for an assignment of each every five seconds.  Without
+    --long, it is two hundred topics.
     """
     if name != ALWAYS and not pytestconfig.getoption("--every-client"):
         pytest.skip("only with --every-client")
@@ -51,7 +53,7 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
             client.send(topic, own)
         client.until(lambda: is_complete(client, "first", topics), "all of them arrive")
         client.until(lambda: is_complete(client, own, topics[:PRODUCED]), "its own, too")
-        eventually(lambda: admin.broker_status().parked_polls >= TOPICS, "all of them wait")
+        eventually(lambda: admin.broker_status().parked_polls >= len(topics), "all of them wait")
 
 
 def is_complete(client: GrpcClient, key: str, topics: list[str]) -> bool:

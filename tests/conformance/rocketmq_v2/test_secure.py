@@ -71,6 +71,7 @@ def test_a_client_with_an_account_does_what_it_may(
             on_each([client], scenario)
 
 
+@pytest.mark.long
 def test_a_wrong_key_and_a_client_without_one_are_refused(
     guarded: tuple[str, Path], tmp_path: Path
 ) -> None:
