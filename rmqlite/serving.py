@@ -20,6 +20,7 @@ from rmqlite.kernel.process.serve import serve as serve_assembly
 from rmqlite.kernel.service.access import Access
 from rmqlite.kernel.service.watched import WatchedFiles
 from rmqlite.kernel.words.clock import SystemClock
+from rmqlite.kernel.words.extras import check_extra
 from rmqlite.protocols.grpc_server import GrpcServer
 from rmqlite.protocols.metrics.server import MetricsServer
 from rmqlite.protocols.remoting.server import RemotingServer
@@ -43,6 +44,8 @@ def serve(
 def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     """Raises ConfigInvalid, InvalidValue, ExtraMissing."""
     check_exposure(config)
+    if config.archive_url:
+        check_extra("archive")
     config = with_own_address(config)
     bounded = config.model_copy(update={"connections_max": connections_max(config)})
     access = Access()

@@ -9,7 +9,8 @@ import pytest
 
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
-from rmqlite.store_tools.moving.backup import HOLE_BYTES, PART, Backup, _without_zeros
+from rmqlite.store_tools.moving.backup import HOLE_BYTES, Backup, _without_zeros
+from rmqlite.store_tools.moving.new_store import PART
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, findings

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
 from rmqlite.kernel.records.wait_queues import queue_of
-from rmqlite.kernel.requests.figures import BrokerStatus, RegisteredBroker
+from rmqlite.kernel.requests.figures import ArchiveStatus, BrokerStatus, RegisteredBroker
 from rmqlite.kernel.requests.schedule import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.service.access import admin, anyone, view
 from rmqlite.kernel.service.groups import GroupCalls
@@ -51,6 +51,7 @@ class Service(Part):
         self.ports = Ports()
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
+        self.archive: Callable[[], ArchiveStatus | None] = lambda: None
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
@@ -81,9 +82,16 @@ class Service(Part):
             for group, client_id in doubled[:DOUBLED_SHOWN]
         ]
         of_ports = (*self.ports.away, *self.open_ports)
-        warnings = (*of_ports, *of_files, *away, *twice, *status.warnings)
-        others = self.registered()
-        return replace(status, warnings=warnings, name_servers=servers, registered=others)
+        archive = self.archive()
+        of_archive = [archive.trouble] if archive and archive.trouble else []
+        warnings = (*of_ports, *of_files, *away, *twice, *of_archive, *status.warnings)
+        return replace(
+            status,
+            warnings=warnings,
+            name_servers=servers,
+            registered=self.registered(),
+            archive=archive,
+        )
 
     @property
     def parked(self) -> int:

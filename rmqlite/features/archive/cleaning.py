@@ -1,0 +1,61 @@
+"""Removes from an archive what no moment of archiveRetention needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rmqlite.features.archive.objects import Bucket, Head, Moment, Piece
+from rmqlite.kernel.words.errors import StoreDamaged
+
+CLEAN_MS: Final = 3_600_000
+"""How often it is done, if something is archived; the moments of so long a time all stay."""
+THIN_MS: Final = 600_000
+"""Of older moments one in so long a time stays."""
+_HOUR_MS: Final = 3_600_000
+
+
+async def clean(bucket: Bucket, head: Head, now_ms: int, hours: int) -> None:
+    """Remove moments older than so many hours, but not the last one, and what only they need.
+
+    Objects outside of the head's history are removed when they are so old.  Raises
+    StoreUnavailable.
+    """
+    everything = await bucket.contents()
+    own, old_ms = everything.of(head), now_ms - hours * _HOUR_MS
+    kept, begin = thinned(own.moments, now_ms, old_ms), 0
+    while kept and not begin:
+        try:
+            begin = (await bucket.state(kept[0])).begin or 1
+        except StoreDamaged:
+            # Nobody can restore it.
+            del kept[0]
+    history = {*own.pieces, *own.moments}
+    needed: set[Piece | Moment] = {
+        *kept,
+        *[each for each in own.pieces if each.end > begin],
+        *[each for each in everything.moments if each not in history and each.at_ms >= old_ms],
+        *[each for each in everything.pieces if each not in history and each.modified_ms >= old_ms],
+    }
+    needed -= {*_doubled(own.pieces)}
+    everywhere: list[Piece | Moment] = [*everything.moments, *everything.pieces]
+    await bucket.remove([each for each in everywhere if each not in needed])
+
+
+def thinned(moments: Sequence[Moment], now_ms: int, old_ms: int) -> list[Moment]:
+    """The moments that stay, the oldest first."""
+    kept = {}
+    for each in moments:
+        is_recent = each.at_ms >= now_ms - CLEAN_MS
+        kept[each.at_ms if is_recent else each.at_ms // THIN_MS] = each
+    return [each for each in kept.values() if each.at_ms >= old_ms] or [*moments[-1:]]
+
+
+def _doubled(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The pieces that one object was to replace when the broker was killed."""
+    reached = (0, 0)
+    for each in sorted(pieces, key=lambda piece: (piece.term, piece.begin, -piece.end)):
+        if (each.term, each.end) <= reached:
+            yield each
+        else:
+            reached = (each.term, each.end)
