@@ -1,10 +1,11 @@
-"""Where a broker has registered, and which other brokers have registered at its name server."""
+"""What stands beside a broker: name servers, other brokers that register here, the archive."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.kernel.requests.figures import BrokerStatus, NameServerStatus
+from rmqlite.kernel.requests.figures import ArchiveStatus, BrokerStatus, NameServerStatus
+from rmqlite.views.counts import size_text
 from rmqlite.views.tables import BAD, NOTHING, Column, Table, TableRow, cell, row, table
 from rmqlite.views.times import span_text
 
@@ -22,10 +23,18 @@ _BROKERS: Final = (
     Column("TOPICS", right=True),
     Column("LAST", right=True),
 )
+_ARCHIVE: Final = (
+    Column("ARCHIVE"),
+    Column("OWNER"),
+    Column("TERM", right=True),
+    Column("LOG END", right=True),
+    Column("LAST", right=True),
+    Column("BEHIND", right=True),
+)
 
 
 def cluster_tables(status: BrokerStatus) -> list[Table]:
-    """Those that have rows; a broker that is no member of a cluster has none."""
+    """Those that have rows; a broker that stands alone has none."""
     now_ms = status.now_ms
     brokers = [
         row(
@@ -43,6 +52,9 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
     found = (
         table("name servers", _NAME_SERVERS, servers),
         table("brokers that have registered here", _BROKERS, brokers),
+        table(
+            "archive", _ARCHIVE, [_archive_row(each, now_ms) for each in (status.archive,) if each]
+        ),
     )
     return [each for each in found if each.rows]
 
@@ -54,4 +66,21 @@ def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:
         cell("yes" if server.is_registered else "no", "" if server.is_registered else BAD),
         span_text(now_ms - server.since_ms) if server.since_ms else NOTHING,
         server.topics,
+    )
+
+
+def _archive_row(archive: ArchiveStatus, now_ms: int) -> TableRow:
+    """LAST: when something was archived; BEHIND: what is not, and since when."""
+    behind = size_text(archive.behind_bytes)
+    if archive.behind_since_ms:
+        behind += f" for {span_text(now_ms - archive.behind_since_ms)}"
+    last_ms = archive.archived_at_ms
+    return row(
+        archive.url,
+        archive.url,
+        archive.owner or NOTHING,
+        archive.term or NOTHING,
+        archive.end,
+        f"{span_text(now_ms - last_ms)} ago" if last_ms else NOTHING,
+        cell(behind, BAD if archive.trouble else ""),
     )

@@ -134,7 +134,7 @@ def _restored(
         with reading_bar("downloading") as report:
             end = download(url, plan, made.disk, made.part, report)
         note("the log is downloaded, its queues are made")
-        made.complete(plan.state.files, end)
+        made.complete(plan.state.files, end, plan.state.sizes)
         with reading_bar("checking") as report:
             checking, found = made.check(report)
         if found:

@@ -32,7 +32,8 @@ from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.requests.figures import ArchiveStatus
 from rmqlite.kernel.retention import Retention
-from rmqlite.kernel.store.disk.files import ReadOnlyFiles, SystemFiles
+from rmqlite.kernel.store.disk.files import Lock, ReadOnlyFiles, SystemFiles
+from rmqlite.kernel.store.opening.file_sizes import Sizes, sizes_of
 from rmqlite.kernel.store.opening.recovery import PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
@@ -66,6 +67,8 @@ class Archiving:
         self._files = ReadOnlyFiles()
         self._thread = ThreadPoolExecutor(1, "archive")
         self._bucket: Bucket
+        self._lock: Lock | None = None
+        self._is_stopped = False
         self._head: Head | None = None
         """As it was written last; None before the first time."""
         self._version: Version = None
@@ -102,39 +105,44 @@ class Archiving:
 
     async def run(self) -> None:
         """Archive until it is cancelled."""
-        lock = None
         try:
-            self._bucket = Bucket(self._config.archive_url)
-            lock = await self._in_thread(self._bucket.lock)
-            await self._rounds()
+            while True:
+                await asyncio.sleep(await self.attempt())
+        finally:
+            self.close()
+
+    async def attempt(self) -> float:
+        """Archive what is new; returns the seconds until the next attempt."""
+        interval_s = self._config.archive_interval_ms / 1000
+        try:
+            if not self._is_stopped:
+                await self._round(self._head or await self._begin())
         except (NotOwner, StoreLocked) as error:
+            self._is_stopped = True
             self._note_behind(is_behind=True)
             self._trouble = f"nothing is archived to {self._config.archive_url}: {error}"
             log.error("archiving has stopped error=%s", error)
-            await asyncio.Event().wait()
-        finally:
-            self._thread.shutdown(wait=False)
-            if lock is not None:
-                lock.release()
-
-    async def _rounds(self) -> None:
-        interval_s = pause_s = self._config.archive_interval_ms / 1000
-        while True:
-            try:
-                await self._round(self._head or await self._begin())
-            except (StoreUnavailable, StoreDamaged) as error:
-                self._note_behind(is_behind=True)
-                self._outage.failed(error)
-                self._trouble = f"the archive is behind: {error}"
-                pause_s = min(2 * pause_s, max(interval_s, PAUSE_S_MAX))
-            else:
+        except (StoreUnavailable, StoreDamaged) as error:
+            self._note_behind(is_behind=True)
+            self._outage.failed(error)
+            self._trouble = f"the archive is behind: {error}"
+            return float(min(interval_s * 2**self._outage.failures, max(interval_s, PAUSE_S_MAX)))
+        else:
+            if not self._is_stopped:
                 self._note_behind(is_behind=False)
                 self._outage.succeeded()
-                self._trouble, pause_s = "", interval_s
-            await asyncio.sleep(pause_s)
+                self._trouble = ""
+        return interval_s
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+        if self._lock is not None:
+            self._lock.release()
 
     async def _begin(self) -> Head:
-        """Begin a term where the archive ends.  Raises NotOwner."""
+        """Begin a term where the archive ends.  Raises NotOwner, StoreLocked."""
+        self._bucket = Bucket(self._config.archive_url)
+        self._lock = self._lock or await self._in_thread(self._bucket.lock)
         store, name = self._store, self._config.broker_name
         own = OwnLog(self._files, self._root, store.log_file_bytes, store.durable_end)
         owner = await self._in_thread(partial(owner_of, SystemFiles(), self._root, name))
@@ -142,7 +150,7 @@ class Archiving:
             head, self._version = await claim(self._bucket, own, owner, self._clock.now_ms())
         except HeadChanged:
             raise NotOwner("another broker has begun to archive there") from None
-        self._head, self._end = head, head.end
+        self._head, self._end, self._block = head, head.end, []
         log.info(
             "archiving begins url=%s owner=%s term=%d end=%d behind_bytes=%d",
             self._config.archive_url,
@@ -182,7 +190,8 @@ class Archiving:
             if end == self._end and small == self._small:
                 return None, small, end
             if await self._in_thread(partial(self._is_moment, files, end)):
-                state = State(begin, self._store.log_file_bytes, files)
+                sizes = await self._in_thread(self._sizes)
+                state = State(begin, sizes, files)
                 return await self._in_thread(state.encode), small, end
         reason = f"its tables changed during each of {MOMENTS_MAX} looks"
         raise StoreUnavailable("archive", str(self._root), reason)
@@ -233,12 +242,15 @@ class Archiving:
             self._version = await self._bucket.put_head(head, self._version)
         except HeadChanged:
             # An answer may have been lost, and the request sent again.
-            found = await self._bucket.head()
-            if found is None or found[0] != head:
-                owner = found[0].owner if found else "nobody: its head was removed"
-                raise NotOwner(
-                    f"another process has taken it over, it belongs to {owner}"
+            if (found := await self._bucket.head()) is None:
+                self._head = None
+                place = f"{self._bucket.url}/head"
+                raise StoreUnavailable(
+                    "replace", place, "it was removed; all begins anew"
                 ) from None
+            if found[0] != head:
+                owner = found[0].owner
+                raise NotOwner(f"another process has taken it over, as {owner}") from None
             self._version = found[1]
         self._head = head
 
@@ -249,6 +261,9 @@ class Archiving:
             self._behind_since_ms = 0
         elif not self._behind_since_ms:
             self._behind_since_ms = self._clock.now_ms()
+
+    def _sizes(self) -> Sizes:
+        return sizes_of(self._files, self._root, self._config)
 
     def _piece(self, begin: int, end: int) -> tuple[bytes, int]:
         data = b"".join(self._read(begin, end))

@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from rmqlite.kernel.store.disk.files import Files, Lock, SystemFiles
 from rmqlite.kernel.store.disk.segments import is_numbered, position_name
+from rmqlite.kernel.store.opening.file_sizes import Sizes
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.extras import check_extra
 
@@ -40,6 +41,8 @@ _HEAD: Final = "head"
 _NAME: Final = re.compile(r"(\d+)/(?:log/(\d{20})-(\d{20})-([0-9a-f]{8})|state/(\d{20})-(\d{13,}))")
 
 
+_REQUEST: Final = re.compile(r"^.*Error performing .*? - ")
+"""The beginning of a reason: address, time and retries."""
 _SMALL_NAME: Final = re.compile(r"config/\w[\w.-]*|lock")
 T = TypeVar("T")
 
@@ -118,12 +121,12 @@ class State:
     """The store beside its log at one moment: where the log began, and the small files by name."""
 
     begin: int
-    log_file_bytes: int
+    sizes: Sizes
     files: dict[str, bytes]
 
     def encode(self) -> bytes:
         texts = {name: data.decode(errors="surrogateescape") for name, data in self.files.items()}
-        tree = {"begin": self.begin, "logFileBytes": self.log_file_bytes, "files": texts}
+        tree = {"begin": self.begin, "sizes": self.sizes, "files": texts}
         return gzip.compress(json.dumps(tree).encode(), 1)
 
     @classmethod
@@ -134,7 +137,8 @@ class State:
         files = {str(name): text.encode(errors="surrogateescape") for name, text in texts}
         if not all(map(_SMALL_NAME.fullmatch, files)):
             raise ValueError("not the files of a store")
-        return cls(int(tree["begin"]), int(tree["logFileBytes"]), files)
+        log_file_bytes, queue_file_bytes = map(int, tree["sizes"])
+        return cls(int(tree["begin"]), Sizes(log_file_bytes, queue_file_bytes), files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,8 @@ class Bucket:
         mode: Any = "create" if replaced is None else replaced
         if self._folder is not None:
             mode = "overwrite"
-        lost = self._api.exceptions.AlreadyExistsError, self._api.exceptions.PreconditionError
+        errors = self._api.exceptions
+        lost = FileNotFoundError, errors.AlreadyExistsError, errors.PreconditionError
         with self._asked("write", _HEAD):
             try:
                 done = await self._api.put_async(self._store, _HEAD, head.encode(), mode=mode)
@@ -273,7 +278,8 @@ class Bucket:
         try:
             yield
         except (self._api.exceptions.BaseError, OSError, ValueError) as error:
-            reason = " ".join(str(error).split("\n\n")[0].split())[:REASON_CHARS_MAX]
+            reason = " ".join(str(error).split("\n\n")[0].split())
+            reason = _REQUEST.sub("", reason)[:REASON_CHARS_MAX]
             raise StoreUnavailable(verb, f"{self.url}/{name}", reason) from error
 
 

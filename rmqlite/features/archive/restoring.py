@@ -80,8 +80,8 @@ async def _planned(bucket: Bucket, until: Until) -> Plan:
     own = everything.of(head)
     wanted = [m for m in own.moments if m.end <= until.physical_offset and m.at_ms < until.time_ms]
     if not wanted:
-        rule = "a time or offset that the archive has, see --list"
-        raise InvalidValue("--until", "this", rule)
+        rule = "a time or a physical offset that the archive has, see --list"
+        raise InvalidValue("--until", min(until), rule)
     moment, archive_end = wanted[-1], everything.end(head)
     later = [each.end for each in own.moments if each.end > moment.end]
     limit = moment.end if until == Until() else min([*later, archive_end])
@@ -104,11 +104,11 @@ def download(
 async def _download(
     bucket: Bucket, plan: Plan, files: Files, root: Path, report: Callable[[int, int], None]
 ) -> int:
-    segments = Segments(files, root / "commitlog", plan.state.log_file_bytes)
+    segments = Segments(files, root / "commitlog", plan.state.sizes.log_file_bytes)
     left, done = iter(plan.spans), 0
     if plan.spans:
         # The objects come in any order, and a log has no gaps.
-        for start in range(plan.state.begin, plan.limit, plan.state.log_file_bytes):
+        for start in range(plan.state.begin, plan.limit, plan.state.sizes.log_file_bytes):
             segments.ensure(start)
 
     async def work() -> None:
@@ -129,14 +129,15 @@ def _cut(files: Files, root: Path, plan: Plan) -> int:
     """End the log behind its last record that is wanted."""
     end = plan.moment.end
     if plan.limit > end:
-        log = CommitLog(files, root / "commitlog", plan.state.log_file_bytes)
+        log = CommitLog(files, root / "commitlog", plan.state.sizes.log_file_bytes)
         log.end = plan.limit
         for record in log.walk(end):
             is_late = record.head.store_timestamp_ms >= plan.until.time_ms
             if is_late or record.end > plan.until.physical_offset:
                 break
             end = record.end
-        log.cut(end)
+        # With the mark in the file, which says how far the log was on disk.
+        Segments(files, root / "commitlog", log.segment_bytes).cut(end)
     return end
 
 

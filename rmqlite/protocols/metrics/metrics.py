@@ -180,6 +180,21 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: sum([not each.is_registered for each in now.status.name_servers]),
     ),
     (
+        "archive_behind_bytes",
+        "Bytes of the commit log that are on disk and not in the archive; 0 without archiveUrl.",
+        lambda now: now.status.archive.behind_bytes if now.status.archive else 0,
+    ),
+    (
+        "archive_behind_seconds",
+        "How long the archive has lacked something that is on disk; 0 if it lacks nothing.",
+        lambda now: _archive_behind_s(now.status),
+    ),
+    (
+        "archive_lost_bytes",
+        "Bytes of the commit log that a full disk lost before they were archived, since the start.",
+        lambda now: now.status.archive.lost_bytes if now.status.archive else 0,
+    ),
+    (
         "broken_files",
         "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
         lambda now: sum(files.is_broken for files in now.files),
@@ -288,6 +303,11 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
         lambda now: {"": now.commit.syncs.histogram()},
     ),
 )
+
+
+def _archive_behind_s(status: BrokerStatus) -> float:
+    since_ms = status.archive.behind_since_ms if status.archive else 0
+    return max(0, status.now_ms - since_ms) / 1000 if since_ms else 0
 
 
 class Collected(Collector):

@@ -20,6 +20,7 @@ from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import is_zeros, position_name
 from rmqlite.kernel.store.dispatch import queue_keys
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
+from rmqlite.kernel.store.opening.file_sizes import Sizes
 from rmqlite.kernel.store.tables.small_files import small_files
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
@@ -81,7 +82,9 @@ class Backup(NewStore):
         """
         moment = self._moment()
         self._copy_all(moment.layout, progress)
-        self.complete(moment.tables, moment.layout.end, self.root)
+        layout = moment.layout
+        sizes = Sizes(layout.log_file_bytes, layout.queue_file_bytes)
+        self.complete(moment.tables, layout.end, sizes, self.root)
 
     # ---- the moment
 

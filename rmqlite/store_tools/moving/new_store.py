@@ -14,6 +14,7 @@ from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.disk.regular_file import FOLDER
 from rmqlite.kernel.store.message_store import MessageStore
+from rmqlite.kernel.store.opening.file_sizes import Sizes
 from rmqlite.kernel.words.clock import Clock, SystemClock
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.store_tools.check import Finding, Progress, StoreCheck
@@ -76,16 +77,23 @@ class NewStore:
         for name in ("config", "commitlog"):
             self.disk.make_folder(self.part / name)
 
-    def complete(self, small_files: dict[str, bytes], end: int, origin: Path | None = None) -> None:
+    def complete(
+        self, small_files: dict[str, bytes], end: int, sizes: Sizes, origin: Path | None = None
+    ) -> None:
         """Add the small files, open and close the store; its log must end there.
 
-        Raises StoreUnavailable, and StoreDamaged, which names the file below origin.
+        sizes: the lengths of the files, of which there may be none yet.  Raises StoreUnavailable,
+        and StoreDamaged, which names the file below origin.
         """
         for name, data in small_files.items():
             self.disk.replace(self.part / name, data)
         # As after a crash: an opening then trusts nothing that is not covered by the tables.
         self.disk.replace(self.part / "abort", b"")
-        config = config_to_open(self.disk, self.part, self._config)
+        lengths = {
+            "mapped_file_size_commit_log": sizes.log_file_bytes,
+            "mapped_file_size_consume_queue": sizes.queue_file_bytes,
+        }
+        config = config_to_open(self.disk, self.part, self._config).model_copy(update=lengths)
         try:
             store = MessageStore(config, self.disk, self._clock, is_marked=False)
         except StoreDamaged as error:
