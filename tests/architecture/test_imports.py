@@ -63,6 +63,7 @@ ONLY_THESE_OF = {
     ("cli", "store_tools"): {
         *("rmqlite.store_tools.reader", "rmqlite.store_tools.check", "rmqlite.store_tools.repair"),
         *("rmqlite.store_tools.moving.handover", "rmqlite.store_tools.moving.backup"),
+        "rmqlite.store_tools.moving.new_store",
     },
     ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
@@ -83,7 +84,7 @@ ALONE = {
     "time": {"rmqlite.kernel.words.clock"},
     "datetime": {
         *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),
-        "rmqlite.testing.broker_process",
+        *("rmqlite.testing.broker_process", "rmqlite.features.archive.objects"),
     },
     "pydantic": {
         *(
@@ -95,6 +96,7 @@ ALONE = {
         *(f"rmqlite.features.{each}.table_shapes" for each in WITH_TABLES),
         "rmqlite.cli.output.schema",
     },
+    "obstore": {"rmqlite.features.archive.objects"},
     "yaml": {"rmqlite.features.accounts.plain_yaml"},
     "google": {"rmqlite.protocols"},
     "grpc": {"rmqlite.protocols", "rmqlite.client"},
@@ -119,7 +121,7 @@ ALONE = {
     "zlib": {
         *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
         *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
-        "rmqlite.protocols.remoting.bytes.registration",
+        *("rmqlite.protocols.remoting.bytes.registration", "rmqlite.features.archive.objects"),
     },
     "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},

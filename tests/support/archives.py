@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.features.archive.archiving import Archiving
-from rmqlite.features.archive.objects import Bucket, Contents, Head
+from rmqlite.features.archive.objects import ArchiveBucket, Contents, ArchiveHead
 from rmqlite.features.archive.restoring import Until, download, planned
 from rmqlite.kernel.requests.figures import ArchiveStatus
 from rmqlite.kernel.words.message import Message
@@ -30,7 +30,7 @@ class Archived:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.archiving.close()
+        self.archiving.close_archive()
         self.under_test.store.release()
 
     def send(self, *bodies: str, topic: str = TOPIC) -> None:
@@ -45,7 +45,7 @@ class Archived:
 
     def restart(self) -> None:
         """Stop the broker, and start it again on its store."""
-        self.archiving.close()
+        self.archiving.close_archive()
         self.under_test.restart()
         self.archiving = self.under_test.broker[Archiving]
 
@@ -63,14 +63,14 @@ class Archived:
         return log_of(self.under_test.config.store_path)
 
 
-def head_of(url: str) -> Head:
-    found = asyncio.run(Bucket(url).head())
+def head_of(url: str) -> ArchiveHead:
+    found = asyncio.run(ArchiveBucket(url).head())
     assert found is not None
     return found[0]
 
 
 def contents_of(url: str) -> Contents:
-    return asyncio.run(Bucket(url).contents())
+    return asyncio.run(ArchiveBucket(url).contents())
 
 
 def restored(url: str, target: Path, until: Until = NEWEST) -> int:

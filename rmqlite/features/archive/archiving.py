@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 
 from rmqlite.features.archive.cleaning import CLEAN_MS, clean
 from rmqlite.features.archive.objects import (
-    Bucket,
-    Head,
+    ArchiveBucket,
+    ArchivedMoment,
+    ArchiveHead,
     HeadChanged,
-    Moment,
     Piece,
     State,
     Version,
@@ -66,10 +66,10 @@ class Archiving:
         self._root = parts.config.store_path
         self._files = ReadOnlyFiles()
         self._thread = ThreadPoolExecutor(1, "archive")
-        self._bucket: Bucket
+        self._bucket: ArchiveBucket
         self._lock: Lock | None = None
         self._is_stopped = False
-        self._head: Head | None = None
+        self._head: ArchiveHead | None = None
         """As it was written last; None before the first time."""
         self._version: Version = None
         self._end = 0
@@ -103,13 +103,13 @@ class Archiving:
             trouble=self._trouble,
         )
 
-    async def run(self) -> None:
+    async def run_archiving(self) -> None:
         """Archive until it is cancelled."""
         try:
             while True:
                 await asyncio.sleep(await self.attempt())
         finally:
-            self.close()
+            self.close_archive()
 
     async def attempt(self) -> float:
         """Archive what is new; returns the seconds until the next attempt."""
@@ -134,14 +134,14 @@ class Archiving:
                 self._trouble = ""
         return interval_s
 
-    def close(self) -> None:
+    def close_archive(self) -> None:
         self._thread.shutdown(wait=False)
         if self._lock is not None:
             self._lock.release()
 
-    async def _begin(self) -> Head:
+    async def _begin(self) -> ArchiveHead:
         """Begin a term where the archive ends.  Raises NotOwner, StoreLocked."""
-        self._bucket = Bucket(self._config.archive_url)
+        self._bucket = ArchiveBucket(self._config.archive_url)
         self._lock = self._lock or await self._in_thread(self._bucket.lock)
         store, name = self._store, self._config.broker_name
         own = OwnLog(self._files, self._root, store.log_file_bytes, store.durable_end)
@@ -163,7 +163,7 @@ class Archiving:
 
     # ---- a round
 
-    async def _round(self, head: Head) -> None:
+    async def _round(self, head: ArchiveHead) -> None:
         """Archive what is new.  If nothing is, there is no request."""
         state, small, end = await self._moment()
         if state is None:
@@ -171,8 +171,8 @@ class Archiving:
         self._note_behind(is_behind=True)
         await self._ship(head.term, end)
         at_ms = self._clock.now_ms()
-        await self._bucket.put(Moment(head.term, end, at_ms).name, state)
-        await self._write(Head(head.owner, head.terms, end, at_ms))
+        await self._bucket.put(ArchivedMoment(head.term, end, at_ms).name, state)
+        await self._write(ArchiveHead(head.owner, head.terms, end, at_ms))
         self._small = small
         if at_ms - self._cleaned_at_ms >= CLEAN_MS:
             self._cleaned_at_ms = at_ms
@@ -236,7 +236,7 @@ class Archiving:
         await self._bucket.put(whole.name, self._read(begin, end))
         await self._bucket.remove(pieces)
 
-    async def _write(self, head: Head) -> None:
+    async def _write(self, head: ArchiveHead) -> None:
         """Write the head.  Raises NotOwner if the archive belongs to another broker by now."""
         try:
             self._version = await self._bucket.put_head(head, self._version)

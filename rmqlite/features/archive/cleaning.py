@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rmqlite.features.archive.objects import Bucket, Head, Moment, Piece
+from rmqlite.features.archive.objects import ArchiveBucket, ArchivedMoment, ArchiveHead, Piece
 from rmqlite.kernel.words.errors import StoreDamaged
 
 CLEAN_MS: Final = 3_600_000
@@ -15,14 +15,14 @@ THIN_MS: Final = 600_000
 _HOUR_MS: Final = 3_600_000
 
 
-async def clean(bucket: Bucket, head: Head, now_ms: int, hours: int) -> None:
+async def clean(bucket: ArchiveBucket, head: ArchiveHead, now_ms: int, hours: int) -> None:
     """Remove moments older than so many hours, but not the last one, and what only they need.
 
     Objects outside of the head's history are removed when they are so old.  Raises
     StoreUnavailable.
     """
     everything = await bucket.contents()
-    own, old_ms = everything.of(head), now_ms - hours * _HOUR_MS
+    own, old_ms = everything.of_head(head), now_ms - hours * _HOUR_MS
     kept, begin = thinned(own.moments, now_ms, old_ms), 0
     while kept and not begin:
         try:
@@ -31,18 +31,18 @@ async def clean(bucket: Bucket, head: Head, now_ms: int, hours: int) -> None:
             # Nobody can restore it.
             del kept[0]
     history = {*own.pieces, *own.moments}
-    needed: set[Piece | Moment] = {
+    needed: set[Piece | ArchivedMoment] = {
         *kept,
         *[each for each in own.pieces if each.end > begin],
         *[each for each in everything.moments if each not in history and each.at_ms >= old_ms],
         *[each for each in everything.pieces if each not in history and each.modified_ms >= old_ms],
     }
     needed -= {*_doubled(own.pieces)}
-    everywhere: list[Piece | Moment] = [*everything.moments, *everything.pieces]
+    everywhere: list[Piece | ArchivedMoment] = [*everything.moments, *everything.pieces]
     await bucket.remove([each for each in everywhere if each not in needed])
 
 
-def thinned(moments: Sequence[Moment], now_ms: int, old_ms: int) -> list[Moment]:
+def thinned(moments: Sequence[ArchivedMoment], now_ms: int, old_ms: int) -> list[ArchivedMoment]:
     """The moments that stay, the oldest first."""
     kept = {}
     for each in moments:

@@ -22,7 +22,7 @@ def _loops(parts: ServiceParts, service: Service) -> Loops:
     if archiving is None:
         return {}
     service.archive = archiving.status
-    return {"archive": archiving.run()}
+    return {"archive": archiving.run_archiving()}
 
 
 FEATURE: Final = Feature(make=_make, loops=_loops)

@@ -67,7 +67,7 @@ class Piece(NamedTuple):
         return f"{self.term}/log/{places}-{self.crc:08x}"
 
 
-class Moment(NamedTuple):
+class ArchivedMoment(NamedTuple):
     """A moment that can be restored: where the log ended, and the broker's time."""
 
     term: int
@@ -87,7 +87,7 @@ class Term(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ArchiveHead:
     """Who archives.  terms: the history, the oldest first; each ends where the next one begins."""
 
     owner: str
@@ -100,7 +100,7 @@ class Head:
         return json.dumps(tree).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Head:
+    def decode(cls, data: bytes) -> ArchiveHead:
         """Raises ValueError, KeyError, TypeError."""
         tree = json.loads(data)
         terms = tuple(Term(int(term), int(begin)) for term, begin in tree["terms"])
@@ -146,22 +146,22 @@ class Contents:
     """All pieces and moments in the order of term and place, of one history or of all."""
 
     pieces: list[Piece] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[ArchivedMoment] = field(default_factory=list)
 
-    def of(self, head: Head) -> Contents:
+    def of_head(self, head: ArchiveHead) -> Contents:
         """What belongs to the head's history."""
         return Contents(
             [each for each in self.pieces if each.begin < head.limit_of(each.term)],
             [each for each in self.moments if each.end <= head.limit_of(each.term) > 0],
         )
 
-    def end(self, head: Head) -> int:
+    def log_end(self, head: ArchiveHead) -> int:
         """The physical offset where the head's history ends."""
-        ends = [min(each.end, head.limit_of(each.term)) for each in self.of(head).pieces]
+        ends = [min(each.end, head.limit_of(each.term)) for each in self.of_head(head).pieces]
         return max([*ends, head.terms[-1].begin])
 
 
-class Bucket:
+class ArchiveBucket:
     """The archive at a URL; every method raises StoreUnavailable."""
 
     def __init__(self, url: str) -> None:
@@ -187,7 +187,7 @@ class Bucket:
         """Keep other brokers away from a folder.  Raises StoreLocked."""
         return SystemFiles().lock(self._folder / "lock") if self._folder else None
 
-    async def head(self) -> tuple[Head, Version] | None:
+    async def head(self) -> tuple[ArchiveHead, Version] | None:
         """The head and its version; None: there is none.  Raises StoreDamaged."""
         with self._asked("read", _HEAD):
             try:
@@ -195,9 +195,9 @@ class Bucket:
             except FileNotFoundError:
                 return None
             data = bytes(await found.bytes_async())
-        return self._decoded(_HEAD, data, Head.decode), self._version(found.meta)
+        return self._decoded(_HEAD, data, ArchiveHead.decode), self._version(found.meta)
 
-    async def put_head(self, head: Head, replaced: Version) -> Version:
+    async def put_head(self, head: ArchiveHead, replaced: Version) -> Version:
         """Replace the head of that version; returns the new one's.  Raises HeadChanged."""
         mode: Any = "create" if replaced is None else replaced
         if self._folder is not None:
@@ -224,7 +224,7 @@ class Bucket:
                         places = int(term), int(begin), int(end)
                         found.pieces.append(Piece(*places, int(crc, 16), modified_ms))
                     else:
-                        found.moments.append(Moment(int(term), int(at), int(time)))
+                        found.moments.append(ArchivedMoment(int(term), int(at), int(time)))
         found.pieces.sort()
         found.moments.sort()
         return found
@@ -242,11 +242,11 @@ class Bucket:
             raise self._damage(piece.name, expected, f"{len(data):,} with {crc:08x}")
         return data
 
-    async def state(self, moment: Moment) -> State:
+    async def state(self, moment: ArchivedMoment) -> State:
         """Raises StoreDamaged for one that is missing or cannot be read."""
         return self._decoded(moment.name, await self._get(moment.name), State.decode)
 
-    async def remove(self, rows: Iterable[Piece | Moment]) -> None:
+    async def remove(self, rows: Iterable[Piece | ArchivedMoment]) -> None:
         for name in [each.name for each in rows]:
             with self._asked("remove", name), suppress(FileNotFoundError):
                 await self._api.delete_async(self._store, name)

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from rmqlite.features.archive.objects import (
-    Bucket,
-    Head,
+    ArchiveBucket,
+    ArchiveHead,
     HeadChanged,
     Piece,
     Term,
@@ -48,8 +48,8 @@ class OwnLog(NamedTuple):
 
 
 async def claim(
-    bucket: Bucket, own: OwnLog, owner: str, now_ms: int, *, takes_over: bool = False
-) -> tuple[Head, Version]:
+    bucket: ArchiveBucket, own: OwnLog, owner: str, now_ms: int, *, takes_over: bool = False
+) -> tuple[ArchiveHead, Version]:
     """Begin a term where the archive ends; returns the head, and its version.
 
     takes_over: from any owner, and where both logs are still the same, else with the whole log.
@@ -61,23 +61,23 @@ async def claim(
     if found is not None:
         head, version = found
         term = max(term, head.term)
-        end = contents.end(head)
+        end = contents.log_end(head)
         same = min(end, own.end)
-        is_same = await _is_same(bucket, contents.of(head).pieces, own, same)
+        is_same = await _is_same(bucket, contents.of_head(head).pieces, own, same)
         if not takes_over and head.owner != owner:
             raise NotOwner(f"it belongs to {head.owner}, and this broker is {owner}; {_REMEDY}")
         if not takes_over and not (is_same and same == end):
             sentence = f"its log up to {end:,} is not the beginning of this broker's"
             raise NotOwner(f"{sentence}, which ends at {own.end:,}; {_REMEDY}")
         if is_same:
-            used = {each.term for each in contents.of(head).pieces}
+            used = {each.term for each in contents.of_head(head).pieces}
             terms = [each for each in head.terms if each.begin < same and each.term in used]
             begin = same
-    claimed = Head(owner, (*terms, Term(term + 1, begin)), begin, now_ms)
+    claimed = ArchiveHead(owner, (*terms, Term(term + 1, begin)), begin, now_ms)
     return claimed, await bucket.put_head(claimed, version)
 
 
-async def _is_same(bucket: Bucket, pieces: Sequence[Piece], own: OwnLog, end: int) -> bool:
+async def _is_same(bucket: ArchiveBucket, pieces: Sequence[Piece], own: OwnLog, end: int) -> bool:
     """Is the archive's log before a physical offset the store's?
 
     Compared are those bytes of the last piece that the log still has.  Records name their time and
@@ -110,7 +110,7 @@ def take_over(config: BrokerConfig, now_ms: int) -> str:
 
     Raises StoreLocked, StoreUnavailable, StoreDamaged, ExtraMissing.
     """
-    files, root, bucket = SystemFiles(), config.store_path, Bucket(config.archive_url)
+    files, root, bucket = SystemFiles(), config.store_path, ArchiveBucket(config.archive_url)
     files.make_folder(root / "config")
     with ExitStack() as locked:
         locked.callback(files.lock(root / "lock").release)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.features.archive.objects import Bucket, Head, Moment, Piece, State
+from rmqlite.features.archive.objects import (
+    ArchiveBucket,
+    ArchivedMoment,
+    ArchiveHead,
+    Piece,
+    State,
+)
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import Segments
@@ -36,17 +42,17 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestorePlan:
     """What is downloaded.  limit: where its log ends; records behind the moment may follow, as far
     as they are wanted.  last: the newest moment.  archive_end: where the archive's log ends.
     """
 
     until: Until
-    moment: Moment
+    moment: ArchivedMoment
     state: State
     spans: tuple[Span, ...]
     limit: int
-    last: Moment
+    last: ArchivedMoment
     archive_end: int
 
     @property
@@ -54,55 +60,59 @@ class Plan:
         return sum([span.end - span.begin for span in self.spans])
 
 
-def moments_at(url: str) -> list[Moment]:
+def moments_at(url: str) -> list[ArchivedMoment]:
     """Every moment that the archive remembers, the oldest first.
 
     Raises InvalidValue for a URL without an archive, StoreUnavailable, StoreDamaged, ExtraMissing.
     """
 
-    async def listed() -> list[Moment]:
-        bucket = Bucket(url)
-        return (await bucket.contents()).of(await _head(bucket)).moments
+    async def listed() -> list[ArchivedMoment]:
+        bucket = ArchiveBucket(url)
+        return (await bucket.contents()).of_head(await _head(bucket)).moments
 
     return asyncio.run(listed())
 
 
-def planned(url: str, until: Until) -> Plan:
+def planned(url: str, until: Until) -> RestorePlan:
     """The newest moment that is wanted, or the newest at all.
 
     Raises as moments_at(), StoreDamaged also if an object that is needed is missing.
     """
-    return asyncio.run(_planned(Bucket(url), until))
+    return asyncio.run(_planned(ArchiveBucket(url), until))
 
 
-async def _planned(bucket: Bucket, until: Until) -> Plan:
+async def _planned(bucket: ArchiveBucket, until: Until) -> RestorePlan:
     head, everything = await _head(bucket), await bucket.contents()
-    own = everything.of(head)
+    own = everything.of_head(head)
     wanted = [m for m in own.moments if m.end <= until.physical_offset and m.at_ms < until.time_ms]
     if not wanted:
         rule = "a time or a physical offset that the archive has, see --list"
         raise InvalidValue("--until", min(until), rule)
-    moment, archive_end = wanted[-1], everything.end(head)
+    moment, archive_end = wanted[-1], everything.log_end(head)
     later = [each.end for each in own.moments if each.end > moment.end]
     limit = moment.end if until == Until() else min([*later, archive_end])
     state = await bucket.state(moment)
     spans = _covering(bucket.url, head, own.pieces, state.begin, limit)
-    return Plan(until, moment, state, spans, limit, own.moments[-1], archive_end)
+    return RestorePlan(until, moment, state, spans, limit, own.moments[-1], archive_end)
 
 
 def download(
-    url: str, plan: Plan, files: Files, root: Path, report: Callable[[int, int], None]
+    url: str, plan: RestorePlan, files: Files, root: Path, report: Callable[[int, int], None]
 ) -> int:
     """Write the log below root; returns where it ends.  report: is called with bytes and total.
 
     Raises StoreUnavailable, and StoreDamaged for an object with other bytes than it was written
     with.
     """
-    return asyncio.run(_download(Bucket(url), plan, files, root, report))
+    return asyncio.run(_download(ArchiveBucket(url), plan, files, root, report))
 
 
 async def _download(
-    bucket: Bucket, plan: Plan, files: Files, root: Path, report: Callable[[int, int], None]
+    bucket: ArchiveBucket,
+    plan: RestorePlan,
+    files: Files,
+    root: Path,
+    report: Callable[[int, int], None],
 ) -> int:
     segments = Segments(files, root / "commitlog", plan.state.sizes.log_file_bytes)
     left, done = iter(plan.spans), 0
@@ -125,7 +135,7 @@ async def _download(
     return _cut(files, root, plan)
 
 
-def _cut(files: Files, root: Path, plan: Plan) -> int:
+def _cut(files: Files, root: Path, plan: RestorePlan) -> int:
     """End the log behind its last record that is wanted."""
     end = plan.moment.end
     if plan.limit > end:
@@ -141,14 +151,14 @@ def _cut(files: Files, root: Path, plan: Plan) -> int:
     return end
 
 
-async def _head(bucket: Bucket) -> Head:
+async def _head(bucket: ArchiveBucket) -> ArchiveHead:
     if (found := await bucket.head()) is None:
         raise InvalidValue("URL", bucket.url, "the archiveUrl of a broker")
     return found[0]
 
 
 def _covering(
-    url: str, head: Head, pieces: Sequence[Piece], begin: int, end: int
+    url: str, head: ArchiveHead, pieces: Sequence[Piece], begin: int, end: int
 ) -> tuple[Span, ...]:
     """The objects with the log's bytes begin <= n < end."""
     found, at = [], begin

@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.features.archive import archiving
 from rmqlite.features.archive.cleaning import CLEAN_MS, THIN_MS, thinned
-from rmqlite.features.archive.objects import Moment
+from rmqlite.features.archive.objects import ArchivedMoment
 from rmqlite.features.archive.owning import OWNER_TABLE, take_over
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
 from tests.support.archives import TOPIC, Archived, contents_of, head_of, log_of, restored
@@ -121,10 +121,10 @@ def test_a_restored_broker_takes_the_archive_over(archived: Archived, tmp_path: 
     restored(archived.url, tmp_path / "copy")
     archived.send("lost")
     archived.attempt()
-    archived.archiving.close()
+    archived.archiving.close_archive()
     with Archived(tmp_path / "copy", archived.url) as again:
         assert "it belongs to" in again.attempt().trouble
-        again.archiving.close()
+        again.archiving.close_archive()
         again.under_test.close()
         said = take_over(again.under_test.config, 1)
         assert "from physical offset" in said
@@ -140,7 +140,7 @@ def test_another_history_shares_nothing(archived: Archived, tmp_path: Path) -> N
     """A new store takes an archive over: the whole of its log is archived anew."""
     archived.send("a", LARGE)
     archived.attempt()
-    archived.archiving.close()
+    archived.archiving.close_archive()
     with Archived(tmp_path / "other", archived.url) as other:
         other.send("b", LARGE)
         other.under_test.close()
@@ -161,7 +161,7 @@ def test_an_older_copy_of_the_store_is_no_continuation(archived: Archived, tmp_p
     (tmp_path / "copy" / "config" / OWNER_TABLE).write_bytes(own.read_bytes())
     archived.send("b")
     archived.attempt()
-    archived.archiving.close()
+    archived.archiving.close_archive()
     with Archived(tmp_path / "copy", archived.url) as copy:
         assert "is not the beginning of this broker's" in copy.attempt().trouble
         copy.send("longer than before")
@@ -218,7 +218,7 @@ def test_a_folder_without_an_archive_is_no_archive(tmp_path: Path) -> None:
 def test_of_old_moments_some_stay() -> None:
     """All of the last hour, of the time before one in ten minutes, and the last in any case."""
     now = 1_000 * HOUR_MS
-    every = [Moment(1, n, now - (5_000 - n) * 1_000) for n in range(5_000)]
+    every = [ArchivedMoment(1, n, now - (5_000 - n) * 1_000) for n in range(5_000)]
     kept = thinned(every, now, now - 4_500_000)
     recent = [each for each in kept if each.at_ms >= now - CLEAN_MS]
     assert len(recent) == CLEAN_MS // 1_000
