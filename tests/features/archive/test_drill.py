@@ -46,7 +46,12 @@ def test_the_drill_of_the_page(tmp_path: Path) -> None:
     }
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
-            ["bash", "-ec", script], cwd=tmp_path, env=env, stdout=said, stderr=said, process_group=0
+            ["bash", "-ec", script],
+            cwd=tmp_path,
+            env=env,
+            stdout=said,
+            stderr=said,
+            process_group=0,
         )
         try:
             code = process.wait(150)
