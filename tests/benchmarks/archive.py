@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.archive --seconds 20
 
-A broker process without and with an archive in a folder, in turns: messages a second of one
-producer, as fast as it can.  Then messages at 20 MB a second, and how far behind the archive is,
-each 100 ms; what an idle broker writes; a restore of all of it.  Then SIGKILLs, each with a restore
-elsewhere: how much of what was acknowledged is lost.
+A broker process without and with an archive in a folder, in turns: MB a second of one producer, as
+fast as it can, and the broker's CPU for them.  Then messages at 20 MB a second, and how far behind
+the archive is, each 100 ms; what an idle broker writes; a restore of all of it.  Then SIGKILLs,
+each with a restore elsewhere: how much of what was acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rmqlite.kernel.words.clock import pause_s
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.store_tools.moving.new_store import NewStore
 from rmqlite.testing import BrokerProcess
+from tests.support.broker_processes import cpu_s_of
 
 BODY: Final = b"x" * 4_000
 BATCH: Final = 250
@@ -77,17 +78,27 @@ def restore(url: str, target: Path) -> tuple[int, float, float]:
 
 
 def throughput(folder: Path, seconds: float, turns: int) -> None:
-    rates: dict[bool, list[float]] = {False: [], True: []}
+    ratios: list[tuple[float, float]] = []
     for turn in range(turns):
+        found = []
         for has_archive in (False, True):
             place = folder / f"{turn}{has_archive}"
             archive = place / "archive" if has_archive else None
             with BrokerProcess(place, settings(archive), is_forked=False) as broker:
                 sent_for(broker.endpoint, 1)
+                cpu_s, began_s = cpu_s_of(broker.pid), time.monotonic()
                 answers = sent_for(broker.endpoint, seconds)
-                rates[has_archive].append(answers[-1][1] / seconds / MB)
-    ratios = [with_it / alone for alone, with_it in zip(rates[False], rates[True], strict=True)]
-    print(f"MB/s without {rates[False]}, with {rates[True]}: ratio {statistics.median(ratios):.3f}")
+                mb = answers[-1][1] / MB
+                cpu_s = cpu_s_of(broker.pid) - cpu_s
+                found.append((mb / (answers[-1][0] - began_s), cpu_s * 1e3 / mb))
+        (rate, cpu_ms), (rate_with, cpu_ms_with) = found
+        ratios.append((rate_with / rate, cpu_ms_with / cpu_ms))
+        print(
+            f"MB/s without, with: {rate:.1f}, {rate_with:.1f}; CPU ms a MB: {cpu_ms:.2f},"
+            f" {cpu_ms_with:.2f}"
+        )
+    rates, cpus = zip(*ratios, strict=True)
+    print(f"ratio of MB/s {statistics.median(rates):.3f}, of CPU {statistics.median(cpus):.3f}")
 
 
 def lost(folder: Path, kills: int) -> None:
@@ -131,10 +142,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--only-cost", action="store_true", help="the turns alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         throughput(folder, options.seconds, options.turns)
+        if options.only_cost:
+            return
         place = folder / "paced"
         with BrokerProcess(place, settings(place / "archive"), is_forked=False) as broker:
             lags: list[float] = []

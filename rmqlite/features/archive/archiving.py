@@ -33,7 +33,7 @@ from rmqlite.kernel.process.loops import Outage
 from rmqlite.kernel.requests.figures import ArchiveStatus
 from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.store.disk.files import Lock, ReadOnlyFiles, SystemFiles
-from rmqlite.kernel.store.opening.file_sizes import Sizes, sizes_of
+from rmqlite.kernel.store.opening.file_sizes import sizes_of
 from rmqlite.kernel.store.opening.recovery import PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
@@ -150,7 +150,7 @@ class Archiving:
             head, self._version = await claim(self._bucket, own, owner, self._clock.now_ms())
         except HeadChanged:
             raise NotOwner("another broker has begun to archive there") from None
-        self._head, self._end, self._block = head, head.end, []
+        self._head, self._end, self._block, self._small = head, head.end, [], {}
         log.info(
             "archiving begins url=%s owner=%s term=%d end=%d behind_bytes=%d",
             self._config.archive_url,
@@ -190,7 +190,9 @@ class Archiving:
             if end == self._end and small == self._small:
                 return None, small, end
             if await self._in_thread(partial(self._is_moment, files, end)):
-                sizes = await self._in_thread(self._sizes)
+                sizes = await self._in_thread(
+                    partial(sizes_of, self._files, self._root, self._config)
+                )
                 state = State(begin, sizes, files)
                 return await self._in_thread(state.encode), small, end
         reason = f"its tables changed during each of {MOMENTS_MAX} looks"
@@ -202,8 +204,8 @@ class Archiving:
 
     def _is_moment(self, files: dict[str, bytes], end: int) -> bool:
         """Are the small files unchanged, and is none of them ahead of the log?"""
-        data = files.get(f"config/{PROGRESS_TABLE}")
-        reached = tables.decode(data)["physicalOffset"] if data else 0
+        path = self._root / "config" / PROGRESS_TABLE
+        reached = (tables.load(self._files, path) or {}).get("physicalOffset", 0)
         return bool(reached <= end) and self._small_files() == files
 
     async def _ship(self, term: int, end: int) -> None:
@@ -243,11 +245,8 @@ class Archiving:
         except HeadChanged:
             # An answer may have been lost, and the request sent again.
             if (found := await self._bucket.head()) is None:
-                self._head = None
-                place = f"{self._bucket.url}/head"
-                raise StoreUnavailable(
-                    "replace", place, "it was removed; all begins anew"
-                ) from None
+                self._head, reason = None, "it was removed; archiving begins anew"
+                raise StoreUnavailable("replace", f"{self._bucket.url}/head", reason) from None
             if found[0] != head:
                 owner = found[0].owner
                 raise NotOwner(f"another process has taken it over, as {owner}") from None
@@ -261,9 +260,6 @@ class Archiving:
             self._behind_since_ms = 0
         elif not self._behind_since_ms:
             self._behind_since_ms = self._clock.now_ms()
-
-    def _sizes(self) -> Sizes:
-        return sizes_of(self._files, self._root, self._config)
 
     def _piece(self, begin: int, end: int) -> tuple[bytes, int]:
         data = b"".join(self._read(begin, end))

@@ -31,8 +31,8 @@ from rmqlite.kernel.store.opening.file_sizes import Sizes
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.extras import check_extra
 
-CHUNK_BYTES: Final = 1 << 20
-"""Bytes of one read of the log."""
+CHUNK_BYTES: Final = 8 << 20
+"""Bytes of one read of the log: to join a piece of smaller ones costs more than to read it."""
 TRIES: Final = 3
 REASON_CHARS_MAX: Final = 300
 Version = Mapping[str, str] | None
@@ -241,6 +241,15 @@ class ArchiveBucket:
             expected = f"{length:,} bytes with CRC-32 {piece.crc:08x}"
             raise self._damage(piece.name, expected, f"{len(data):,} with {crc:08x}")
         return data
+
+    async def piece_end(self, piece: Piece, begin: int, end: int) -> bytes:
+        """The bytes begin <= physical offset < end of a piece, whose checksum is not compared."""
+        with self._asked("read", piece.name):
+            start = begin - piece.begin
+            found = self._api.get_range_async(
+                self._store, piece.name, start=start, length=end - begin
+            )
+            return bytes(await found)
 
     async def state(self, moment: ArchivedMoment) -> State:
         """Raises StoreDamaged for one that is missing or cannot be read."""

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from rmqlite.features.archive.objects import (
+    CHUNK_BYTES,
     ArchiveBucket,
     ArchiveHead,
     HeadChanged,
@@ -80,13 +81,15 @@ async def claim(
 async def _is_same(bucket: ArchiveBucket, pieces: Sequence[Piece], own: OwnLog, end: int) -> bool:
     """Is the archive's log before a physical offset the store's?
 
-    Compared are those bytes of the last piece that the log still has.  Records name their time and
-    their place: another history has other bytes.
+    Compared are the last bytes that both have.  Records name their time and their place: another
+    history has other bytes.
     """
     for piece in pieces:
         if piece.begin < end <= piece.end:
-            begin = max(piece.begin, log_begin(own.files, own.root))
-            archived = (await bucket.piece(piece))[begin - piece.begin : end - piece.begin]
+            begin = max(piece.begin, log_begin(own.files, own.root), end - CHUNK_BYTES)
+            if begin >= end:
+                return True
+            archived = await bucket.piece_end(piece, begin, end)
             try:
                 found = b"".join(read_log(own.files, own.root, own.file_bytes, begin, end))
             except StoreUnavailable:
