@@ -69,7 +69,7 @@ def restore(url: str, target: Path) -> tuple[int, float, float]:
     began_s = time.monotonic()
     plan = planned(url, Until())
     with NewStore(target) as made:
-        made.begin(plan.log_bytes)
+        made.make_part(plan.log_bytes)
         end = download(url, plan, made.disk, made.part, lambda _done, _total: None)
         downloaded_s = time.monotonic()
         made.complete(plan.state.files, end, plan.state.sizes)

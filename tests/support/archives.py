@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.features.archive.archiving import Archiving
-from rmqlite.features.archive.objects import ArchiveBucket, Contents, ArchiveHead
+from rmqlite.features.archive.objects import ArchiveBucket, ArchiveHead, Contents
 from rmqlite.features.archive.restoring import Until, download, planned
 from rmqlite.kernel.requests.figures import ArchiveStatus
 from rmqlite.kernel.words.message import Message
@@ -77,7 +77,7 @@ def restored(url: str, target: Path, until: Until = NEWEST) -> int:
     """Make a sound store of the archive; returns where its log ends."""
     plan = planned(url, until)
     with NewStore(target) as made:
-        made.begin(plan.log_bytes)
+        made.make_part(plan.log_bytes)
         end = download(url, plan, made.disk, made.part, lambda _done, _total: None)
         made.complete(plan.state.files, end, plan.state.sizes)
         _, found = made.check(lambda _done, _total: None)

@@ -130,7 +130,7 @@ def _restored(
     began_s = elapsed_s()
     plan = planned(url, until)
     with NewStore(target, config) as made:
-        made.begin(plan.log_bytes)
+        made.make_part(plan.log_bytes)
         with reading_bar("downloading") as report:
             end = download(url, plan, made.disk, made.part, report)
         note("the log is downloaded, its queues are made")

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from rmqlite.features.archive.cleaning import CLEAN_MS, clean
 from rmqlite.features.archive.objects import (
+    SMALL_NAME,
     ArchiveBucket,
     ArchivedMoment,
     ArchiveHead,
@@ -49,7 +50,7 @@ MOMENTS_MAX: Final = 20
 """Looks at the small files, until none changes during a look."""
 PAUSE_S_MAX: Final = 60.0
 """The longest pause between two attempts that fail."""
-_NOT_ARCHIVED: Final = (tables.BACKUP, OWNER_TABLE, "checkpoint")
+_NOT_ARCHIVED: Final = (tables.BACKUP, OWNER_TABLE)
 _EVER_CHANGING: Final = {f"config/{CLOCK_TABLE}", "lock"}
 
 log = logging.getLogger(__name__)
@@ -200,7 +201,11 @@ class Archiving:
 
     def _small_files(self) -> dict[str, bytes]:
         found = small_files(self._files, self._root)
-        return {name: data for name, data in found.items() if not name.endswith(_NOT_ARCHIVED)}
+        return {
+            name: data
+            for name, data in found.items()
+            if SMALL_NAME.fullmatch(name) and not name.endswith(_NOT_ARCHIVED)
+        }
 
     def _is_moment(self, files: dict[str, bytes], end: int) -> bool:
         """Are the small files unchanged, and is none of them ahead of the log?"""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rmqlite.features.archive.objects import ArchiveBucket, ArchivedMoment, ArchiveHead, Piece
+from rmqlite.features.archive.objects import (
+    ArchiveBucket,
+    ArchivedMoment,
+    ArchiveHead,
+    Contents,
+    Piece,
+)
 from rmqlite.kernel.words.errors import StoreDamaged
 
 CLEAN_MS: Final = 3_600_000
@@ -21,25 +28,27 @@ async def clean(bucket: ArchiveBucket, head: ArchiveHead, now_ms: int, hours: in
     Objects outside of the head's history are removed when they are so old.  Raises
     StoreUnavailable.
     """
-    everything = await bucket.contents()
-    own, old_ms = everything.of_head(head), now_ms - hours * _HOUR_MS
-    kept, begin = thinned(own.moments, now_ms, old_ms), 0
+    everything, old_ms = await bucket.contents(), now_ms - hours * _HOUR_MS
+    kept, begin = thinned(everything.of_head(head).moments, now_ms, old_ms), 0
     while kept and not begin:
         try:
             begin = (await bucket.state(kept[0])).begin or 1
         except StoreDamaged:
             # Nobody can restore it.
             del kept[0]
-    history = {*own.pieces, *own.moments}
-    needed: set[Piece | ArchivedMoment] = {
-        *kept,
-        *[each for each in own.pieces if each.end > begin],
-        *[each for each in everything.moments if each not in history and each.at_ms >= old_ms],
-        *[each for each in everything.pieces if each not in history and each.modified_ms >= old_ms],
-    }
-    needed -= {*_doubled(own.pieces)}
-    everywhere: list[Piece | ArchivedMoment] = [*everything.moments, *everything.pieces]
-    await bucket.remove([each for each in everywhere if each not in needed])
+    await bucket.remove(await asyncio.to_thread(_needless, everything, head, kept, begin, old_ms))
+
+
+def _needless(
+    everything: Contents, head: ArchiveHead, kept: list[ArchivedMoment], begin: int, old_ms: int
+) -> list[Piece | ArchivedMoment]:
+    """begin: where the log of the oldest moment kept begins."""
+    own = everything.of_head(head)
+    moments, pieces = {*own.moments} - {*kept}, {*_doubled(own.pieces)}
+    pieces |= {each for each in own.pieces if each.end <= begin}
+    others = {each for each in everything.moments if each.at_ms < old_ms} - {*own.moments}
+    left = {each for each in everything.pieces if each.modified_ms < old_ms} - {*own.pieces}
+    return [*moments, *pieces, *others, *left]
 
 
 def thinned(moments: Sequence[ArchivedMoment], now_ms: int, old_ms: int) -> list[ArchivedMoment]:

@@ -39,11 +39,10 @@ Version = Mapping[str, str] | None
 """Which head is to be replaced; None: there is none yet."""
 _HEAD: Final = "head"
 _NAME: Final = re.compile(r"(\d+)/(?:log/(\d{20})-(\d{20})-([0-9a-f]{8})|state/(\d{20})-(\d{13,}))")
-
-
 _REQUEST: Final = re.compile(r"^.*Error performing .*? - ")
 """The beginning of a reason: address, time and retries."""
-_SMALL_NAME: Final = re.compile(r"config/\w[\w.-]*|lock")
+SMALL_NAME: Final = re.compile(r"config/\w[\w.-]*|lock")
+"""The small files that are archived, and that a restore writes."""
 T = TypeVar("T")
 
 
@@ -110,10 +109,10 @@ class ArchiveHead:
     def term(self) -> int:
         return self.terms[-1].term
 
-    def limit_of(self, term: int) -> int:
-        """The physical offset where a term's part of the history ends; 0: it has none."""
+    def limits(self) -> dict[int, int]:
+        """By term the physical offset where its part of the history ends."""
         ends = [each.begin for each in self.terms[1:]] + [1 << 63]
-        return dict(zip([each.term for each in self.terms], ends, strict=True)).get(term, 0)
+        return dict(zip([each.term for each in self.terms], ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class State:
         tree = json.loads(gzip.decompress(data))
         texts = tree["files"].items()
         files = {str(name): text.encode(errors="surrogateescape") for name, text in texts}
-        if not all(map(_SMALL_NAME.fullmatch, files)):
+        if not all(map(SMALL_NAME.fullmatch, files)):
             raise ValueError("not the files of a store")
         log_file_bytes, queue_file_bytes = map(int, tree["sizes"])
         return cls(int(tree["begin"]), Sizes(log_file_bytes, queue_file_bytes), files)
@@ -150,14 +149,16 @@ class Contents:
 
     def of_head(self, head: ArchiveHead) -> Contents:
         """What belongs to the head's history."""
+        limits = head.limits()
         return Contents(
-            [each for each in self.pieces if each.begin < head.limit_of(each.term)],
-            [each for each in self.moments if each.end <= head.limit_of(each.term) > 0],
+            [each for each in self.pieces if each.begin < limits.get(each.term, 0)],
+            [each for each in self.moments if each.end <= limits.get(each.term, -1)],
         )
 
     def log_end(self, head: ArchiveHead) -> int:
         """The physical offset where the head's history ends."""
-        ends = [min(each.end, head.limit_of(each.term)) for each in self.of_head(head).pieces]
+        limits = head.limits()
+        ends = [min(each.end, limits[each.term]) for each in self.of_head(head).pieces]
         return max([*ends, head.terms[-1].begin])
 
 

@@ -161,9 +161,9 @@ def _covering(
     url: str, head: ArchiveHead, pieces: Sequence[Piece], begin: int, end: int
 ) -> tuple[Span, ...]:
     """The objects with the log's bytes begin <= n < end."""
-    found, at = [], begin
+    found, at, limits = [], begin, head.limits()
     for piece in sorted(pieces, key=lambda each: (each.begin, -each.end)):
-        upto = min(piece.end, head.limit_of(piece.term), end)
+        upto = min(piece.end, limits[piece.term], end)
         if piece.begin <= at < upto:
             found.append(Span(piece, at, upto))
             at = upto

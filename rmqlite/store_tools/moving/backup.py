@@ -111,7 +111,7 @@ class Backup(NewStore):
         rest = [(each, layout.queue_file_bytes) for each in self._names_in_queues()]
         rest += [(each, 1 << 62) for each in self._names_in(Path("index"))]
         total = sum(self._bytes_of(name, end) for name, end in (*rest, *log))
-        self.begin(total)
+        self.make_part(total)
         self.disk.make_folder(self.part / CHECKSUMS)
 
         def report(size: int) -> None:

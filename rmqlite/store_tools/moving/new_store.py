@@ -25,7 +25,10 @@ PART: Final = ".part"
 
 
 class NewStore:
-    """Leaving its `with` removes what is not whole.  Call begin(), complete(), check(), keep()."""
+    """Leaving its `with` removes what is not whole.
+
+    Call make_part(), complete(), check() and, if nothing was found, keep().
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class NewStore:
             _remove(self.disk, self.part)
         self.disk.close()
 
-    def begin(self, needed_bytes: int) -> None:
+    def make_part(self, needed_bytes: int) -> None:
         """Make the folder.  Raises StoreUnavailable if its disk has no room for so many bytes."""
         _, free = self.disk.disk_bytes(self.target.parent)
         if needed_bytes > free:

@@ -10,8 +10,10 @@ from rmqlite.features.archive import archiving
 from rmqlite.features.archive.cleaning import CLEAN_MS, THIN_MS, thinned
 from rmqlite.features.archive.objects import ArchivedMoment
 from rmqlite.features.archive.owning import OWNER_TABLE, take_over
+from rmqlite.kernel.store.log.checksums import MARK_BYTES, mark_position
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
 from tests.support.archives import TOPIC, Archived, contents_of, head_of, log_of, restored
+from tests.support.clock import START_MS, FakeClock
 from tests.support.stores import contents, new_record
 
 HOUR_MS = 3_600_000
@@ -99,6 +101,22 @@ def test_a_restarted_broker_goes_on(archived: Archived, tmp_path: Path) -> None:
     assert bodies(archived, tmp_path / "copy") == [b"a", b"b", b"c"]
 
 
+def test_an_older_mark_of_a_full_file_is_no_other_history(archived: Archived) -> None:
+    """A power cut brought it back; the archive has the mark that was written last."""
+    while archived.end < 1 << 20:
+        archived.send(LARGE)
+    archived.attempt()
+    archived.archiving.close_archive()
+    archived.under_test.close()
+    first = archived.under_test.config.store_path / "commitlog" / f"{0:020d}"
+    with first.open("r+b") as file:
+        file.seek(mark_position(1 << 20))
+        file.write(bytes(MARK_BYTES))
+    archived.under_test.open()
+    archived.restart()
+    assert archived.attempt().trouble == ""
+
+
 def test_another_broker_is_kept_out(archived: Archived, tmp_path: Path) -> None:
     """archiveUrl was copied with broker.conf: the first one goes on, the second says so once."""
     archived.send("a")
@@ -134,6 +152,29 @@ def test_a_restored_broker_takes_the_archive_over(archived: Archived, tmp_path: 
         assert again.attempt().trouble == ""
     restored(archived.url, tmp_path / "next")
     assert bodies(archived, tmp_path / "next") == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_an_hour_off_loses_nothing(
+    archived: Archived, tmp_path: Path, hours: int
+) -> None:
+    """On the machine where the store goes on: no moment and no object is taken for an old one."""
+    archived.send("a")
+    archived.attempt()
+    restored(archived.url, tmp_path / "copy")
+    archived.archiving.close_archive()
+    clock = FakeClock(START_MS + hours * HOUR_MS)
+    with Archived(tmp_path / "copy", archived.url, clock=clock) as again:
+        again.under_test.close()
+        take_over(again.under_test.config, START_MS)
+        again.under_test.open()
+        again.restart()
+        again.send("b")
+        assert again.attempt().trouble == ""
+        again.send("c")
+        assert again.attempt().trouble == ""
+    restored(archived.url, tmp_path / "next")
+    assert bodies(archived, tmp_path / "next") == [b"a", b"b", b"c"]
 
 
 def test_another_history_shares_nothing(archived: Archived, tmp_path: Path) -> None:
