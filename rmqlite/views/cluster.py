@@ -52,9 +52,7 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
     found = (
         table("name servers", _NAME_SERVERS, servers),
         table("brokers that have registered here", _BROKERS, brokers),
-        table(
-            "archive", _ARCHIVE, [_archive_row(each, now_ms) for each in (status.archive,) if each]
-        ),
+        table("archive", _ARCHIVE, [_archive_row(each, now_ms) for each in status.archives]),
     )
     return [each for each in found if each.rows]
 

@@ -56,8 +56,8 @@ def lag_s(endpoint: str, seconds: float) -> list[float]:
     with AdminClient(endpoint) as admin:
         while time.monotonic() < began_s + seconds:
             status = admin.broker_status()
-            archive = status.archive
-            if archive is not None and archive.archived_at_ms:
+            (archive,) = status.archives
+            if archive.archived_at_ms:
                 is_behind = archive.behind_bytes > 0
                 found.append((status.now_ms - archive.archived_at_ms) / 1000 * is_behind)
             pause_s(0.1)

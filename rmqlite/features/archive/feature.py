@@ -21,7 +21,7 @@ def _loops(parts: ServiceParts, service: Service) -> Loops:
     archiving = parts.broker.get(Archiving)
     if archiving is None:
         return {}
-    service.archive = archiving.status
+    service.archives = lambda: (archiving.status(),)
     return {"archive": archiving.run_archiving()}
 
 

@@ -99,7 +99,7 @@ class BrokerStatus:
     such bytes: an open half message keeps them.  undeliverable:
     scheduled messages that became dead letters of the schedule itself.  warnings: what an
     operator should mend, a sentence each, such as a port that others reach without an account.
-    disk_bytes: the size of the store's disk; 0: it was not measured yet.  archive: its second copy.
+    disk_bytes: the size of the store's disk; 0: it was not measured yet.  archives: a second copy.
     """
 
     version: str
@@ -128,4 +128,4 @@ class BrokerStatus:
     name_servers: tuple[NameServerStatus, ...] = ()
     registered: tuple[RegisteredBroker, ...] = ()
     disk_bytes: int = 0
-    archive: ArchiveStatus | None = None
+    archives: tuple[ArchiveStatus, ...] = ()

@@ -51,7 +51,7 @@ class Service(Part):
         self.ports = Ports()
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
-        self.archive: Callable[[], ArchiveStatus | None] = lambda: None
+        self.archives: Callable[[], tuple[ArchiveStatus, ...]] = tuple
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
@@ -82,15 +82,15 @@ class Service(Part):
             for group, client_id in doubled[:DOUBLED_SHOWN]
         ]
         of_ports = (*self.ports.away, *self.open_ports)
-        archive = self.archive()
-        of_archive = [archive.trouble] if archive and archive.trouble else []
+        archives = self.archives()
+        of_archive = [each.trouble for each in archives if each.trouble]
         warnings = (*of_ports, *of_files, *away, *twice, *of_archive, *status.warnings)
         return replace(
             status,
             warnings=warnings,
             name_servers=servers,
             registered=self.registered(),
-            archive=archive,
+            archives=archives,
         )
 
     @property

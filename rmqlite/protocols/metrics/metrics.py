@@ -182,7 +182,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "archive_behind_bytes",
         "Bytes of the commit log that are on disk and not in the archive; 0 without archiveUrl.",
-        lambda now: now.status.archive.behind_bytes if now.status.archive else 0,
+        lambda now: sum([each.behind_bytes for each in now.status.archives]),
     ),
     (
         "archive_behind_seconds",
@@ -192,7 +192,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "archive_lost_bytes",
         "Bytes of the commit log that a full disk lost before they were archived, since the start.",
-        lambda now: now.status.archive.lost_bytes if now.status.archive else 0,
+        lambda now: sum([each.lost_bytes for each in now.status.archives]),
     ),
     (
         "broken_files",
@@ -306,8 +306,8 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
 
 
 def _archive_behind_s(status: BrokerStatus) -> float:
-    since_ms = status.archive.behind_since_ms if status.archive else 0
-    return max(0, status.now_ms - since_ms) / 1000 if since_ms else 0
+    since_ms = [each.behind_since_ms for each in status.archives if each.behind_since_ms]
+    return max(0, status.now_ms - min(since_ms, default=status.now_ms)) / 1000
 
 
 class Collected(Collector):

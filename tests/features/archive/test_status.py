@@ -29,7 +29,7 @@ BEHIND = ArchiveStatus(
 def test_the_row_says_where_the_archive_ends_and_what_it_lacks() -> None:
     """One row, on the page and in `rmqlite status`; none without an archive."""
     assert cluster_tables(STATUS) == []
-    (table,) = cluster_tables(replace(STATUS, archive=BEHIND))
+    (table,) = cluster_tables(replace(STATUS, archives=(BEHIND,)))
     assert [cell.text for cell in table.rows[0].cells] == [
         *("s3://bucket/a", "broker-a-1", "3", "5,000", "1m 30s ago", "2.0 KiB for 1m 0s")
     ]
@@ -38,9 +38,9 @@ def test_the_row_says_where_the_archive_ends_and_what_it_lacks() -> None:
 def test_the_metrics_tell_how_long_it_is_behind() -> None:
     """The alert rule is about them; without an archive all are 0."""
     values = {}
-    for archive in (None, BEHIND, replace(BEHIND, behind_since_ms=0)):
-        now = Now(*[None] * 7)._replace(status=replace(STATUS, archive=archive))  # type: ignore[arg-type]
-        values[archive] = [read(now) for name, _, read in GAUGES if name.startswith("archive_")]
+    for archives in ((), (BEHIND,), (replace(BEHIND, behind_since_ms=0),)):
+        now = Now(*[None] * 7)._replace(status=replace(STATUS, archives=archives))  # type: ignore[arg-type]
+        values[archives] = [read(now) for name, _, read in GAUGES if name.startswith("archive_")]
     assert [*values.values()] == [[0, 0, 0], [2_048, 60, 7], [2_048, 0, 7]]
 
 
@@ -48,9 +48,9 @@ def test_a_trouble_is_a_warning_of_the_broker(archived: Archived) -> None:
     """So that status, page and top show it among the others."""
 
     async def asked(broker: Served, _: asyncio.Task[None]) -> None:
-        broker.service.archive = lambda: BEHIND
+        broker.service.archives = lambda: (BEHIND,)
         status = await broker.service.status()
-        assert status.archive == BEHIND
+        assert status.archives == (BEHIND,)
         assert BEHIND.trouble in [each.text for each in troubles(status, (), ())]
 
     served(archived.under_test, asked)
