@@ -245,21 +245,19 @@ class ArchiveBucket:
 
     async def piece_end(self, piece: Piece, begin: int, end: int) -> bytes:
         """The bytes begin <= physical offset < end of a piece, whose checksum is not compared."""
+        where = {"start": begin - piece.begin, "end": end - piece.begin}
         with self._asked("read", piece.name):
-            start = begin - piece.begin
-            found = self._api.get_range_async(
-                self._store, piece.name, start=start, length=end - begin
-            )
-            return bytes(await found)
+            return bytes(await self._api.get_range_async(self._store, piece.name, **where))
 
     async def state(self, moment: ArchivedMoment) -> State:
         """Raises StoreDamaged for one that is missing or cannot be read."""
         return self._decoded(moment.name, await self._get(moment.name), State.decode)
 
     async def remove(self, rows: Iterable[Piece | ArchivedMoment]) -> None:
-        for name in [each.name for each in rows]:
-            with self._asked("remove", name), suppress(FileNotFoundError):
-                await self._api.delete_async(self._store, name)
+        """All in one request, if the object store knows that; one may be gone already."""
+        if names := [each.name for each in rows]:
+            with self._asked("remove", names[0]), suppress(FileNotFoundError):
+                await self._api.delete_async(self._store, names)
 
     async def _get(self, name: str) -> bytes:
         with self._asked("read", name):

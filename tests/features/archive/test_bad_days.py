@@ -169,3 +169,13 @@ def test_two_brokers_with_one_store_copied(archived: Archived, tmp_path: Path) -
         other.send("d")
         assert other.attempt().trouble == ""
         is_whole(other, tmp_path / "copy")
+
+
+def test_old_objects_are_removed_from_a_bucket(archived: Archived, tmp_path: Path) -> None:
+    """Hundreds in one request: one by one they would keep new messages waiting for minutes."""
+    for body in "abc":
+        archived.send(body)
+        archived.attempt()
+        archived.under_test.clock.forward(200 * 3_600_000)
+    assert len(contents_of(archived.url).moments) == 1
+    is_whole(archived, tmp_path / "copy")
