@@ -11,7 +11,7 @@ from typing import Final
 from rmqlite.cli.output.grid import Line, cut, spread
 from rmqlite.cli.output.terminal import printable, shortened, time_text
 from rmqlite.cli.status import Picture
-from rmqlite.views.counts import COUNTED, rate_text
+from rmqlite.views.counts import COUNTED, rate_text, size_text
 from rmqlite.views.tables import BAD, Tone
 from rmqlite.views.times import span_text
 
@@ -34,9 +34,12 @@ def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
     ]
     disk_tone = "bad" if status.is_disk_full else ""
     disk = Tone(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
-    return spread(
-        (*name, Tone("  ".join(words)), disk), (Tone(time_text(now_ms)[11:19], "dim"),), width
-    )
+    archives = [
+        Tone(f"  archive {size_text(each.behind_bytes)} behind", "bad" if each.trouble else "")
+        for each in status.archives
+    ]
+    line = (*name, Tone("  ".join(words)), disk, *archives)
+    return spread(line, (Tone(time_text(now_ms)[11:19], "dim"),), width)
 
 
 def verdict(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from rmqlite.cli.status import Picture, StatusRound
+from rmqlite.cli.top.overview import header
 from rmqlite.kernel.requests.figures import ArchiveStatus
 from rmqlite.protocols.metrics.metrics import GAUGES, Now
 from rmqlite.views.cluster import cluster_tables
@@ -33,6 +35,14 @@ def test_the_row_says_where_the_archive_ends_and_what_it_lacks() -> None:
     assert [cell.text for cell in table.rows[0].cells] == [
         *("s3://bucket/a", "broker-a-1", "3", "5,000", "1m 30s ago", "2.0 KiB for 1m 0s")
     ]
+
+
+def test_the_full_screen_says_how_much_is_behind() -> None:
+    """In its first line, beside the disk."""
+    picture = Picture()
+    picture.take(StatusRound(0.0, 0.0, replace(STATUS, archives=(BEHIND,))))
+    line = "".join([part.text for part in header(picture, "host:1", 0.0, 160)])
+    assert "archive 2.0 KiB behind" in line
 
 
 def test_the_metrics_tell_how_long_it_is_behind() -> None:
