@@ -13,6 +13,7 @@ put, but a lock.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -33,6 +35,7 @@ from rmqlite.kernel.words.extras import check_extra
 
 CHUNK_BYTES: Final = 8 << 20
 """Bytes of one read of the log: to join a piece of smaller ones costs more than to read it."""
+STATE_BYTES_MAX: Final = 1 << 30
 TRIES: Final = 3
 REASON_CHARS_MAX: Final = 300
 Version = Mapping[str, str] | None
@@ -131,7 +134,8 @@ class State:
     @classmethod
     def decode(cls, data: bytes) -> State:
         """Raises OSError, EOFError, zlib.error, ValueError, KeyError, TypeError."""
-        tree = json.loads(gzip.decompress(data))
+        # A few bytes must not become more than memory has.
+        tree = json.loads(gzip.GzipFile(fileobj=BytesIO(data)).read(STATE_BYTES_MAX))
         texts = tree["files"].items()
         files = {str(name): text.encode(errors="surrogateescape") for name, text in texts}
         if not all(map(SMALL_NAME.fullmatch, files)):
@@ -251,7 +255,8 @@ class ArchiveBucket:
 
     async def state(self, moment: ArchivedMoment) -> State:
         """Raises StoreDamaged for one that is missing or cannot be read."""
-        return self._decoded(moment.name, await self._get(moment.name), State.decode)
+        data = await self._get(moment.name)
+        return await asyncio.to_thread(self._decoded, moment.name, data, State.decode)
 
     async def remove(self, rows: Iterable[Piece | ArchivedMoment]) -> None:
         """All in one request, if the object store knows that; one may be gone already."""
