@@ -13,6 +13,7 @@ Versions = tuple[tuple[int, ...], tuple[int, ...]]
 """The first version that works, and the first one that does not work any more."""
 _ARROW: Final[dict[str, Versions]] = {"pyarrow": ((18,), (27,)), "numpy": ((2, 1), (3,))}
 EXTRAS: Final[dict[str, dict[str, Versions]]] = {
+    "archive": {"obstore": ((0, 10), (1,))},
     "arrow": _ARROW,
     "opentelemetry": {"opentelemetry-api": ((1, 27), (2,))},
     "plot": {"matplotlib": ((3, 9), (4,))},

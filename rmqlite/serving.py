@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from rmqlite.extras import check_extra
 from rmqlite.features.accounts.file import AccountsFile
 from rmqlite.features.accounts.gate.exposure import check_exposure, open_ports
 from rmqlite.features.accounts.gate.limits import connections_max, limits_of
@@ -42,6 +43,8 @@ def serve(
 def assembled(config: BrokerConfig, clock: SystemClock) -> Assembly:
     """Raises ConfigInvalid, InvalidValue, ExtraMissing."""
     check_exposure(config)
+    if config.archive_url:
+        check_extra("archive")
     config = with_own_address(config)
     bounded = config.model_copy(update={"connections_max": connections_max(config)})
     access = Access()

@@ -22,6 +22,7 @@ import typer
 from rmqlite import __version__
 from rmqlite.cli.options import with_options
 from rmqlite.cli.output.writing import template_to_standard_output, written_bytes
+from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.visible import printable
 
@@ -84,6 +85,12 @@ def broker(
         Path | None, typer.Option(metavar="DIR", help="Instead of the file's storePathRootDir.")
     ] = None,
     ready_file: ReadyFile = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over", help="Own the archive from now on, in place of the broker that did."
+        ),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     print_config: PrintConfig = False,  # noqa: ARG001 - typer ends the command before
 ) -> None:
@@ -101,6 +108,10 @@ def broker(
         return read.with_values(given) if given else read
 
     settings = load()
+    if take_over:
+        from rmqlite.features.archive.owning import take_over as owner_changed
+
+        say(owner_changed(settings, wall_ms()))
     if ready_file:
         remove_ready_file(ready_file)
 

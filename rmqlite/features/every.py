@@ -24,6 +24,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "raw_log": (),
     "name_server": (),
     "figures": (),
+    "archive": (),
     "changes": ("finding",),
     "bulk": ("finding",),
     "operating": ("figures", "changes", "leases"),

@@ -85,6 +85,8 @@ class Retention:
         """Pending timers from here on keep their files."""
         self.oldest_half: Callable[[], int | None] = lambda: None
         """The physical offset of the oldest open half message, if there is one."""
+        self.kept_from: Callable[[], int] = lambda: 1 << 63
+        """Files from this physical offset on stay until the disk is past its forced level."""
         self.on_clean: list[Callable[[], None]] = []
         """Called after each round that removes expired files.  Raises StoreUnavailable."""
         self._delivered_until = store.min_offset
@@ -146,7 +148,8 @@ class Retention:
         self.is_asked = False
         if is_due or self._is_above(config.disk_max_used_ratio):
             self._carry_files = FILES_A_ROUND_MAX
-            removed = self._remove(self._expired, FILES_A_ROUND_MAX)
+            limit = min(self._expired, self.kept_from())
+            removed = self._remove(limit, FILES_A_ROUND_MAX)
             self.measure()
         if not config.clean_forcibly or not self._is_above(config.disk_clean_forcibly_ratio):
             return removed

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.features.redrive.requests import JobState, RedriveJob
-from rmqlite.kernel.requests.broker import BrokerStatus, NameServerStatus
+from rmqlite.kernel.requests.broker import ArchiveStatus, BrokerStatus, NameServerStatus
 from rmqlite.kernel.words.clock import local_text
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.kernel.words.visible import printable
@@ -48,6 +48,14 @@ _BROKERS: Final = (
     Column("TOPICS", right=True),
     Column("LAST", right=True),
 )
+_ARCHIVE: Final = (
+    Column("ARCHIVE"),
+    Column("OWNER"),
+    Column("TERM", right=True),
+    Column("LOG END", right=True),
+    Column("LAST", right=True),
+    Column("BEHIND", right=True),
+)
 JOINING_MS: Final = 30_000
 """A group without members is no trouble for so long after the broker's start: RocketMQ's clients
 send a heartbeat every 30 s."""
@@ -59,7 +67,7 @@ LATELY_MS: Final = 60_000
 
 
 def cluster_tables(status: BrokerStatus) -> list[Table]:
-    """Those that have rows; a broker that is no member of a cluster has none."""
+    """Those that have rows; a broker that stands alone has none."""
     now_ms = status.now_ms
     brokers = [
         row(
@@ -77,6 +85,7 @@ def cluster_tables(status: BrokerStatus) -> list[Table]:
     found = (
         table("name servers", _NAME_SERVERS, servers),
         table("brokers that have registered here", _BROKERS, brokers),
+        table("archive", _ARCHIVE, [_archive_row(each, now_ms) for each in status.archives]),
     )
     return [each for each in found if each.rows]
 
@@ -88,6 +97,23 @@ def _name_server_row(server: NameServerStatus, now_ms: int) -> TableRow:
         cell("yes" if server.is_registered else "no", "" if server.is_registered else BAD),
         span_text(now_ms - server.since_ms) if server.since_ms else NOTHING,
         server.topics,
+    )
+
+
+def _archive_row(archive: ArchiveStatus, now_ms: int) -> TableRow:
+    """LAST: when something was archived; BEHIND: what is not, and since when."""
+    behind = size_text(archive.behind_bytes)
+    if archive.behind_since_ms:
+        behind += f" for {span_text(now_ms - archive.behind_since_ms)}"
+    last_ms = archive.archived_at_ms
+    return row(
+        archive.url,
+        archive.url,
+        archive.owner or NOTHING,
+        archive.term or NOTHING,
+        archive.end,
+        f"{span_text(now_ms - last_ms)} ago" if last_ms else NOTHING,
+        cell(behind, BAD if archive.trouble else ""),
     )
 
 

@@ -26,9 +26,9 @@ LAYERS = frozenset(
 MAY_IMPORT = {
     "kernel": {"kernel"},
     "extras": {"kernel"},
-    "features": {"features", "kernel", "protocols"},
+    "features": {"features", "extras", "kernel", "protocols"},
     "protocols": {"protocols", "views", "features", "kernel"},
-    "serving": {"web", "protocols", "features", "kernel"},
+    "serving": {"web", "extras", "protocols", "features", "kernel"},
     "store_tools": {"store_tools", "features", "kernel"},
     "views": {"views", "features", "kernel"},
     "web": {"web", "protocols", "views", "features", "kernel"},
@@ -68,11 +68,13 @@ ONLY_THESE_OF = {
     ("cli", "store_tools"): {
         *("rmqlite.store_tools.reader", "rmqlite.store_tools.check", "rmqlite.store_tools.repair"),
         *("rmqlite.store_tools.moving.handover", "rmqlite.store_tools.moving.backup"),
+        "rmqlite.store_tools.moving.new_store",
     },
     ("spark", "store_tools"): {"rmqlite.store_tools.reader"},
 }
 FOLDERS = {
     "accounts": 3,
+    "archive": 2,
     "bulk": 4,
     "changes": 7,
     "cluster": 1,
@@ -107,7 +109,7 @@ ALONE = {
     "time": {"rmqlite.kernel.words.clock"},
     "datetime": {
         *("rmqlite.kernel.words.clock", "rmqlite.kernel.words.levels"),
-        "rmqlite.testing.broker_process",
+        *("rmqlite.testing.broker_process", "rmqlite.features.archive.objects"),
     },
     "pydantic": {
         *(
@@ -119,6 +121,7 @@ ALONE = {
         *(f"rmqlite.features.{each}.table_shapes" for each in NEEDS),
         "rmqlite.cli.output.documents",
     },
+    "obstore": {"rmqlite.features.archive.objects"},
     "yaml": {"rmqlite.features.accounts.plain_yaml"},
     "google": {"rmqlite.protocols"},
     "grpc": {"rmqlite.protocols", "rmqlite.client"},
@@ -143,7 +146,7 @@ ALONE = {
     "zlib": {
         *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
         *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
-        "rmqlite.protocols.remoting.bytes.registration",
+        *("rmqlite.protocols.remoting.bytes.registration", "rmqlite.features.archive.objects"),
     },
     "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},

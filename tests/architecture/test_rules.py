@@ -136,6 +136,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         if "\n# [ours]" in "\n" + each:
             marked |= set(re.findall(r"^(\w+)=", each, re.MULTILINE))
     assert marked == {
+        *("archiveUrl", "archiveIntervalMs", "archiveRetention", "archiveRateMax"),
         "namesrvTlsEnable",
         "namesrvAccount",
         "aclFile",

@@ -23,9 +23,10 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_329, 117),
-    "features": Size(442, 7),
+    "kernel": Size(22_420, 118),
+    "features": Size(443, 7),
     "features.accounts": Size(1_044, 8),
+    "features.archive": Size(1_012, 7),
     "features.bulk": Size(821, 7),
     "features.changes": Size(1_061, 6),
     "features.cluster": Size(569, 5),
@@ -39,14 +40,14 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_585, 54),
+    "cli": Size(11_800, 55),
     "client": Size(5_775, 26),
-    "protocols": Size(14_956, 74),
-    "rmqlite": Size(146, 4),
+    "protocols": Size(14_976, 74),
+    "rmqlite": Size(150, 4),
     "spark": Size(7_788, 41),
-    "store_tools": Size(6_967, 30),
+    "store_tools": Size(7_015, 31),
     "testing": Size(524, 4),
-    "views": Size(1_929, 9),
+    "views": Size(1_955, 9),
     "web": Size(2_431, 11),
     "C": Size(2_431, 15),
 }

@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,8 +20,7 @@ from typer.testing import CliRunner
 from rmqlite.cli.main import app
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from tests.support import toolchains
-from tests.support.broker_processes import free_port
-from tests.support.eventually import eventually
+from tests.support.s3 import s3_server
 from tests.support.stores import StoreUnderTest, new_record, scheduled
 
 README: Final = toolchains.ROOT / "rmqlite" / "spark" / "README.md"
@@ -62,26 +60,8 @@ print(json.dumps([found, letters, [row.asDict() for row in levels]]))
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """The address of a server of S3 with an empty bucket."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    command = [*toolchains.s3_server(), "-H", "127.0.0.1", "-p", str(port)]
-
-    def is_made() -> bool:
-        try:
-            made = urllib.request.Request(f"{address}/bucket", method="PUT")
-            with urllib.request.urlopen(made, timeout=5):
-                return True
-        except OSError:
-            return False
-
-    with (tmp_path / "server.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            eventually(is_made, "the server of S3 makes a bucket")
-            yield address
-        finally:
-            process.kill()
-            process.wait()
+    with s3_server(tmp_path / "server.log") as address:
+        yield address
 
 
 def store(folder: Path) -> str:

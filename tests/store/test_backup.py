@@ -9,7 +9,8 @@ import pytest
 
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable, Unavailable
-from rmqlite.store_tools.moving.backup import HOLE_BYTES, PART, Backup, _without_zeros
+from rmqlite.store_tools.moving.backup import HOLE_BYTES, Backup, _without_zeros
+from rmqlite.store_tools.moving.new_store import PART
 from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, findings
@@ -138,10 +139,10 @@ def test_tables_that_change_during_a_look_are_looked_at_again(
     filled: StoreUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a table could know more than the log."""
-    looks: list[dict[Path, bytes]] = []
+    looks: list[dict[str, bytes]] = []
     tables = Backup._tables
 
-    def changing(backup: Backup) -> dict[Path, bytes]:
+    def changing(backup: Backup) -> dict[str, bytes]:
         if len(looks) < 4:
             filled.send("more")
             filled.sync()
@@ -161,9 +162,9 @@ def test_tables_that_always_change_end_the_backup(
     """After a named number of looks."""
     looks: list[int] = []
 
-    def changing(_: Backup) -> dict[Path, bytes]:
+    def changing(_: Backup) -> dict[str, bytes]:
         looks.append(1)
-        return {Path("x"): b"%d" % len(looks)}
+        return {"x": b"%d" % len(looks)}
 
     monkeypatch.setattr(Backup, "_tables", changing)
     with pytest.raises(StoreUnavailable, match="try again"):

@@ -24,7 +24,7 @@ from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient, DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.views.numbers import span_text
+from rmqlite.views.numbers import size_text, span_text
 from rmqlite.views.tables import BAD, Tone
 
 _NAME_MAX: Final = 24
@@ -347,9 +347,12 @@ def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
     ]
     disk_tone = "bad" if status.is_disk_full else ""
     disk = Tone(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
-    return spread(
-        (*name, Tone("  ".join(words)), disk), (Tone(time_text(now_ms)[11:19], "dim"),), width
-    )
+    archives = [
+        Tone(f"  archive {size_text(each.behind_bytes)} behind", "bad" if each.trouble else "")
+        for each in status.archives
+    ]
+    line = (*name, Tone("  ".join(words)), disk, *archives)
+    return spread(line, (Tone(time_text(now_ms)[11:19], "dim"),), width)
 
 
 def verdict(

@@ -166,6 +166,20 @@ class BrokerConfig(BaseModel):
     disk_warning_ratio: Percent = _key("diskSpaceWarningLevelRatio", 90)
     clean_interval_ms: Milliseconds = _key("cleanResourceInterval", 10_000)
 
+    # The archive.
+    archive_url: Annotated[
+        str,
+        matching(
+            r"|(s3|gs|az)://[^\s?#@/][^\s?#@]*|file:///[^\s?#@]+",
+            "s3://BUCKET/PREFIX, gs://…, az://… or file:///FOLDER, without an account or a query",
+        ),
+    ] = _key("archiveUrl", "")
+    archive_interval_ms: Milliseconds = _key("archiveIntervalMs", 2_000)
+    archive_retention_hours: Annotated[int, whole("hours", 1, 876_000)] = _key(
+        "archiveRetention", 168
+    )
+    archive_bytes_per_s_max: Limit = _key("archiveRateMax", 0)
+
     # Delays, topics and groups.
     message_delay_level: Annotated[str, BeforeValidator(level_string)] = _key(
         "messageDelayLevel", DEFAULT_LEVELS

@@ -19,7 +19,7 @@ from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.tables.membership import SMALL_MEMBERS_MAX, Membership
 from rmqlite.kernel.waits.wait_queues import LevelChanges
 from rmqlite.kernel.words.clock import WAKE_MS_MAX, Clock, elapsed_s
-from rmqlite.kernel.words.errors import ConfigInvalid, StoreUnavailable
+from rmqlite.kernel.words.errors import ConfigInvalid, RmqliteError, StoreUnavailable
 
 READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
@@ -39,7 +39,7 @@ class Outage:
         self.failures = 0
         """How many attempts have failed since the last success."""
 
-    def failed(self, error: StoreUnavailable) -> None:
+    def failed(self, error: RmqliteError) -> None:
         if not self.failures:
             log.warning("%s error=%s", self._begins, error)
         self.failures += 1

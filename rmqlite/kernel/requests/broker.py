@@ -61,6 +61,27 @@ class NameServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveStatus:
+    """The second copy of the store.  owner, term: who archives there; empty and 0: not known yet.
+
+    end: the archive has the log up to this physical offset, since archived_at_ms.  behind_bytes:
+    what is on disk and not in the archive; behind_since_ms: since when, 0 if nothing is.
+    lost_bytes: log files that a full disk lost before they were archived.  trouble: why it is
+    behind, or has stopped.
+    """
+
+    url: str
+    owner: str = ""
+    term: int = 0
+    end: int = 0
+    archived_at_ms: int = 0
+    behind_bytes: int = 0
+    behind_since_ms: int = 0
+    lost_bytes: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredBroker:
     """Another broker that has registered at the name server of this one.
 
@@ -85,7 +106,7 @@ class BrokerStatus:
     such bytes: an open half message keeps them.  undeliverable:
     scheduled messages that became dead letters of the schedule itself.  warnings: what an
     operator should mend, a sentence each, such as a port that others reach without an account.
-    disk_bytes: the size of the store's disk; 0: it was not measured yet.
+    disk_bytes: the size of the store's disk; 0: it was not measured yet.  archives: a second copy.
     """
 
     version: str
@@ -114,6 +135,7 @@ class BrokerStatus:
     name_servers: tuple[NameServerStatus, ...] = ()
     registered: tuple[RegisteredBroker, ...] = ()
     disk_bytes: int = 0
+    archives: tuple[ArchiveStatus, ...] = ()
 
 
 class ScheduleAction(enum.IntEnum):

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.records.wait_queues import queue_of
 from rmqlite.kernel.requests.broker import (
+    ArchiveStatus,
     BrokerStatus,
     LevelsChange,
     LevelsChanged,
@@ -62,6 +63,7 @@ class Service(Part):
         self.ports = Ports()
         self.registered: Callable[[], tuple[RegisteredBroker, ...]] = tuple
         """The other brokers that have registered at the name server of this one."""
+        self.archives: Callable[[], tuple[ArchiveStatus, ...]] = tuple
         self.messages = MessageCalls(parts)
         self.topics = TopicCalls(parts)
         self.groups = GroupCalls(parts)
@@ -92,9 +94,16 @@ class Service(Part):
             for group, client_id in doubled[:DOUBLED_SHOWN]
         ]
         of_ports = (*self.ports.away, *self.open_ports)
-        warnings = (*of_ports, *of_files, *away, *twice, *status.warnings)
-        others = self.registered()
-        return replace(status, warnings=warnings, name_servers=servers, registered=others)
+        archives = self.archives()
+        of_archive = [each.trouble for each in archives if each.trouble]
+        warnings = (*of_ports, *of_files, *away, *twice, *of_archive, *status.warnings)
+        return replace(
+            status,
+            warnings=warnings,
+            name_servers=servers,
+            registered=self.registered(),
+            archives=archives,
+        )
 
     @property
     def parked(self) -> int:

@@ -268,6 +268,11 @@ class MessageStore:
         return self._log.end
 
     @property
+    def final_end(self) -> int:
+        """Bytes of the log's files before this physical offset are on disk, and change no more."""
+        return min(self.durable_end, self._log.marked_end)
+
+    @property
     def newest_timestamp_ms(self) -> int:
         return self._log.newest_timestamp_ms
 

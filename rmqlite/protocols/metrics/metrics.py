@@ -180,6 +180,21 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: sum([not each.is_registered for each in now.status.name_servers]),
     ),
     (
+        "archive_behind_bytes",
+        "Bytes of the commit log that are on disk and not in the archive; 0 without archiveUrl.",
+        lambda now: sum([each.behind_bytes for each in now.status.archives]),
+    ),
+    (
+        "archive_behind_seconds",
+        "How long the archive has lacked something that is on disk; 0 if it lacks nothing.",
+        lambda now: _archive_behind_s(now.status),
+    ),
+    (
+        "archive_lost_bytes",
+        "Bytes of the commit log that a full disk lost before they were archived, since the start.",
+        lambda now: sum([each.lost_bytes for each in now.status.archives]),
+    ),
+    (
         "broken_files",
         "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
         lambda now: sum(files.is_broken for files in now.files),
@@ -288,6 +303,11 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
         lambda now: {"": now.commit.syncs.histogram()},
     ),
 )
+
+
+def _archive_behind_s(status: BrokerStatus) -> float:
+    since_ms = [each.behind_since_ms for each in status.archives if each.behind_since_ms]
+    return max(0, status.now_ms - min(since_ms, default=status.now_ms)) / 1000
 
 
 class Collected(Collector):

@@ -662,7 +662,7 @@ class LevelStatus(_message.Message):
     def __init__(self, level: _Optional[int] = ..., delay: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., lateness_p50_ms: _Optional[int] = ..., lateness_p99_ms: _Optional[int] = ..., lateness_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered", "disk_bytes")
+    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable", "warnings", "name_servers", "registered", "disk_bytes", "archives")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -689,6 +689,7 @@ class GetBrokerStatusResponse(_message.Message):
     NAME_SERVERS_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVES_FIELD_NUMBER: _ClassVar[int]
     version: str
     broker_name: str
     now_ms: int
@@ -715,7 +716,30 @@ class GetBrokerStatusResponse(_message.Message):
     name_servers: _containers.RepeatedCompositeFieldContainer[NameServerStatus]
     registered: _containers.RepeatedCompositeFieldContainer[RegisteredBroker]
     disk_bytes: int
-    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
+    archives: _containers.RepeatedCompositeFieldContainer[ArchiveStatus]
+    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., name_servers: _Optional[_Iterable[_Union[NameServerStatus, _Mapping]]] = ..., registered: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., archives: _Optional[_Iterable[_Union[ArchiveStatus, _Mapping]]] = ...) -> None: ...
+
+class ArchiveStatus(_message.Message):
+    __slots__ = ("url", "owner", "term", "end", "archived_at_ms", "behind_bytes", "behind_since_ms", "lost_bytes", "trouble")
+    URL_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    url: str
+    owner: str
+    term: int
+    end: int
+    archived_at_ms: int
+    behind_bytes: int
+    behind_since_ms: int
+    lost_bytes: int
+    trouble: str
+    def __init__(self, url: _Optional[str] = ..., owner: _Optional[str] = ..., term: _Optional[int] = ..., end: _Optional[int] = ..., archived_at_ms: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., behind_since_ms: _Optional[int] = ..., lost_bytes: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class RegisteredBroker(_message.Message):
     __slots__ = ("broker_name", "broker_id", "address", "cluster", "topics", "registered_at_ms")

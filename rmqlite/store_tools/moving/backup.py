@@ -2,9 +2,7 @@
 
 The log only grows at its end.  So the tables under config/ and the log's end, read at one
 moment, are the whole state: a crash at that moment would have left the same.  Everything
-before that end is copied, and the copy is opened and closed once, as after a crash, which
-completes queues, key index and progress.  Then it is checked.  It has the name of a part until
-all this is done and on disk.
+before that end is copied, and made a store (new_store.py).
 """
 
 from __future__ import annotations
@@ -14,46 +12,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.store.commit_log import CHECKSUMS
-from rmqlite.kernel.store.disk.files import Files, SystemFiles
-from rmqlite.kernel.store.disk.regular_file import FOLDER, REGULAR
+from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import is_zeros, position_name
 from rmqlite.kernel.store.dispatch import queue_keys
-from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
-from rmqlite.kernel.words.clock import Clock, SystemClock
-from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged, StoreUnavailable
-from rmqlite.store_tools.check import Finding, Progress, StoreCheck, is_store
-from rmqlite.store_tools.moving.handover import config_to_open
+from rmqlite.kernel.store.opening.file_sizes import Sizes
+from rmqlite.kernel.store.tables.small_files import small_files
+from rmqlite.kernel.words.clock import Clock
+from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
+from rmqlite.store_tools.check import Progress, is_store
+from rmqlite.store_tools.moving.new_store import NewStore
 from rmqlite.store_tools.reader import LiveFiles, StoreLayout, StoreReader
 
-PART: Final = ".part"
-"""The end of a backup's name until it is whole."""
 MOMENTS_MAX: Final = 100
 """Looks at the tables, until none changes during a look."""
 COPIED_BYTES: Final = 4 << 20
 """Bytes per read and write of a copy."""
 HOLE_BYTES: Final = 64 << 10
 """So many zeros become a hole, too: not every file system says where its holes are."""
-_TEMPORARY: Final = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
     """The state that is copied: the small files by their names, and where the log ends."""
 
-    tables: dict[Path, bytes]
+    tables: dict[str, bytes]
     layout: StoreLayout
 
 
-class Backup:
-    """One backup of the store at root; leaving its `with` removes what is not whole.
-
-    Call copy(), check() and, if nothing was found, keep().
-    """
+class Backup(NewStore):
+    """One backup of the store at root.  Call copy(), check() and, if nothing was found, keep()."""
 
     def __init__(
         self,
@@ -64,26 +56,15 @@ class Backup:
         files: Files | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """config: the broker's; without it, the store's own levels and lengths of files.
-
-        Raises InvalidValue for a root that is no store of rmqlite, or is RocketMQ's and in use,
-        and for a target that exists or whose folder does not.
+        """Raises InvalidValue for a root that is no store of rmqlite, or is RocketMQ's and in use,
+        for a target inside of it, and as NewStore does.
         """
-        self.root, self.target = root, target
-        if not target.name:
-            raise InvalidValue("DIR", target, "the name of a new folder")
-        self.part = target.with_name(target.name + PART)
-        self._config = config
+        super().__init__(target, config, files=files, clock=clock)
+        self.root = root
         self._source = LiveFiles()
-        self._disk = files or SystemFiles()
-        self._clock = clock or SystemClock()
-        self._is_begun = False
         self.copied_bytes = 0
         """The bytes that were written, without holes."""
         self._check_places()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
@@ -92,9 +73,7 @@ class Backup:
         trace: TracebackType | None,
     ) -> None:
         self._source.close()
-        if self._is_begun:
-            _remove(self._disk, self.part)
-        self._disk.close()
+        super().__exit__(kind, error, trace)
 
     def copy(self, progress: Progress) -> None:
         """Copy the store as it is now, and complete the copy.
@@ -102,27 +81,10 @@ class Backup:
         Raises StoreUnavailable, and StoreDamaged, which names the store's file.
         """
         moment = self._moment()
-        self._begin()
         self._copy_all(moment.layout, progress)
-        for name, data in moment.tables.items():
-            self._disk.replace(self.part / name, data)
-        # As after a crash: an opening then trusts nothing that is not covered by the tables.
-        self._disk.replace(self.part / "abort", b"")
-        self._complete(moment.layout.end)
-
-    def check(self, progress: Progress) -> tuple[StoreCheck, list[Finding]]:
-        """A check of every byte of the copy, done, and what it has found."""
-        checking = StoreCheck(self.part, config=self._config, progress=progress)
-        try:
-            return checking, list(checking.run())
-        finally:
-            checking.close()
-
-    def keep(self) -> None:
-        """Give the copy its name, durably."""
-        self._disk.close()
-        self._disk.move(self.part, self.target)
-        self._is_begun = False
+        layout = moment.layout
+        sizes = Sizes(layout.log_file_bytes, layout.queue_file_bytes)
+        self.complete(moment.tables, layout.end, sizes, self.root)
 
     # ---- the moment
 
@@ -136,25 +98,10 @@ class Backup:
         reason = f"its tables changed during each of {MOMENTS_MAX} looks; try again"
         raise StoreUnavailable("back up", str(self.root), reason)
 
-    def _tables(self) -> dict[Path, bytes]:
-        """The small files: tables, check point, and the lock's content, which says whose it was."""
-        names = [Path("config", each) for each in self._source.names(self.root / "config")]
-        names += [Path("checkpoint"), Path("lock")]
-        found = {}
-        for name in names:
-            is_file = self._source.kind(self.root / name) == REGULAR
-            data = self._source.read_all(self.root / name) if is_file else None
-            if data is not None and not name.name.endswith(_TEMPORARY):
-                found[name] = data
-        return found
+    def _tables(self) -> dict[str, bytes]:
+        return small_files(self._source, self.root)
 
     # ---- the copy
-
-    def _begin(self) -> None:
-        self._disk.make_folder(self.part)
-        self._is_begun = True
-        for name in ("config", "commitlog", CHECKSUMS):
-            self._disk.make_folder(self.part / name)
 
     def _copy_all(self, layout: StoreLayout, progress: Progress) -> None:
         """Queues and index first: what they say of later records an opening takes away."""
@@ -164,10 +111,8 @@ class Backup:
         rest = [(each, layout.queue_file_bytes) for each in self._names_in_queues()]
         rest += [(each, 1 << 62) for each in self._names_in(Path("index"))]
         total = sum(self._bytes_of(name, end) for name, end in (*rest, *log))
-        _, free = self._disk.disk_bytes(self.part)
-        if total > free:
-            reason = f"it needs {total:,} bytes, and {free:,} are free"
-            raise StoreUnavailable("back up to", str(self.target), reason, is_full=True)
+        self.make_part(total)
+        self.disk.make_folder(self.part / CHECKSUMS)
 
         def report(size: int) -> None:
             self.copied_bytes += size
@@ -181,7 +126,7 @@ class Backup:
                 self._remove_log()
         for folder in sorted({(self.part / name).parent for name, _ in (*rest, *log)}):
             while folder != self.part.parent:
-                self._disk.sync_folder(folder)
+                self.disk.sync_folder(folder)
                 folder = folder.parent
 
     def _copy(self, name: Path, end: int, report: Callable[[int], None]) -> bool:
@@ -190,41 +135,25 @@ class Backup:
         size = self._source.size(source)
         if not size:
             return False
-        self._disk.create_unsynced(copy, size)
+        self.disk.create_unsynced(copy, size)
         end, at = min(end, size), self._source.next_data(source, 0)
         while at < end:
             data_end = min(end, self._source.data_end(source, at))
             data = self._source.read(source, at, min(COPIED_BYTES, data_end - at))
             if not data:
-                self._disk.remove(copy)
+                self.disk.remove(copy)
                 return False
             for position, part in _without_zeros(data, at):
-                self._disk.write(copy, position, part)
+                self.disk.write(copy, position, part)
                 report(len(part))
             at = self._source.next_data(source, at + len(data))
-        self._disk.sync(copy)
+        self.disk.sync(copy)
         return True
-
-    def _complete(self, end: int) -> None:
-        """Open and close the copy; the log must end where the store's did."""
-        config = config_to_open(self._disk, self.part, self._config)
-        try:
-            store = MessageStore(config, self._disk, self._clock, is_marked=False)
-        except StoreDamaged as error:
-            place = self.root / Path(error.path).relative_to(self.part)
-            raise StoreDamaged(str(place), error.position, error.rule, error.found) from error
-        try:
-            if store.end != end:
-                reason = f"the copy's log ends at {store.end:,}, not at {end:,}: files have changed"
-                raise StoreUnavailable("back up", str(self.root), reason)
-            store.close({})
-        finally:
-            store.release()
 
     def _remove_log(self) -> None:
         for folder in (self.part / "commitlog", self.part / CHECKSUMS):
-            for name in self._disk.names(folder):
-                self._disk.remove(folder / name)
+            for name in self.disk.names(folder):
+                self.disk.remove(folder / name)
 
     def _names_in_queues(self) -> Iterator[Path]:
         for topic, queue_id in queue_keys(self._source, self.root):
@@ -242,14 +171,8 @@ class Backup:
         is_used = self._source.is_locked(self.root / "lock")
         if is_used and is_foreign_store(self._source, self.root):
             raise InvalidValue("store", self.root, "one that no RocketMQ is running on")
-        folder = self.target.parent
-        if not self._disk.is_folder(folder):
-            raise InvalidValue("DIR", self.target, "a new name in a folder that exists")
-        if folder.resolve().is_relative_to(self.root.resolve()):
+        if self.target.parent.resolve().is_relative_to(self.root.resolve()):
             raise InvalidValue("DIR", self.target, "a folder outside of the store")
-        for path in (self.target, self.part):
-            if self._disk.kind(path):
-                raise InvalidValue("DIR", self.target, f"a new name, and {path} exists")
 
 
 def _log_names(start: int) -> tuple[Path, Path]:
@@ -268,11 +191,3 @@ def _without_zeros(data: bytes, position: int) -> Iterator[tuple[int, bytes]]:
             begin = end
     if begin < len(data):
         yield position + begin, data[begin:]
-
-
-def _remove(files: Files, path: Path) -> None:
-    """Remove a folder with everything in it."""
-    if files.kind(path) == FOLDER:
-        for name in files.names(path):
-            _remove(files, path / name)
-    files.remove(path)

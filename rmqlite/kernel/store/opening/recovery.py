@@ -123,6 +123,7 @@ def recover(
     redo = Redo(dispatch, log, kept, adoption.see if adoption else None)
     for key in queue_keys(files, root):
         dispatch.queue(*key)
+    ends = {} if is_known else _ends_without_files(files, root, log, dispatch)
     begin = log.end
     timers = dispatch.queues.get(queue_of(TIMERS))
     if adoption is not None and timers is not None:
@@ -141,7 +142,7 @@ def recover(
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
             # All its records have expired, but its queue offsets must go on.
-            queue.begin_at(queue.recovered_end(log.end))
+            queue.begin_at(max(queue.recovered_end(log.end), ends.get(key, 0)))
         queue.drop_before(log.min_offset)
         if not is_cut:
             queue.cut()
@@ -160,6 +161,20 @@ def recover(
     log.sum_up()
     log.mark_synced(log.point)
     return count
+
+
+def _ends_without_files(
+    files: Files, root: Path, log: CommitLog, dispatch: Dispatch
+) -> dict[QueueKey, int]:
+    """By queue without files the offset that it goes on at, if the log has none of its records.
+
+    The table says so.  A store without queue files was restored from its log.
+    """
+    persisted = _load(files, root / "config" / PROGRESS_TABLE)
+    if persisted is None or not log.has_room_for(persisted.physical_offset):
+        return {}
+    ends = {key: high for key, (_, high) in persisted.ranges().items() if high}
+    return {key: high for key, high in ends.items() if not dispatch.queue(*key).has_files}
 
 
 def _told(walk: Iterator[Record], begin: int, log: CommitLog) -> Iterator[Record]:

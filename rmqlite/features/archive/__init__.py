@@ -1,0 +1,1 @@
+"""A second copy of the store in an object store."""
