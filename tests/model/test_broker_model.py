@@ -46,7 +46,13 @@ from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.levels import LevelTable, parse_levels
 from rmqlite.kernel.words.message import FAILURE_REASON, FIRED, Message
-from rmqlite.kernel.words.names import CANCELLED_TOPIC, dlq_topic, group_of, retry_topic
+from rmqlite.kernel.words.names import (
+    CANCELLED_TOPIC,
+    TABLES_TOPIC,
+    dlq_topic,
+    group_of,
+    retry_topic,
+)
 from rmqlite.protocols.native.bytes.messages import SendResult
 from rmqlite.store_tools.check import check
 from tests.model.ledger import Ledger, Line, Shown
@@ -625,7 +631,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         found: dict[Queue, list[Shown]] = {}
         for topic, queue_id in store.queue_keys():
             queue = store.queue(topic, queue_id)
-            if topic in (*WAIT_TOPICS, CANCELLED_TOPIC) or queue is None:
+            if topic in (*WAIT_TOPICS, CANCELLED_TOPIC, TABLES_TOPIC) or queue is None:
                 continue
             shown = found.setdefault(Queue(topic, queue_id), [])
             for entry in queue.read(0, queue.max_offset):
