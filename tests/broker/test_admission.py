@@ -93,8 +93,6 @@ def refusals(*calls: DraftCall) -> list[tuple[type, str, str]]:
     """Error, field and value; nothing may be stored.  Both forms answer the same."""
 
     def scenario(broker: BrokerUnderTest) -> list[tuple[type, str, str]]:
-        # A group that is made on demand before the refusal stays.
-        broker.broker.parts.with_retry_topic(GROUP)
         good = [one(b""), one(b"DELAY\x011\x02WAIT\x01true")]
         assert all(isinstance(each, Stored) for each in outcomes(broker, *good))
         end = broker.store.end

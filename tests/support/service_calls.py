@@ -50,6 +50,7 @@ from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
+    GroupInfo,
     HeartbeatRequest,
     LeaveRequest,
     OffsetsCommit,
@@ -261,7 +262,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
         until_ms=START_MS + 86_400_000,
         is_renewed=False,
     )
-    under_test.broker.groups.for_use(HOLDERS)
+    under_test.broker.groups.make([GroupInfo(HOLDERS)])
     queue = table.queue(HOLDERS, Queue("orders", 0))
     assert queue is not None
     queue.lease(0, lease)

@@ -89,14 +89,6 @@ class GroupTable:
             raise GroupUnknown(group, self._known if len(self._known) <= _COMPARED_MAX else ())
         return info
 
-    def for_use(self, group: str) -> GroupInfo:
-        """The group, created on demand.  Raises InvalidName, GroupUnknown, Overloaded."""
-        info = self.get(group)
-        if info is None:
-            info = self.wanted(group)
-            self.make([info])
-        return info
-
     def wanted(self, group: str) -> GroupInfo:
         """The group, or the one that make() would make.  Raises InvalidName, GroupUnknown."""
         info = self.get(group)
@@ -284,6 +276,11 @@ class OnDemand:
         if self._topics.get(topic) is None:
             self._new_topics[topic] = TopicInfo(topic, info.retry_queues, info.retry_queues)
         return info
+
+    @property
+    def is_missing(self) -> bool:
+        """Is there anything to make?"""
+        return bool(self._new_groups or self._new_topics)
 
     def make(self) -> None:
         """Make the missing groups, then the missing topics.
