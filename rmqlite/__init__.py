@@ -21,4 +21,4 @@ README.md beside this file is the tour.
 Importing this package imports nothing else.
 """
 
-__version__ = "0.13.0"
+__version__ = "0.14.0"

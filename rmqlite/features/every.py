@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.kernel.service.service import Feature
-
 if TYPE_CHECKING:
     from rmqlite.kernel.service.service import Feature
 

@@ -41,12 +41,10 @@ def work(endpoint):
     pull = channel.unary_unary(PULL.path)
     with Producer(endpoint, "senders", retries=0) as producer:
         producer.send(Message("orders", b"acknowledged"))
+        # Parked calls and calls that wait for the disk end with the broker.
+        pulls = [pull.future(READ) for _ in range(5)] if operation == "sync" else []
         files.fail(operation, times=FOR_GOOD)
         if operation == "sync":
-            # Parked calls and calls that wait for the disk end with the broker.
-            pulls = [pull.future(READ) for _ in range(5)]
-            while not all(each.running() for each in pulls):
-                pass
             with suppress(Unavailable):
                 producer.send(Message("orders", b"not acknowledged"))
             return

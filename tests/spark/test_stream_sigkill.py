@@ -129,10 +129,11 @@ def test_each_record_is_in_the_sink_exactly_once(
         sending.start()
         eventually(lambda: sending.sent > 500, "there is something before the stream begins")
         places = [("path", broker.store), ("endpoint", broker.endpoint)]
-        killed = []
+        killed: list[int] = []
+        drivers: list[Driver] = []
         try:
             for number in range(KILLS if is_long else 1):
-                driver = Driver(log, *places[number % 2], checkpoint, sink)
+                drivers.append(driver := Driver(log, *places[number % 2], checkpoint, sink))
                 # The first one as soon as its first batch has begun.
                 before = batches(checkpoint)
                 eventually(
@@ -151,6 +152,8 @@ def test_each_record_is_in_the_sink_exactly_once(
             eventually(lambda: sending.sent > 2 * LATE_FROM, "there is a topic more")
         finally:
             sending.stop()
+            for each in drivers:
+                each.kill()
         # Driver and JVM at least, each time.
         assert min(killed) >= 2
         with RawReader(broker.endpoint) as reader:

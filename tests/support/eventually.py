@@ -8,7 +8,7 @@ from typing import Final
 
 from rmqlite.kernel.words.clock import elapsed_s
 
-WAIT_S: Final = 180.0
+WAIT_S: Final = 400.0
 """For a machine that has much else to do: only a test that fails waits so long."""
 
 PAUSE_S_MAX: Final = 0.2

@@ -23,7 +23,8 @@ class Conversion:
 
     async def read(self, row: Row[Q, A], data: bytes) -> Q:
         """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        return await decoded(rpc_of(row).decode_request, data, self._limits.check(row, data))
+        beside = self._limits.check(row, data)
+        return await decoded(rpc_of(row).decode_request, data, beside)
 
     @staticmethod
     async def written(row: Row[Q, A], answer: A) -> bytes:

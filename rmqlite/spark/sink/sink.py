@@ -32,10 +32,8 @@ from rmqlite.spark.options import credentials_of
 from rmqlite.spark.sink.rows import SinkOptions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from rmqlite.features.bulk.requests import Refusal
     from rmqlite.spark.sink.rows import SinkCall
 
 
