@@ -6,11 +6,11 @@ A change may lower a number.  Whoever raises one adds a comment to its line: for
 from __future__ import annotations
 
 from pathlib import Path
-from tests.architecture.sources import ROOT
-from tests.architecture.sources import written
-from typing import Final
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
 import pytest
+
+from tests.architecture.sources import ROOT, written
 
 PRODUCT: Final = ROOT / "rmqlite"
 
