@@ -104,7 +104,7 @@ class Failing:
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """Broker.send_back()."""
         # First of all: an unknown group is the caller's clearer mistake.
-        self._parts.with_retry_topic(request.group)
+        self._parts.groups.wanted(request.group)
         if (known := self.sent_back.result(request)) is not None:
             return known
         failed = self.record(record_at(self._parts.store, request.physical_offset), request)
@@ -131,11 +131,11 @@ class Failing:
         InvalidValue, PermissionMissing, StoreUnavailable.
         """
         parts = self._parts
-        info = parts.with_retry_topic(request.group)
-        retries = parts.topics.wanted(retry_topic(info.group))
         if failed.head.topic in WAIT_TOPICS:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
+        info = parts.with_retry_topic(request.group)
+        retries = parts.topics.wanted(retry_topic(info.group))
         now_ms, due_ms = parts.clock.now_ms(), None
         times = times_failed(failed.head, info.group) + failed_in_place
         level = parts.groups.retry_level(info.group, times)

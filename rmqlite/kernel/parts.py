@@ -94,10 +94,12 @@ class BrokerParts:
 
         Raises GroupUnknown, InvalidName, TopicUnknown, PermissionMissing, Overloaded.
         """
-        reader = self.groups.for_use(group)
+        reader = self.groups.wanted(group)
         if not reader.can_consume:
             raise PermissionMissing(group, "consuming as", "the group may not consume")
-        return reader, self.readable_topic(topic)
+        read = self.readable_topic(topic)
+        self.groups.make([reader])
+        return reader, read
 
     def readable_topic(self, topic: str) -> TopicInfo:
         """A topic that anybody may read.  Raises TopicUnknown, PermissionMissing."""

@@ -5,11 +5,11 @@ half message of a transaction, stays, and so do all later files, however old the
 full the disk is.  Sends are refused before the disk is full, so that there is room to deliver, to
 retry and to save the progress of consumers.
 
-Only timers are carried to the log's end: one may wait for years, and must not keep years of log.
-Its record is appended once more, unchanged but for its place; the new record completes the old one
-(kernel/records/completion.py).  This is done where pending timers take at most a quarter of the
-bytes that become free.  So a carried byte frees at least three, and expired files that stay hold
-less than four times the bytes of the timers that keep them.
+Only timers and rows of tables are carried to the log's end.  A timer may wait for years, and must
+not keep years of log.  Its record is appended once more, unchanged but for its place; the new
+record completes the old one (kernel/records/completion.py).  This is done where pending timers take
+at most a quarter of the bytes that become free.  So a carried byte frees at least three, and
+expired files that stay hold less than four times the bytes of the timers that keep them.
 """
 
 from __future__ import annotations
@@ -138,10 +138,12 @@ class Retention:
         The caller does carry() next.
         """
         self.measure()
-        self._note_delivered()
         config = self._config
         old_before_ms = wall_clock_ms - config.file_reserved_hours * _HOUR_MS
         self._expired = self._carry_end = self._store.expired_segments(old_before_ms)
+        is_forced = config.clean_forcibly and self._is_above(config.disk_clean_forcibly_ratio)
+        self._carry_tables(is_forced=is_forced)
+        self._note_delivered()
         self._find_pin()
         removed = self._carry_files = 0
         is_due = local_hour(wall_clock_ms) in config.delete_hours or self.is_asked
@@ -191,13 +193,21 @@ class Retention:
         noted_end, noted_offset = self._noted
         if noted_end > store.durable_end:
             return
-        pending, needed = self._wait_queues.oldest_pending(), self._oldest_other()
+        pending = self._wait_queues.oldest_pending()
+        needed = min(self._oldest_other(), store.tables.carried_end)
         if pending:
             needed = min(needed, pending[1].physical_offset)
         self._noted = (store.end, needed)
         self._delivered_until = noted_offset
         if store.end <= store.durable_end:
             self._delivered_until = self._noted[1]
+
+    def _carry_tables(self, *, is_forced: bool) -> None:
+        """Append rows of tables again whose records this round or the next may remove."""
+        store = self._store
+        limit = store.expired_segments(_ANY_AGE_MS) if is_forced else self._expired
+        limit = min(limit, store.min_offset + FILES_A_ROUND_MAX * store.log_file_bytes)
+        store.carry_tables(limit)
 
     def _oldest_other(self) -> int:
         """Where the oldest record lies that is needed and no timer; the log's end if none is."""

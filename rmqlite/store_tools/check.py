@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.table_shapes import DeletedTopicsTable, LevelsTable, validated
 from rmqlite.kernel.records.wait_queues import TIMERS, queue_of, wait_queue_name, wait_queue_of
 from rmqlite.kernel.store.commit_log import CommitLog
-from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, DeletedTopics, deleted_topics
+from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import ReadOnlyFiles
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.opening.file_sizes import Sizes, has_lengths, sizes_of
-from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.store.tables.levels_table import load_levels
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
 from rmqlite.store_tools.checking.file_layer import (
@@ -115,6 +116,8 @@ class StoreCheck:
         self._queues: QueueChecks | None = None
         self.walk: LogCheck | None = None
         """The walk over the log; None if the log cannot be read."""
+        self.logged: LoggedTables | None = None
+        """The tables as the log has them; None if the log cannot be read."""
         self._root = root
         self._trusted_end = trusted_end
         self.progress = progress
@@ -181,9 +184,8 @@ class StoreCheck:
         mark = log.log_end.mark_over(log.min_offset)
         trusted_end = max(persisted_end, mark.synced_end if mark else 0, self._trusted_end)
         sums = self._sums_check(log, persisted, persisted_end, trusted_end)
-        tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
-        if tree is not None:
-            self.levels = validated(LevelsTable, tree).history()
+        self.logged = logged = self._tables(log, persisted, persisted_end)
+        self.levels = load_levels(logged, self.levels.current)
         begin = log.begin_now
         queues = QueueChecks(
             self.files,
@@ -192,7 +194,7 @@ class StoreCheck:
             self.levels,
             log_begin=begin,
             persisted_ends=_persisted_ends(persisted),
-            deleted=self._deleted(),
+            deleted=load_deleted(logged),
             is_live=self.is_live,
         )
         index = IndexCheck(
@@ -230,9 +232,12 @@ class StoreCheck:
         yield from self._check_saved(persisted, walk, queues)
         yield from self._check_delay_offsets(delay_offsets, queues)
 
-    def _deleted(self) -> DeletedTopics:
-        tree = load_sound(self.files, self._root / "config" / DELETED_TABLE)
-        return deleted_topics(validated(DeletedTopicsTable, tree) if tree is not None else None)
+    def _tables(
+        self, log: CommitLog, persisted: tables.Tree | None, persisted_end: int
+    ) -> LoggedTables:
+        ends = persisted.get("tables", {}) if persisted and persisted_end else {}
+        begin = persisted_end or log.min_offset
+        return tables_in(self.files, self._root, log.segments, begin, ends, load_sound)
 
     def _sums_check(
         self, log: CommitLog, persisted: tables.Tree | None, persisted_end: int, trusted_end: int

@@ -25,7 +25,6 @@ from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.opening.file_sizes import sizes_of
 from rmqlite.kernel.store.opening.recovery import PROGRESS_TABLE
-from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue, StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory
@@ -277,7 +276,7 @@ class StoreReader:
     def _topics(self) -> tuple[str, ...]:
         """The names in the table of topics; none if the table cannot be read."""
         try:
-            table = tables.load_as(self._files, self.root / "config" / TOPICS_TABLE, TopicsTable)
+            table = self._snapshot.tables.load(TOPICS_TABLE, TopicsTable)
         except StoreDamaged:
             # The log can be read without it.
             return ()

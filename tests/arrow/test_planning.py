@@ -14,7 +14,7 @@ import pytest
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
 from rmqlite.kernel.words.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
-from rmqlite.kernel.words.names import SCHEDULE_TOPIC, WAIT_TOPICS
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TABLES_TOPIC, WAIT_TOPICS
 from rmqlite.spark.arrow.partitions import LogSlice, Partition, QueueSlices, StorePlace
 from rmqlite.spark.arrow.planning import Look, look_at_store, plan
 from rmqlite.spark.arrow.rows import store_rows
@@ -65,7 +65,7 @@ def planned(root: Path, **options: str) -> list[Partition]:
         (
             {"endingOffsets": '{"bills": {"0": 7}, "orders": {"0": -2}}'},
             lambda row: (
-                row["topic"] in WAIT_TOPICS
+                row["topic"] in (*WAIT_TOPICS, TABLES_TOPIC)
                 or (row["topic"] == "bills" and row["queue_offset"] < 7)
                 or (row["topic"], row["queue_id"]) == ("orders", 1)
             ),

@@ -41,6 +41,7 @@ def shares(broker: BrokerUnderTest, *clients: str, topic: str = TOPIC) -> list[l
 
 
 def on_disk(broker: BrokerUnderTest) -> Any:
+    broker.persist()
     path = broker.config.store_path / "config" / "subscriptionGroup.json"
     return tables.decode(path.read_bytes())
 

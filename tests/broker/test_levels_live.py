@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from rmqlite.kernel.requests.broker import LevelChange, LevelsChange, LevelsChanged
-from rmqlite.kernel.words.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavailable
+from rmqlite.kernel.words.errors import DelayUnknown, InvalidValue, StoreUnavailable
 from rmqlite.kernel.words.levels import LEVELS_MAX, parse_levels
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, FakeMachine
-from tests.support.files import FOR_GOOD, ForgetfulFiles
+from tests.support.files import ForgetfulFiles
 from tests.support.made_brokers import Make
 from tests.support.messages import (
     GROUP,
@@ -373,7 +373,7 @@ def test_a_table_that_cannot_be_written_changes_nothing(make: Make) -> None:
     """A full disk: the answer is an error, and the old table holds, also after a crash."""
     files = ForgetfulFiles()
     broker = make(message_delay_level="1s 5s", files=files)
-    files.fail("replace")
+    files.fail("write")
     with pytest.raises(StoreUnavailable):
         change(broker, "1h")
     assert table(broker).text == "1s 5s"
@@ -384,29 +384,6 @@ def test_a_table_that_cannot_be_written_changes_nothing(make: Make) -> None:
     assert arrival_times(broker, 1) == {"a": sent.deliver_at_ms}
     change(broker, "1h")
     assert table(broker).text == "1h"
-
-
-@pytest.mark.parametrize("is_readable", [True, False])
-def test_a_table_that_may_or_may_not_be_on_disk_ends_the_broker(
-    make: Make, is_readable: bool
-) -> None:
-    """No message may be promised a time by a table that a restart does not find."""
-    files = ForgetfulFiles()
-    broker = make(message_delay_level="1s 5s", files=files)
-    (old,) = broker.send(delayed("old", 1))
-    files.fail("replace", is_done=True, times=FOR_GOOD)
-    if not is_readable:
-        files.fail("read_all", where=lambda _: files.failed["replace"] > 0, times=FOR_GOOD)
-    with pytest.raises(FlushFailed, match="cannot tell whether a restart"):
-        change(broker, "1h")
-    with pytest.raises(FlushFailed):
-        broker.store.begin_sync().run()
-    files.heal()
-    broker.crash()
-    broker.open()
-    (new,) = broker.send(delayed("new", 1))
-    assert new.deliver_at_ms == broker.clock.now_ms() + table(broker).delay_ms(1)
-    assert arrival_times(broker, 2) == {"old": old.deliver_at_ms, "new": new.deliver_at_ms}
 
 
 @pytest.mark.parametrize("afterwards", AFTERWARDS[1:])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.disk.files import SystemFiles
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables
 from rmqlite.kernel.tables.missing import missing_tables
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make
@@ -46,32 +48,51 @@ def test_a_whole_store_has_nothing_to_say(broker: BrokerUnderTest) -> None:
     assert told(broker) == []
 
 
+@pytest.mark.parametrize("table", ["topics.json", "subscriptionGroup.json", "delayLevels.json"])
+def test_a_missing_table_comes_back_from_the_log(broker: BrokerUnderTest, table: str) -> None:
+    """Its file is only a snapshot."""
+    change = LevelsChange("1s 2h")
+    broker.broker.levels.change(change)
+    before = (*broker.broker.topics.all(), *broker.broker.groups.all())
+    assert told(broker, *both(table)) == []
+    assert (*broker.broker.topics.all(), *broker.broker.groups.all()) == before
+    assert broker.store.levels.current.text == change.message_delay_level
+
+
 @pytest.mark.parametrize(
     ("table", "what"),
     [
         ("topics.json", f"each with the queues that have messages: {TOPIC} (4)"),
         ("subscriptionGroup.json", f"lost their retry limits, policies and order: {GROUP}"),
-        ("consumerOffset.json", f"may get messages again or miss some: readers, {GROUP}"),
         ("delayLevels.json", "in force, also if others were set since"),
     ],
 )
-def test_a_missing_table_is_said_with_what_follows(
-    broker: BrokerUnderTest, table: str, what: str
+def test_a_missing_table_of_an_older_store_is_said_with_what_follows(
+    broker: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch, table: str, what: str
 ) -> None:
-    """Somebody may still have the file."""
+    """Its log has no record of it, and somebody may still have the file."""
+    monkeypatch.setattr(LoggedTables, "replay", lambda *_: None)
     (found,) = told(broker, *both(table))
     assert found.startswith(f"config/{table} is missing")
     assert found.endswith(what)
 
 
-def test_topics_that_the_table_lacks_are_said(broker: BrokerUnderTest) -> None:
-    """The table of before is used, which may be older than they are."""
+def test_missing_offsets_are_said_with_what_follows(broker: BrokerUnderTest) -> None:
+    """They are no promise, and stand in no record."""
+    (found,) = told(broker, *both("consumerOffset.json"))
+    assert found.startswith("config/consumerOffset.json is missing")
+    assert found.endswith(f"may get messages again or miss some: readers, {GROUP}")
+
+
+def test_the_table_of_before_is_used_and_what_followed_comes_from_the_log(
+    broker: BrokerUnderTest,
+) -> None:
+    """It may be older than some topics."""
     create_topic(broker, "later")
     broker.send(plain("c", "later"))
-    older, newer = told(broker, "topics.json")
+    (older,) = told(broker, "topics.json")
     assert older.endswith("is missing, the one before it is used: config/topics.json.bak")
-    assert newer.startswith("config/topics.json lacks topics of the log, ")
-    assert newer.endswith(": later (1)")
+    assert broker.broker.topics.get("later")
 
 
 def test_a_store_of_rocketmq_without_its_progress_delivers_again(broker: BrokerUnderTest) -> None:

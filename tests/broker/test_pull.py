@@ -218,6 +218,14 @@ def test_who_may_not_read_is_told_why(make: Make) -> None:
     assert pull(broker, topic="open", queue_id=1).status is NOTHING_NEW
 
 
+def test_a_pull_of_a_topic_that_is_not_there_makes_no_group(under_test: BrokerUnderTest) -> None:
+    """Each made group is a record of the log, and a refused call stores nothing."""
+    with pytest.raises(TopicUnknown):
+        pull(under_test)
+    assert under_test.broker.groups.all() == ()
+    assert under_test.store.end == 0
+
+
 @pytest.mark.parametrize(("flush", "seen"), [("SYNC_FLUSH", "a"), ("ASYNC_FLUSH", "abc")])
 def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: str) -> None:
     """A power cut may take it back, and a commit beyond it would skip what comes next."""

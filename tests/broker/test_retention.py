@@ -20,6 +20,7 @@ from tests.support.log_files import (
     RETENTION,
     SEGMENT,
     age,
+    carry_tables,
     fill,
     log_files,
     starts,
@@ -171,6 +172,7 @@ def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
     broker = make(files=files, **RETENTION)
     for _ in range(500):
         broker.send(plain("x" * 900))
+    carry_tables(broker)
     broker.persist()
     age(broker)
     queue_files = broker.config.store_path / "consumequeue" / TOPIC / "0"
@@ -198,12 +200,14 @@ def test_a_message_beside_removed_ones_is_not_passed_over(make: Make) -> None:
     broker = make(**RETENTION)
     while broker.store.end < SEGMENT + 2_000:
         broker.send(plain("x" * 900))
+    carry_tables(broker)
     broker.persist()
     age(broker)
     queue = broker.store.queue(TOPIC, 0)
     assert queue is not None
     first = queue.first_with(SEGMENT)
     left = [message.body for message in broker.pull(TOPIC, 0, first).messages]
+    broker.sync()
     broker.store.trim_queues = lambda: []  # type: ignore[method-assign]
     assert broker.broker.retention.clean(NOW_MS) == 1
     pulled = broker.pull(TOPIC, 0, first - 1)
@@ -221,6 +225,7 @@ def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) ->
     broker.clock.forward(1_000)
     broker.deliver()
     broker.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 2 * count}))
+    carry_tables(broker)
     broker.persist()
     age(broker)
     gone = broker.broker.retention.clean(NOW_MS)

@@ -21,7 +21,7 @@ from rmqlite.kernel.words.message import (
     Message,
     StoredMessage,
 )
-from rmqlite.kernel.words.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.kernel.words.names import SCHEDULE_TOPIC, TABLES_TOPIC, dlq_topic, retry_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, plain, send_back
 
@@ -30,13 +30,9 @@ DLQ = dlq_topic(GROUP)
 
 
 def log_records(broker: BrokerUnderTest) -> list[StoredMessage]:
-    """Every record of the log, in order."""
-    found = []
-    position = 0
-    while position < broker.store.end:
-        found.append(broker.store.read_message(position))
-        position += found[-1].store_size
-    return found
+    """Every record of the log but those of tables, in order."""
+    found = [each.to_message() for each in broker.store.walk(0)]
+    return [each for each in found if each.topic != TABLES_TOPIC]
 
 
 def fail_until_dead(broker: BrokerUnderTest, message: StoredMessage) -> list[SendBackResult]:

@@ -55,6 +55,7 @@ def retried(broker: BrokerUnderTest) -> StoredMessage:
 
 
 def table_row(broker: BrokerUnderTest) -> dict[str, object]:
+    broker.persist()
     path = broker.config.store_path / "config" / "subscriptionGroup.json"
     row: dict[str, object] = tables.decode(path.read_bytes())["subscriptionGroupTable"][GROUP]
     return row
@@ -252,7 +253,7 @@ def test_what_the_disk_does_not_take_is_not_in_force(make: Make) -> None:
     broker = make(files=disk)
     message = received(broker)
     assert waits_s(broker, message) == 10
-    disk.fail("replace")
+    disk.fail("write")
     with pytest.raises(StoreUnavailable):
         save_group(broker, retry_policy="2h", retry_queues=4)
     assert waits_s(broker, message) == 10
@@ -268,6 +269,7 @@ def test_more_retry_queues_are_there_at_once_and_read(under_test: BrokerUnderTes
     row = under_test.config.store_path / "config" / "topics.json"
     save_group(under_test, retry_queues=4)
     assert len(under_test.broker.heartbeat(member).queues) == 4
+    under_test.persist()
     assert tables.decode(row.read_bytes())["topicConfigTable"][RETRY]["writeQueueNums"] == 4
     for number in range(12):
         send_back(under_test, received(under_test, body=b"x%d" % number))
@@ -297,6 +299,7 @@ def test_a_wider_topic_keeps_what_rocketmq_says_of_it(under_test: BrokerUnderTes
     path.write_text(json.dumps({"topicConfigTable": {RETRY: row}}))
     under_test.open()
     save_group(under_test, retry_queues=3)
+    under_test.persist()
     tree = tables.decode(path.read_bytes())
     assert tree["topicConfigTable"][RETRY] == row | {"readQueueNums": 3, "writeQueueNums": 3}
     topics = TopicTable(under_test.store, under_test.config)

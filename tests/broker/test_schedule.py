@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rmqlite.kernel.records.record import tags_hash
@@ -251,7 +253,13 @@ def test_lateness_is_never_negative_and_has_its_quantiles(under_test: BrokerUnde
 
 
 def test_a_scheduled_record_starts_where_its_id_says(under_test: BrokerUnderTest) -> None:
-    """The log's very first record included, whose offset is zero."""
+    """The log's very first record included, whose offset is zero: an older version's."""
+    rows = {TOPIC: {"topicName": TOPIC, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}}
+    under_test.close()
+    path = under_test.config.store_path / "config" / "topics.json"
+    path.write_text(json.dumps({"topicConfigTable": rows}))
+    under_test.open()
+    under_test.store.tables.unlogged.clear()
     (result,) = under_test.send(delayed("a", 1))
     assert physical_offset(result) == 0
     under_test.clock.forward(1_000)

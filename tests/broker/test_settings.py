@@ -163,12 +163,14 @@ def test_a_change_of_a_topic_that_makes_no_sense_is_refused(
 def test_a_change_of_a_topic_that_cannot_be_written_changes_nothing(make: Make) -> None:
     """Not in memory either; and new topics count towards maxTopics."""
     files = FaultyFiles()
-    broker = make(files=files, topics_max=7)
+    broker = make(files=files, topics_max=8)
     create_topic(broker, TOPIC, 2)
-    files.fail("replace", where=lambda path: path.name == "topics.json")
+    end = broker.store.end
+    files.fail("write")
     with pytest.raises(StoreUnavailable):
         broker.broker.topics.change(TopicInfo(TOPIC, 3, 3), TopicExtras())
     assert broker.broker.topics.existing(TOPIC) == TopicInfo(TOPIC, 2, 2)
+    assert broker.store.end == end
     broker.broker.topics.change(TopicInfo("second", 3, 3), TopicExtras())
     with pytest.raises(Overloaded, match="maxTopics"):
         broker.broker.topics.change(TopicInfo("third", 3, 3), TopicExtras())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import Message, Producer
+from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from rmqlite.testing import BrokerProcess
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
@@ -51,7 +52,7 @@ def test_a_sound_store_is_told_on_one_line(closed: StoreUnderTest) -> None:
     with untouched(closed.root):
         result = run_store("check", closed.root)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith("checked 41 messages, ")
+    assert result.stdout.startswith("checked 42 messages, ")
     assert result.stdout.endswith(" MB/s): no inconsistency\n")
     assert result.stdout.count("\n") == 1
 
@@ -88,11 +89,13 @@ def test_a_configuration_says_where_and_what(configured: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_levels_of_a_store_without_a_history(closed: StoreUnderTest) -> None:
-    """As RocketMQ's: deliver times are compared with what the levels were."""
+def test_levels_of_a_store_without_a_history(closed: StoreUnderTest, tmp_path: Path) -> None:
+    """As RocketMQ's: deliver times are compared with what the levels were; ours has them logged."""
     (closed.root / "config" / "delayLevels.json").unlink()
-    assert run_store("check", closed.root, "--levels", "1s 5s 10s").exit_code == 0
-    result = run_store("check", closed.root, "--levels", "1s 6s 10s")
+    assert run_store("check", closed.root, "--levels", "1s 6s 10s").exit_code == 0
+    rocketmqs, levels = unpack_golden(tmp_path) / "clean", DEFAULT_LEVELS
+    assert run_store("check", rocketmqs, "--levels", levels).exit_code == 0
+    result = run_store("check", rocketmqs, "--levels", levels.replace(" 5s ", " 6s "))
     assert result.exit_code == 1
     assert "SCHEDULE_TOPIC_XXXX queue 1, queue offset 0: has deliver time" in result.stdout
 
@@ -186,7 +189,7 @@ def test_a_killed_store_says_what_the_next_start_completes(tmp_path: Path) -> No
         result = run_store("check", store.root)
     assert result.exit_code == 5
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("checked 44 messages, ")
+    assert lines[0].startswith("checked 45 messages, ")
     assert lines[0].endswith(": no inconsistency")
     said = "the store was not closed (a kill, or a power cut); nothing is damaged"
     assert lines[-3:] == [

@@ -22,13 +22,16 @@ from typing import Any
 
 from rmqlite.features.changes.changes import Changes
 from rmqlite.features.changes.requests import ChangeByFilter, ChangeByIds, PendingFilter
+from rmqlite.features.name_server.key_values import KeyValues
+from rmqlite.features.operating.deleting import Deleting
+from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.requests.broker import ScheduleAction
-from rmqlite.kernel.requests.groups import OffsetsCommit
+from rmqlite.kernel.requests.groups import GroupChange, OffsetsCommit
 from rmqlite.kernel.requests.messages import PullRequest, SendBackRequest
-from rmqlite.kernel.requests.topics import Queue
+from rmqlite.kernel.requests.topics import Queue, TopicExtras, TopicInfo
 from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
@@ -60,6 +63,9 @@ YEAR_MS = 365 * 86_400_000
 STEPS = 40
 WAITS = (0, 0, 1, 1, 2, 3, 5, -1, -1_000, -2_500, -YEAR_MS)
 """How messages wait: at a level, or below 0 for so many milliseconds, as timers."""
+KINDS = ("topic", "group", "key value")
+"""Of tables that are records of the log."""
+NEVER = 1 << 62
 CALLS_THAT_FAIL = ("", "pwrite", "fdatasync", "fsync", "open", "ftruncate", "replace", "unlink")
 
 
@@ -87,6 +93,25 @@ class Tally:
             f" {self.carried:,} timers carried,"
             f" {self.checked:,} crashed twice and checked, {rate:.0f} a second"
         )
+
+
+class Row:
+    """What a row of a table may say after a crash: values, and where the record of each ends."""
+
+    def __init__(self) -> None:
+        self.values: list[tuple[int | None, int]] = [(None, 0)]
+
+    def durable(self, log_end: int) -> None:
+        """The log is on disk up to there: what was before its last change there is over."""
+        last = max(n for n, (_, end) in enumerate(self.values) if not n or end <= log_end)
+        del self.values[:last]
+
+    def check(self, value: int | None) -> None:
+        assert value in [each for each, _ in self.values], f"{value}, not one of {self.values}"
+
+    def reopened(self, value: int | None) -> None:
+        self.check(value)
+        self.values = [(value, 0)]
 
 
 class BrokerOnDisk(BrokerUnderTest):
@@ -118,6 +143,7 @@ class CrashRun:
         self._promises = Promises()
         self._serial = 0
         self._point = 0
+        self._rows = {(kind, name): Row() for kind in KINDS for name in ("r0", "r1", "r2")}
         self._taking: list[Line] = []
         self._doubtful: set[str] = set()
         self._is_settled_by_look = False
@@ -158,6 +184,7 @@ class CrashRun:
             self._sync: 6,
             self._persist: 2,
             self._edit_levels: 2,
+            self._change_row: 6,
             self._grow_old: 2,
             self._retain: 2,
             self._restart: 1,
@@ -241,6 +268,9 @@ class CrashRun:
             self._promises.drop(self._doubtful)
             self._doubtful.clear()
         self._promises.learn(view, self._broker.store.durable_end)
+        for key, row in self._rows.items():
+            row.durable(self._broker.store.durable_end)
+            assert row_in(self._broker.broker, *key) == row.values[-1][0]
 
     # ---- what clients do
 
@@ -439,6 +469,23 @@ class CrashRun:
         self._broker.store.change_levels(parse_levels(levels), is_configured=True)
         self._levels = levels
 
+    def _change_row(self) -> None:
+        """Of one of the tables that are records of the log."""
+        kind, name = self._random.choice([*self._rows])
+        row = self._rows[kind, name]
+        before = row.values[-1][0]
+        value = self._random.choice((None, *range(1, 7))) if before else self._random.randint(1, 6)
+        row.values.append((value, NEVER))
+        self._say(f"-> {kind} {name} {value}")
+        try:
+            put_row(self._broker.broker, kind, name, value)
+        except StoreUnavailable:
+            # A removal of what the disk has of it may have failed, too.
+            row.values.append((before, NEVER))
+            raise
+        row.values[-1] = value, self._broker.store.end
+        self._maybe_sync()
+
     def _retain(self) -> None:
         self._is_retaining = True
         # Above 0.85 younger files go, too, one part of the log after the other.
@@ -489,6 +536,8 @@ class CrashRun:
         self._doubtful.clear()
         self._promises.learn(view, self._broker.store.end)
         self._recommit()
+        for key, row in self._rows.items():
+            row.reopened(row_in(self._broker.broker, *key))
 
     def _opened(self) -> BrokerOnDisk:
         """At the second try at the latest: whatever was broken has been mended by then."""
@@ -523,6 +572,7 @@ class CrashRun:
         clock = self._next_clock(random, is_booted=is_booted)
         goes_on = not is_booted and self._clock is self._clock_before and _has_clock(fork)
         levels = random.choice((self._levels, self._levels, *TABLES))
+        has_tables = random.random() < 0.7 or not lose_tables(fork)
         broker = BrokerOnDisk(self._configs[levels], fork, clock)
         view = view_of(broker.store)
         if view.waiting and goes_on:
@@ -531,21 +581,26 @@ class CrashRun:
             # the levels in that millisecond has moved a clock that stands still.
             assert -5 <= moved_ms <= 1, f"who waits is {moved_ms} ms off"
         self._promises.check(view)
-        self._check_tables(broker, view, levels)
+        self._check_tables(broker, view, levels, has_tables=has_tables)
         assert view.min_offset <= self._kept_from(), "retention took too much"
         self._live_on(broker, view)
         return broker
 
-    def _check_tables(self, broker: BrokerOnDisk, view: View, levels: str) -> None:
+    def _check_tables(
+        self, broker: BrokerOnDisk, view: View, levels: str, *, has_tables: bool
+    ) -> None:
         assert broker.store.levels.current.text == levels
         for key in (*view.keys_shown(), *view.waiting):
             assert broker.broker.topics.get(self._promises.lines[key].queue.topic), key
         if view.cancelled:
             assert broker.broker.topics.get(CANCELLED_TOPIC)
+        for place, row in self._rows.items():
+            row.check(row_in(broker.broker, *place))
         ends = view.ends()
         for (group, queue), commit in self._promises.commits.items():
             known = broker.broker.offsets.of(group).get(queue)
-            assert known in (commit.persisted, *commit.since), f"{group} {queue}: {known}"
+            if has_tables:
+                assert known in (commit.persisted, *commit.since), f"{group} {queue}: {known}"
             assert (known or 0) <= ends.get(queue, 0)
 
     def _live_on(self, broker: BrokerOnDisk, view: View) -> None:
@@ -686,6 +741,45 @@ class CrashRun:
             f"seed {self.seed}, crash point {self._point}: {where}\n"
             f"again: pytest tests/model/test_crash_points.py --seed={self.seed}\n{steps}"
         )
+
+
+def row_in(broker: Broker, kind: str, name: str) -> int | None:
+    """What a row of a table says; None: there is none."""
+    if kind == "topic":
+        topic = broker.topics.get(name)
+        return topic.read_queues if topic else None
+    if kind == "group":
+        group = broker.groups.get(name)
+        return group.max_reconsume_times if group else None
+    value = KeyValues(broker.store).of("n").get(name)
+    return int(value) if value else None
+
+
+def put_row(broker: Broker, kind: str, name: str, value: int | None) -> None:
+    if kind == "topic":
+        if value is None:
+            broker[Deleting].delete_topic(name)
+        else:
+            broker.topics.change(TopicInfo(name, value, value), TopicExtras())
+    elif kind == "group":
+        if value is None:
+            broker.groups.delete(name)
+        else:
+            broker.groups.change(GroupChange(name, max_reconsume_times=value))
+    elif value is None:
+        KeyValues(broker.store).delete("n", name)
+    else:
+        KeyValues(broker.store).put("n", name, str(value))
+
+
+def lose_tables(disk: SimulatedDisk) -> bool:
+    """Remove all files under config/ but the clock's: the log has everything that was promised."""
+    with suppress(FileNotFoundError):
+        for name in disk.listdir(STORE / "config"):
+            if not name.startswith(CLOCK_TABLE):
+                disk.unlink(STORE / "config" / name)
+        return True
+    return False
 
 
 def _new_time(level: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rmqlite.kernel.records.wait_queues import WAIT_TOPICS, wait_queue_of
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.message import FAILURE_REASON, FIRED
-from rmqlite.kernel.words.names import CANCELLED_TOPIC
+from rmqlite.kernel.words.names import CANCELLED_TOPIC, TABLES_TOPIC
 
 
 class Seen(NamedTuple):
@@ -79,6 +79,8 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
     for topic, queue_id in store.queue_keys():
         stored = store.queue(topic, queue_id)
         assert stored is not None
+        if topic == TABLES_TOPIC:
+            continue
         if topic in (*WAIT_TOPICS, CANCELLED_TOPIC) and since is not None:
             continue
         queue, wait_queue = Queue(topic, queue_id), wait_queue_of(topic, queue_id)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.kernel import compiled
-from rmqlite.kernel.service.group_commit import Failed, GroupCommit, SyncThread
+from rmqlite.kernel.service.group_commit import GroupCommit, SyncThread
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.disk.regular_file import Descriptor
 from rmqlite.kernel.store.dispatch import QueueKey
@@ -100,7 +100,7 @@ class Held(Committed):
 
     def __init__(self, folder: Path) -> None:
         self.thread = HeldThread()
-        self.answers: list[Failed | None] = []
+        self.answers: list[FlushFailed | None] = []
         super().__init__(folder, self.thread, "SYNC_FLUSH")
 
     def ask(self) -> None:
@@ -300,7 +300,7 @@ def test_the_end_of_the_last_sync_starts_no_other(tmp_path: Path, syncer: SyncTh
     """Its thread would keep the process after the store is closed."""
 
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
-    answers: list[Failed | None] = []
+    answers: list[FlushFailed | None] = []
 
     async def main() -> None:
         committed.begin()
@@ -369,7 +369,7 @@ def test_a_sync_that_fails_there_ends_the_broker_too(tmp_path: Path, syncer: Syn
     files = PlainFiles()
     broker = BrokerUnderTest(tmp_path, files=files)
     broker.send(Message("orders", b"first"))
-    answers: list[Failed | None] = []
+    answers: list[FlushFailed | None] = []
 
     async def main() -> None:
         commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)

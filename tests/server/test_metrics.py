@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import Metric
 
 from rmqlite import __version__
-from rmqlite.kernel.requests.groups import HeartbeatRequest, OffsetsCommit, Subscription
+from rmqlite.kernel.requests.groups import GroupInfo, HeartbeatRequest, OffsetsCommit, Subscription
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.disk.files import SystemFiles
@@ -151,7 +151,7 @@ def test_a_group_that_hangs_shows(broker: BrokerUnderTest) -> None:
 
 def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
     """Prometheus takes a series that appears with 1 for no increase at all."""
-    broker.broker.groups.for_use("shop")
+    broker.broker.groups.make([GroupInfo("shop")])
     found = scrape(broker)
     for name in ("pulled", "retried", "dead"):
         assert found.value(f"rmqlite_messages_{name}_total", group="shop") == 0

@@ -117,18 +117,6 @@ def test_a_file_that_cannot_be_used_changes_nothing(started: Started, keys: dict
     assert started.table == "1s 5s"
 
 
-def test_a_table_that_cannot_be_written_down_is_told(started: Started) -> None:
-    """The next SIGHUP tries it again."""
-    started.write(messageDelayLevel="9s")
-    started.files.fail("replace")
-    ((level, said),) = started.read()
-    assert level == "ERROR"
-    assert "the old ones stay" in said
-    assert started.table == "1s 5s"
-    started.read()
-    assert started.table == "9s"
-
-
 def test_without_a_file_there_is_nothing_to_read(
     started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -35,6 +35,7 @@ from rmqlite.kernel.words.names import (
     HALF_TOPIC,
     LEASES_TOPIC,
     SCHEDULE_TOPIC,
+    TABLES_TOPIC,
     dlq_topic,
     retry_topic,
 )
@@ -76,7 +77,7 @@ CURIOUS = account(
     "the-curious", topic_perms={OWN: PERMS["PUB|SUB"]}, group_perms={MINE: PERMS["SUB"]}
 )
 PLACES = (OTHER, retry_topic(THEIRS), dlq_topic(THEIRS), SCHEDULE_TOPIC, HALF_TOPIC, "forged")
-TOUCHABLE = {OWN, retry_topic(MINE), dlq_topic(MINE), BULK_JOBS_TOPIC, LEASES_TOPIC}
+TOUCHABLE = {OWN, retry_topic(MINE), dlq_topic(MINE), BULK_JOBS_TOPIC, LEASES_TOPIC, TABLES_TOPIC}
 """The last two have what the broker notes of the account's own bulk jobs and leases."""
 REPLIES = (SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2)
 

@@ -245,6 +245,7 @@ def test_an_entry_that_could_not_be_taken_back_is_gone_before_the_next(
     under_test.append(scheduled("behind", 1))
     cut_power(under_test, files)
     assert not any(queue.read_bytes()[20:])
+    under_test.open()
 
 
 def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path) -> None:

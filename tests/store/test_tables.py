@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -13,8 +11,7 @@ from hypothesis import strategies as some
 from rmqlite.kernel.config.table_shapes import DelayOffsetsTable
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.words.errors import FlushFailed, RmqliteError, StoreDamaged, StoreUnavailable
-from tests.support.disk import ROOT, SimulatedDisk
+from rmqlite.kernel.words.errors import StoreDamaged
 
 G6 = '{\n\t"offsetTable":{1:1,2:3\n\t}\n}'
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
@@ -49,14 +46,6 @@ def test_consumer_offsets_have_rocketmqs_shape() -> None:
         '{\n\t"offsetTable":{\n\t\t"%RETRY%g@g":{0:10\n\t\t},\n'
         '\t\t"orders@g":{0:604,1:603\n\t\t}\n\t}\n}'
     )
-
-
-@given(some.dictionaries(TEXT, VALUES, max_size=3))
-def test_rows_that_are_encoded_before_stand_as_they_would_anyway(rows: dict[str, object]) -> None:
-    """A table of very many rows keeps their texts."""
-    texts = [tables.encode_row(key, value, 2) for key, value in rows.items()]
-    ready: tables.Tree = {"rows": tables.joined(texts, 2)}
-    assert tables.encode(ready) == tables.encode({"rows": rows})
 
 
 def test_an_empty_table_is_an_empty_object() -> None:
@@ -177,58 +166,3 @@ def test_a_wrong_value_is_not_replaced_by_the_generation_before(tmp_path: Path) 
     (tmp_path / "delayOffset.json.bak").write_text('{"offsetTable":{"1":1}}')
     with pytest.raises(StoreDamaged, match=r"delayOffset\.json is damaged .*offsetTable\.1: "):
         tables.load_as(SystemFiles(), path, DelayOffsetsTable)
-
-
-OLD, NEW = {"a": 1}, {"a": 2}
-
-
-def stored(disk: SimulatedDisk) -> tables.Tree | None:
-    return tables.load(SystemFiles(disk), ROOT / "topics.json")
-
-
-@pytest.mark.parametrize("after", range(12))
-@pytest.mark.parametrize("call", ["", "fsync"])
-def test_a_table_that_could_not_be_saved_is_as_before_or_nobody_knows(
-    after: int, call: str
-) -> None:
-    """Whichever step fails: only if it is known to be as before may the broker go on."""
-    disk = SimulatedDisk(after)
-    files, path = SystemFiles(disk), ROOT / "topics.json"
-    tables.save(files, path, OLD)
-    disk.fail(call, after=after)
-    error: RmqliteError | None = None
-    try:
-        tables.save(files, path, NEW)
-    except (StoreUnavailable, FlushFailed) as failed:
-        error = failed
-    disk.heal()
-    found = {stored(disk)["a"]}  # type: ignore[index]
-    for seed in range(20):
-        found.add(stored(disk.fork_power_cut(Random(seed)))["a"])  # type: ignore[index]
-    if isinstance(error, FlushFailed):
-        assert found <= {1, 2}
-    else:
-        assert found == {2 if error is None else 1}
-
-
-def test_a_table_that_stays_the_same_is_known_also_if_it_cannot_be_saved() -> None:
-    """A full disk must not end a broker for a change that changes nothing."""
-    disk = SimulatedDisk()
-    files, path = SystemFiles(disk), ROOT / "topics.json"
-    tables.save(files, path, OLD)
-    disk.fail("pwrite", error=errno.ENOSPC)
-    with pytest.raises(StoreUnavailable):
-        tables.save(files, path, OLD)
-
-
-def test_a_table_whose_name_may_be_lost_again_is_a_failed_sync() -> None:
-    """Read now it is the new one; after a power cut it may be the one before."""
-    disk = SimulatedDisk()
-    files, path = SystemFiles(disk), ROOT / "topics.json"
-    tables.save(files, path, OLD)
-    disk.fail("fsync", after=1)
-    with pytest.raises(FlushFailed, match=r"cannot tell whether .* topics\.json"):
-        tables.save(files, path, NEW)
-    assert stored(disk) == NEW
-    cuts = [stored(disk.fork_power_cut(Random(seed))) for seed in range(20)]
-    assert OLD in cuts

@@ -85,7 +85,7 @@ def test_opening_reader_and_check_agree_on_damaged_stores(
     """A record that one of them sees and another does not would be lost, or come from nowhere."""
     seen = Counter[tuple[Verdict, bool]]()
     for seed in range(SEEDS):
-        chance = random.Random(seed)
+        chance = random.Random(f"seed {seed}")
         original = chance.choice(originals)
         store = hostile(original, tmp_path / f"{seed}", chance)
         verdict, is_mended = checked(store)

@@ -58,10 +58,7 @@ def small_config(folder: Path, **changes: Any) -> BrokerConfig:
 
 
 class BrokerUnderTest:
-    """Open, use, crash, open again; synced after every call, as a server does.
-
-    A table is written with each change, so that a call raises what a server would answer.
-    """
+    """Open, use, crash, open again; synced after every call, as a server does."""
 
     def __init__(
         self,
@@ -84,7 +81,6 @@ class BrokerUnderTest:
         # A test may give the next broker another clock while this one is still open.
         self._clock_of_broker = self.clock
         self.store = MessageStore(self.config, self.files, self.clock)
-        self.store.table_changes.on_change = self.write_tables
         self.broker = Broker(
             self.config, self.store, self.clock, self.heard, [each.make for each in features()]
         )
@@ -93,16 +89,6 @@ class BrokerUnderTest:
         job = self.store.begin_sync()
         job.run()
         self.store.synced(job)
-
-    def write_tables(self) -> None:
-        """Write the tables that have changed.  Raises StoreUnavailable, FlushFailed."""
-        job = self.store.table_changes.begin()
-        assert job is not None
-        with self.store._final_when_flush_failed():
-            job.run()
-        self.store.table_changes.ended(job)
-        for error in job.refused.values():
-            raise error
 
     def persist(self) -> None:
         self.store.persist(self.broker.tables())

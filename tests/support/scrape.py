@@ -60,7 +60,6 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
             metrics = Metrics(broker.broker, commit, watched, Access())
             text = done(metrics.collected(broker.broker.status(parked_polls=0))).text().decode()
-            broker.store.table_changes.on_change = broker.write_tables
             return text
 
     return Scrape(asyncio.run(main()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,7 @@ from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.broker import LevelsChange, ScheduleAction
 from rmqlite.kernel.requests.groups import (
     GroupChange,
+    GroupInfo,
     HeartbeatRequest,
     LeaveRequest,
     OffsetsCommit,
@@ -62,7 +64,7 @@ from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.levels import DEFAULT_LEVELS
 from rmqlite.kernel.words.message import Message
-from rmqlite.kernel.words.names import dlq_topic
+from rmqlite.kernel.words.names import HALF_ENDS_TOPIC, HALF_TOPIC, dlq_topic
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.clock import START_MS
@@ -228,9 +230,18 @@ async def ask(service: Service, method: str, arguments: tuple[Any, ...]) -> Any:
     return await getattr(parts_of(service)[part], name)(*arguments)
 
 
+def topic_row(topic: str) -> dict[str, Any]:
+    return {"topicName": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+
+
 @contextmanager
 def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     """A pending message, dead letters, a redrive job that has not begun, and so on."""
+    # A file from before, so that no record makes these topics and groups.
+    (tmp_path / "config").mkdir()
+    topics = {name: topic_row(name) for name in ("orders", HALF_TOPIC, HALF_ENDS_TOPIC)}
+    text = json.dumps({"topicConfigTable": topics})
+    (tmp_path / "config" / "topics.json").write_text(text)
     under_test = BrokerUnderTest(tmp_path)
     under_test.send(Message("orders", b"the record at physical offset 0"))
     assert send_half(under_test, "half").physical_offset == HALF_AT
@@ -251,7 +262,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
         until_ms=START_MS + 86_400_000,
         is_renewed=False,
     )
-    under_test.broker.groups.for_use(HOLDERS)
+    under_test.broker.groups.make([GroupInfo(HOLDERS)])
     queue = table.queue(HOLDERS, Queue("orders", 0))
     assert queue is not None
     queue.lease(0, lease)

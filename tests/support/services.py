@@ -79,7 +79,6 @@ def served(
             finally:
                 ending.cancel()
                 await asyncio.wait([ending])
-                under_test.store.table_changes.on_change = under_test.write_tables
 
     asyncio.run(main())
 
@@ -90,6 +89,5 @@ def breaking(under_test: BrokerUnderTest, error: RmqliteError) -> None:
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    for door in ("append_packed", "save_table", "change_levels"):
+    for door in ("append_packed", "change_levels"):
         setattr(under_test.store, door, broken)
-    under_test.store.table_changes.add = broken  # type: ignore[method-assign]

@@ -116,7 +116,7 @@ def owner_of(files: Files, root: Path, broker_name: str) -> str:
     known = tables.load(files, path)
     if known is None:
         known = {"owner": f"{broker_name}-{uuid4().hex[:8]}"}
-        tables.save(files, path, known)
+        files.replace(path, tables.encode(known), keep_previous=True)
     return str(known["owner"])
 
 

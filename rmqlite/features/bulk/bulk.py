@@ -157,8 +157,8 @@ class Bulk:
         born_at_ms = request.born_at_ms or now_ms
         sender = Sender(self._config.cluster_name, born_at_ms, born_host, parts.host)
         call = yield from self._call(request, needed.sendable_queue, sender, now_ms)
-        needed.make()
         if call.records:
+            needed.make()
             parts.appending.append(call.records)
         parts.counts.sent += call.answer.accepted
         if call.job is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from rmqlite.features.dead_letters.table_shapes import TABLE, PurgeMarkersTable
@@ -18,8 +17,7 @@ from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.progress import CompletedOffsets
-from rmqlite.kernel.store.tables.table_changes import put_all
-from rmqlite.kernel.store.tables.tables import Snapshot
+from rmqlite.kernel.store.tables.logged_tables import Row
 from rmqlite.kernel.words.names import dlq_topic, group_of, is_dlq
 
 _NONE: Final = CompletedOffsets()
@@ -36,7 +34,7 @@ class PurgeMarkers:
         self.version = 0
         """Rises with every change."""
         self._hidden: dict[QueueKey, CompletedOffsets] = {}
-        table = store.load_table(TABLE, PurgeMarkersTable) or PurgeMarkersTable()
+        table = store.tables.load(TABLE, PurgeMarkersTable) or PurgeMarkersTable()
         for topic, markers in table.offset_table.items():
             for queue_id, marker in markers.items():
                 self._load((topic, queue_id), CompletedOffsets([(0, marker)]))
@@ -58,27 +56,20 @@ class PurgeMarkers:
         self.set(group, {n: self.hidden(group, n).union(each) for n, each in letters.items()})
 
     def set(self, group: str, letters: Mapping[int, CompletedOffsets]) -> None:
-        """Hide these dead letters of a group, by queue id, and no others; written with the next
-        sync."""
+        """Hide these dead letters of a group, by queue id, and no others.
+
+        Raises StoreUnavailable: nothing has changed.
+        """
         topic = dlq_topic(group)
-        before = self._put({(topic, queue_id): each for queue_id, each in letters.items()})
-        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
-
-    def _put(
-        self, changes: Mapping[QueueKey, CompletedOffsets | None]
-    ) -> Mapping[QueueKey, CompletedOffsets | None]:
+        rows: list[Row] = []
+        # In the shape of RocketMQ's tables of offsets: topic -> queue id -> offset.
+        for queue_id, hidden in letters.items():
+            single = hidden.to_json() if hidden.count_above else None
+            rows.append((("offsetTable", topic, str(queue_id)), hidden.below))
+            rows.append((("letterTable", topic, str(queue_id)), single))
+        self._store.change_table(TABLE, rows)
+        self._hidden |= {(topic, queue_id): each for queue_id, each in letters.items()}
         self.version += 1
-        return put_all(self._hidden, changes)
-
-    def _snapshot(self) -> Snapshot:
-        """Markers in the shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
-        markers: dict[str, dict[int, int]] = {}
-        letters: dict[str, dict[int, object]] = {}
-        for (topic, queue_id), hidden in sorted(self._hidden.items()):
-            markers.setdefault(topic, {})[queue_id] = hidden.below
-            if hidden.count_above:
-                letters.setdefault(topic, {})[queue_id] = hidden.to_json()
-        return lambda: {"offsetTable": markers, "letterTable": letters}
 
     def _load(self, key: QueueKey, hidden: CompletedOffsets) -> None:
         queue = self._store.queue(*key)

@@ -7,7 +7,6 @@ group pops all its topics as soon as it pops one of them, and no member pulls it
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from rmqlite.features.leases.requests import (
@@ -18,7 +17,6 @@ from rmqlite.features.leases.requests import (
 )
 from rmqlite.features.leases.table_shapes import MODES_TABLE, RequestModesTable
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.tables.membership import Membership
 from rmqlite.kernel.tables.shares import allocate
 from rmqlite.kernel.tables.topics import TopicTable
@@ -27,7 +25,7 @@ from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import check_group, check_leased, check_topic, group_of, is_retry
 
 ROWS_MAX: Final = 10_000
-"""Pairs of group and topic; a change writes all of them."""
+"""Pairs of group and topic."""
 
 
 class RequestModes:
@@ -41,7 +39,7 @@ class RequestModes:
         membership.is_popped = self.is_popped
         self._groups: dict[str, dict[str, RequestModeChange]] = {}
         self._count = 0
-        table = store.load_table(MODES_TABLE, RequestModesTable) or RequestModesTable()
+        table = store.tables.load(MODES_TABLE, RequestModesTable) or RequestModesTable()
         for topic, rows in table.message_request_mode_map.items():
             for group, row in rows.items():
                 mode, shared = RequestMode(row.mode), row.pop_share_queue_num
@@ -97,10 +95,15 @@ class RequestModes:
     # ---- inside
 
     def _changed(self, group: str, topic: str, row: RequestModeChange | None) -> None:
-        """Put a row, or remove it if it is None; written with the next sync."""
-        undo = partial(self._put, group, topic, self._groups.get(group, {}).get(topic))
+        """Put a row, or remove it if it is None.  Raises StoreUnavailable."""
+        value = row and {
+            "consumerGroup": group,
+            "mode": str(row.mode),
+            "popShareQueueNum": row.shared_by,
+            "topic": topic,
+        }
+        self._store.change_table(MODES_TABLE, [(("messageRequestModeMap", topic, group), value)])
         self._put(group, topic, row)
-        self._store.table_changes.add(MODES_TABLE, self._snapshot, undo)
 
     def _put(self, group: str, topic: str, row: RequestModeChange | None) -> None:
         rows = self._groups.setdefault(group, {})
@@ -111,22 +114,6 @@ class RequestModes:
             rows.pop(topic, None)
         if not rows:
             del self._groups[group]
-
-    def _snapshot(self) -> Snapshot:
-        rows = [row for of_group in self._groups.values() for row in of_group.values()]
-
-        def tree() -> dict[str, dict[str, dict[str, dict[str, object]]]]:
-            by_topic: dict[str, dict[str, dict[str, object]]] = {}
-            for row in sorted(rows, key=lambda each: (each.topic, each.group)):
-                by_topic.setdefault(row.topic, {})[row.group] = {
-                    "consumerGroup": row.group,
-                    "mode": str(row.mode),
-                    "popShareQueueNum": row.shared_by,
-                    "topic": row.topic,
-                }
-            return {"messageRequestModeMap": by_topic}
-
-        return tree
 
 
 def _popped(queues: int, members: tuple[str, ...], index: int, shared_by: int) -> tuple[int, ...]:

@@ -2,26 +2,23 @@
 
 Two namespaces have a meaning.  ORDER_TOPIC_CONFIG holds, by topic, which brokers have how many
 queues, and routes tell it to clients while orderMessageEnable is on.  NAMESRV_CONFIG holds that
-switch.  A change is made in memory, and all changes of one turn are on disk after one write:
-then the service answers those who made them.
+switch.  A change is a record of the log (kernel/store/tables/logged_tables.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from rmqlite.features.name_server.table_shapes import TABLE, KeyValuesTable
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables.tables import Snapshot
 from rmqlite.kernel.words.errors import Overloaded
 
 _ORDERS: Final = "ORDER_TOPIC_CONFIG"
 _SETTINGS: Final = "NAMESRV_CONFIG"
 _HAS_ORDER: Final = "orderMessageEnable"
 CHARS_MAX: Final = 1 << 20
-"""The length of all namespaces, keys and values together: a change writes all of them."""
+"""The length of all namespaces, keys and values together."""
 PAIRS_MAX: Final = 10_000
 
 
@@ -31,7 +28,7 @@ class KeyValues:
     def __init__(self, store: MessageStore) -> None:
         """Raises StoreDamaged for a table that cannot be read."""
         self._store = store
-        table = store.load_table(TABLE, KeyValuesTable) or KeyValuesTable()
+        table = store.tables.load(TABLE, KeyValuesTable) or KeyValuesTable()
         self._values: dict[str, dict[str, str]] = {}
         self._pairs = self._chars = 0
         for namespace, of in table.config_table.items():
@@ -79,10 +76,9 @@ class KeyValues:
         return self._values.get(_ORDERS)
 
     def _change(self, namespace: str, key: str, value: str | None) -> None:
-        """Put a value, or remove it if it is None; written with the next sync."""
-        undo = partial(self._put, namespace, key, self.of(namespace).get(key))
+        """Put a value, or remove it if it is None.  Raises StoreUnavailable."""
+        self._store.change_table(TABLE, [(("configTable", namespace, key), value)])
         self._put(namespace, key, value)
-        self._store.table_changes.add(TABLE, self._snapshot, undo)
 
     def _put(self, namespace: str, key: str, value: str | None) -> None:
         values = self._values.setdefault(namespace, {})
@@ -95,10 +91,6 @@ class KeyValues:
             del self._values[namespace]
         self._pairs += (value is not None) - (before is not None)
         self._chars += _chars(namespace, key, value) - _chars(namespace, key, before)
-
-    def _snapshot(self) -> Snapshot:
-        values = {namespace: of.copy() for namespace, of in self._values.items()}
-        return lambda: {"configTable": values}
 
 
 def _chars(namespace: str, key: str, value: str | None) -> int:

@@ -49,10 +49,8 @@ class DeletionCalls(Part):
     @admin
     async def delete(self, topic: str) -> None:
         """Delete a topic; calls that wait for its messages end."""
-        refusals = self._commit.refusals
-        async with self._alone():
-            self._broker[Deleting].delete_topic(topic)
-        await self._saved(refusals)
+        self._broker[Deleting].delete_topic(topic)
+        await self._saved()
         self._pulls.wake([(topic, number) for number in range(self._config.topic_queues_max)])
 
     @admin
@@ -125,3 +123,4 @@ class SettingCalls(Part):
     async def change(self, wanted: Mapping[str, str]) -> None:
         """Change keys at once, all or none; only messageDelayLevel needs no restart."""
         self._settings.change(wanted)
+        await self._saved()

@@ -147,6 +147,13 @@ class DeletedTopicsTable(TableShape):
     deleted_topics: dict[StoredName, tuple[Offset, dict[QueueId, Offset]]] = {}
 
 
+class TableChange(TableShape):
+    """The body of a record of TABLES_TOPIC.  rows: the names that lead to a value, and that."""
+
+    table: Annotated[str, Field(pattern=r"^[A-Za-z]{1,64}\.json$")]
+    rows: list[tuple[Annotated[tuple[str, ...], Field(min_length=1)], Any]]
+
+
 class DelayOffsetsTable(TableShape):
     """delayOffset.json"""
 
@@ -227,6 +234,8 @@ class ProgressTable(TableShape):
     queues: dict[StoredName, dict[QueueId, tuple[Offset, Offset]]]
     completed: dict[WaitQueueId, Completed]
     pending: dict[WaitQueueId, dict[str, Offset]] | None = None
+    tables: dict[str, Offset] = {}
+    """The physical offset up to which the file of each logged table said it was true."""
     index: Any = None
     """The key index's own part; the key index checks it."""
 

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -156,6 +157,7 @@ class _Server:
         features, neighbours = self._assembly.features, self._assembly.neighbours
         makers = [feature.make for feature in features]
         broker = Broker(config, store, self._clock, self, makers)
+        _log_tables(store)
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
@@ -291,6 +293,14 @@ def _closed(broker: Broker, indexing: Indexing) -> int:
         log.critical("the store cannot be closed, the next start will recover it error=%s", error)
         return EXIT_FAILED
     return 0
+
+
+def _log_tables(store: MessageStore) -> None:
+    """Append what the tables of an older version, or RocketMQ's, have and the log lacks."""
+    if store.end > store.min_offset:
+        # On a full disk the next start, or the next change, does it.
+        with suppress(StoreUnavailable):
+            store.log_tables()
 
 
 def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:

@@ -85,7 +85,7 @@ class Upkeep:
         self._next_pin_warning = self._loop.time()
 
     async def persist(self) -> None:
-        """Write offsets and progress at their interval, or earlier after many appends.
+        """Write tables and progress at their interval, or earlier after a change or many appends.
 
         Raises FlushFailed.
         """
@@ -101,7 +101,8 @@ class Upkeep:
                 is_much = (
                     behind_bytes > PERSIST_BYTES_MAX or store.unpersisted > PERSIST_RECORDS_MAX
                 )
-                if is_much and not self._persist_outage.failures:
+                # RocketMQ reads the files, and it may be started after a SIGKILL.
+                if (is_much or store.tables.changed) and not self._persist_outage.failures:
                     break
             job = store.begin_persist(self._broker.tables())
             self._is_persisting = True

@@ -19,6 +19,14 @@ class TableVersion(NamedTuple):
     counter: int
     changed_at_ms: int
 
+    def next(self, changed_at_ms: int) -> TableVersion:
+        """The version after one more change."""
+        return TableVersion(self.counter + 1, changed_at_ms)
+
+    def row(self) -> tuple[tuple[str], dict[str, int]]:
+        """As it stands in RocketMQ's tables."""
+        return ("dataVersion",), {"counter": self.counter, "timestamp": self.changed_at_ms}
+
 
 @dataclass(frozen=True, slots=True)
 class LevelStatus:

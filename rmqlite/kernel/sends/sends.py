@@ -49,10 +49,14 @@ _NOWHERE: Final = Stored((), (), (), ())
 
 
 class _Placed(NamedTuple):
-    """A call whose queues and levels are chosen, and its number in the outcomes."""
+    """A call whose queues and levels are chosen, and its number in the outcomes.
+
+    missing: what has to be made before its records are stored.
+    """
 
     number: int
     call: DraftCall
+    missing: OnDemand | None = None
 
     @property
     def messages(self) -> int:
@@ -127,7 +131,7 @@ class Sends:
             try:
                 work = _work_of_call(call)
                 if work < STEP_MESSAGES:
-                    placed = _Placed(number, self._placed(call, part.queues))
+                    placed = self._placed(number, call, part.queues)
                     part.short.append(placed)
                     part.work += work + self._work_of_new_queues(placed.call)
                 else:
@@ -143,8 +147,8 @@ class Sends:
 
     # ---- where its messages go
 
-    def _placed(self, call: DraftCall, queues: dict[str, int]) -> DraftCall:
-        """The call with the queue and level of each draft; missing topics are made at once.
+    def _placed(self, number: int, call: DraftCall, queues: dict[str, int]) -> _Placed:
+        """The call with the queue and level of each draft.
 
         Raises InvalidValue, InvalidName, DelayUnknown, TopicUnknown, QueueUnknown,
         PermissionMissing, DiskFull, StoreUnavailable.
@@ -158,15 +162,15 @@ class Sends:
                 count = queues[topic] = self._queues_to_choose(topic)
             if count:
                 if 0 <= queue_id < count and not draft.delay:
-                    return call
+                    return _Placed(number, call)
                 if not 0 <= queue_id < count:
                     queue_id = self.needed(queue_id).queue_for(topic, queue_id)
                     # Not _replace(): it takes three times as long.
                     draft = Draft(topic, queue_id, *draft[2:])
                 draft = _with_level(draft, self._store.levels.current)
-                return DraftCall((draft,), call.max_reconsume_times)
+                return _Placed(number, DraftCall((draft,), call.max_reconsume_times))
         queues.clear()
-        return self._any_placed(call)
+        return self._any_placed(number, call)
 
     def _queues_to_choose(self, topic: str) -> int:
         """The queues of an ordinary topic that may be sent to; 0 leaves it to _any_placed()."""
@@ -176,7 +180,7 @@ class Sends:
         check_sendable(topic)
         return self._topics.wanted(topic).write_queues
 
-    def _any_placed(self, call: DraftCall) -> DraftCall:
+    def _any_placed(self, number: int, call: DraftCall) -> _Placed:
         """_placed() for every call."""
         if not call.drafts:
             raise InvalidValue("messages", 0, "at least one")
@@ -197,8 +201,10 @@ class Sends:
             drafts.append(_with_level(draft, self._store.levels.current))
         if needed is not None:
             self._retention.check_room()
-            needed.make()
-        return call._replace(drafts=drafts)
+            if not needed.is_missing:
+                needed.make()
+                needed = None
+        return _Placed(number, call._replace(drafts=drafts), needed)
 
     def _failures_known(self, call: DraftCall) -> Iterable[Draft]:
         """The drafts; what those to retry and dead-letter topics say of failures is the log's."""
@@ -231,7 +237,8 @@ class Sends:
         """Pack the short calls together, or, if that cannot be, each by itself; append them."""
         short, part.short = part.short, []
         part.queues.clear()
-        if short:
+        # A call that is refused makes no topic; so those that need one are packed by themselves.
+        if short and not any([placed.missing for placed in short]):
             packed = self._packing.packed([draft for each in short for draft in each.call.drafts])
             if packed is not None and self._new_queue_work([packed]) < STEP_MESSAGES:
                 part.take(short, [packed])
@@ -240,6 +247,8 @@ class Sends:
         for place, placed in enumerate(short, 1):
             try:
                 packed_alone, work = yield from self._packed(placed.call)
+                if placed.missing:
+                    placed.missing.make()
             except RmqliteError as error:
                 _refuse((placed.number,), error, outcomes)
                 continue
@@ -254,7 +263,7 @@ class Sends:
         """Pack one call in steps, and append it in a step of its own.  Raises what refuses it."""
         while True:
             table = self._store.levels.current
-            placed = _Placed(number, self._any_placed(call))
+            placed = self._any_placed(number, call)
             packed, _ = yield from self._packed(placed.call)
             yield
             if self._store.levels.current is table:

@@ -3,7 +3,7 @@
 SYNC_FLUSH: a call is answered, and readers are woken, when its bytes are on disk.  While one
 sync runs, new calls gather; they share the next sync and its cost.
 ASYNC_FLUSH: no call waits, readers are woken at once, and a sync follows at an interval.
-A sync also writes the tables that have changed, each once; calls wait for them in both.
+A change of a table is a record like any other.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from rmqlite.kernel.store.disk_jobs import SyncJob
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable
+from rmqlite.kernel.words.errors import FlushFailed
 
 Readable = Callable[[Iterable[QueueKey]], None]
 Ran = Callable[[float | FlushFailed], None]
-Failed = FlushFailed | StoreUnavailable
-Answer = Callable[[Failed | None], object]
+Answer = Callable[[FlushFailed | None], object]
 
 
 Syncs = object
@@ -45,10 +44,9 @@ sync_take: Final = only_in_c("sync_take")
 
 
 class _Waiter(NamedTuple):
-    """A call that waits for the log up to log_end, and for the changes of tables up to changes."""
+    """A call that waits for the log up to log_end."""
 
     log_end: int
-    changes: int
     answer: Answer
 
 
@@ -176,8 +174,6 @@ class GroupCommit:
         self._error: FlushFailed | None = None
         self.syncs = Durations()
         """How long the disk took for each sync, without the wait for the thread."""
-        self._tables = store.table_changes
-        self._tables.on_change = self.wanted
 
     def appended(self, topic: str, queue_id: int) -> None:
         """A queue has a new message."""
@@ -198,24 +194,17 @@ class GroupCommit:
         else:
             self._loop.call_later(self._interval_s, self._start)
 
-    @property
-    def refusals(self) -> int:
-        """How often changes of tables were taken back; a call that waits before durable() asks."""
-        return self._tables.refusals
+    async def durable(self, log_end: int) -> None:
+        """Return when the log up to log_end is on disk; at once with ASYNC_FLUSH.
 
-    async def durable(self, log_end: int, refusals: int | None = None) -> None:
-        """Return when all changed tables, and the log up to log_end, are on disk.
-
-        With ASYNC_FLUSH it does not wait for the log.  refusals: as they were before the call
-        changed anything, if it has waited since.  Raises FlushFailed; StoreUnavailable: the changes
-        of tables were taken back, and records of the call are in the log all the same.
+        Raises FlushFailed.
         """
-        self._check(refusals)
+        self._check()
         if self._is_done(log_end):
             if not self._is_sync:
                 self.wanted()
             return
-        self._want_now()
+        self.wanted()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._wait(log_end, partial(_end, waiter))
         try:
@@ -225,15 +214,15 @@ class GroupCommit:
             # future: a cycle that would hold the whole request.
             del waiter
 
-    def then(self, log_end: int, answer: Answer, refusals: int | None = None) -> None:
+    def then(self, log_end: int, answer: Answer) -> None:
         """Call answer when durable() would return, with None, or with what it would raise.
 
         A sync starts at once: whoever appends for many callers has gathered them before, so nobody
         else has to be waited for.
         """
         try:
-            self._check(refusals)
-        except (FlushFailed, StoreUnavailable) as error:
+            self._check()
+        except FlushFailed as error:
             answer(error)
             return
         if self._is_done(log_end):
@@ -256,36 +245,25 @@ class GroupCommit:
         """Wait for a sync that fails, then raise its FlushFailed, which ends the broker."""
         await self._failure
 
-    def _check(self, refusals: int | None) -> None:
+    def _check(self) -> None:
         """Raises the error with which a call ends at once."""
         if self._error is not None:
             # Without the frames of the calls that raised it before.
             raise self._error.with_traceback(None)
-        if refusals is not None and refusals != self._tables.refusals and self._tables.refusal:
-            raise self._tables.refusal.with_traceback(None)
 
     def _is_done(self, log_end: int) -> bool:
         """Was the sync faster than the call?  Another one would write nothing for it."""
-        is_logged = not self._is_sync or self._store.durable_end >= log_end
-        return is_logged and self._tables.written == self._tables.made
+        return not self._is_sync or self._store.durable_end >= log_end
 
     def _wait(self, log_end: int, answer: Answer) -> None:
-        self._waiters.append(_Waiter(log_end if self._is_sync else 0, self._tables.made, answer))
+        self._waiters.append(_Waiter(log_end, answer))
 
-    def _want_now(self) -> None:
-        """wanted(), also with ASYNC_FLUSH in this turn of the loop."""
-        if self._is_sync:
-            self.wanted()
-        elif self._until_s is None and not self._waiters:
-            self._loop.call_soon(self._start)
-
-    def _in_turn(self, answer: Answer, error: Failed | None) -> None:
+    def _in_turn(self, answer: Answer, error: FlushFailed | None) -> None:
         self._loop.call_soon(answer, error)
 
     def _start(self) -> None:
         self._is_wanted = False
-        has_changes = self._tables.written < self._tables.made
-        is_idle = self._is_sync and not self._fresh and not self._waiters and not has_changes
+        is_idle = self._is_sync and not self._fresh and not self._waiters
         if self._until_s is not None or is_idle:
             return
         fresh: set[QueueKey] = set()
@@ -304,35 +282,19 @@ class GroupCommit:
             return
         if job.paths:
             self.syncs.add(ran)
-        before = self._tables.refusals, self._tables.written
         self._store.synced(job)
-        answers = self._take_answers(job.log_end, *before)
-        if self._waiters or self._store.end > job.log_end or not self._is_done(0):
+        done = [each for each in self._waiters if each.log_end <= job.log_end]
+        self._waiters = [each for each in self._waiters if each.log_end > job.log_end]
+        if self._waiters or self._store.end > job.log_end:
             # Appended while the disk worked; now it works while these calls are answered.
-            if self._is_sync or self._waiters:
+            if self._is_sync:
                 self._start()
             else:
                 self.wanted()
         if fresh:
             self._readable(fresh)
-        for answer, error in answers:
-            answer(error)
-
-    def _take_answers(
-        self, log_end: int, refusals: int, written: int
-    ) -> list[tuple[Answer, StoreUnavailable | None]]:
-        """The answers of a sync.  refusals, written: of the tables, before it."""
-        answers: list[tuple[Answer, StoreUnavailable | None]] = []
-        waiters, self._waiters = self._waiters, []
-        refusal = self._tables.refusal if self._tables.refusals > refusals else None
-        for waiter in waiters:
-            if refusal is not None and waiter.changes > written:
-                answers.append((waiter.answer, refusal))
-            elif waiter.log_end <= log_end and waiter.changes <= self._tables.written:
-                answers.append((waiter.answer, None))
-            else:
-                self._waiters.append(waiter)
-        return answers
+        for waiter in done:
+            waiter.answer(None)
 
     def _look(self) -> None:
         """Does the sync that runs take too long?  One timer for many syncs, which are short."""
@@ -358,7 +320,7 @@ class GroupCommit:
             waiter.answer(error)
 
 
-def _end(waiter: asyncio.Future[None], error: Failed | None) -> None:
+def _end(waiter: asyncio.Future[None], error: FlushFailed | None) -> None:
     """Wake the call that waits, unless it was cancelled."""
     if waiter.done():
         return

@@ -33,11 +33,10 @@ from rmqlite.kernel.service.access import (
     topic_right,
     touches,
 )
-from rmqlite.kernel.service.group_commit import Failed
 from rmqlite.kernel.service.part import Part
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import RmqliteError, StoreUnavailable
+from rmqlite.kernel.words.errors import FlushFailed, RmqliteError
 from rmqlite.kernel.words.names import TOOLS_GROUP
 
 Looking = Callable[[], AbstractAsyncContextManager[Callable[[int], None] | None]]
@@ -117,10 +116,9 @@ class MessageCalls(Part):
         refused it.
         """
         self._check_open()
-        refusals = self._commit.refusals
         outcomes = await done_in_turns(self._broker.drafts.send(calls))
         stored = partial(_answer, outcomes, answer)
-        self._commit.then(self._broker.store.end, stored, refusals)
+        self._commit.then(self._broker.store.end, stored)
 
     @touches(_send_back_rights)
     async def send_back(self, request: SendBackRequest) -> SendBackResult:
@@ -174,11 +172,11 @@ class MessageCalls(Part):
 
 
 def _answer(
-    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: Failed | None
+    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: FlushFailed | None
 ) -> None:
     if error is None:
         answer(DraftsSent(outcomes))
-    elif isinstance(error, StoreUnavailable) or error.is_final:
+    elif error.is_final:
         answer(DraftsSent([error] * len(outcomes)))
     else:
         answer(DraftsSent(outcomes, is_durable=False))

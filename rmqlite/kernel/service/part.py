@@ -7,10 +7,9 @@ class is made, so a new method cannot forget them.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
@@ -30,7 +29,7 @@ from rmqlite.kernel.service.access import (
     rule_of,
 )
 from rmqlite.kernel.service.group_commit import GroupCommit
-from rmqlite.kernel.service.turns import done_in_turns, let_others
+from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
@@ -80,7 +79,6 @@ class ServiceParts:
     name_servers: Callable[[], Sequence[NameServerStatus]] = tuple
     other_queues: Callable[[str], Awaitable[Mapping[str, int] | None]] = _none
     open_ports: Sequence[str] = ()
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Part:
@@ -94,7 +92,6 @@ class Part:
         self._commit = parts.commit
         self._pulls = parts.pulls
         self._heartbeats = parts.heartbeats
-        self._writing = parts.writing
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
@@ -105,30 +102,18 @@ class Part:
                 setattr(cls, name, _guarded(method, rule))
 
     async def _durable(self) -> None:
-        """Return when everything appended and every table changed until now is on disk.
-
-        Raises FlushFailed; StoreUnavailable: the changes of tables were taken back.
-        """
+        """Return when everything appended until now is on disk.  Raises FlushFailed."""
         await self._commit.durable(self._broker.store.end)
 
-    async def _saved(self, refusals: int | None = None) -> None:
-        """_durable(), for the tables only; refusals: as for GroupCommit.durable()."""
-        await self._commit.durable(0, refusals)
+    async def _saved(self) -> None:
+        """Return when every table changed until now is on disk.  Raises FlushFailed."""
+        await self._commit.durable(self._broker.store.tables.logged_end)
 
     async def _stored(self, steps: Steps[A]) -> A:
-        """Do steps that append or change tables; their answer, when that is on disk."""
-        refusals = self._commit.refusals
+        """Do steps that append; their answer, when that is on disk."""
         answer = await done_in_turns(steps)
-        await self._commit.durable(self._broker.store.end, refusals)
+        await self._durable()
         return answer
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Inside it, one call at a time writes to the disk in the loop; others have their turns
-        between two."""
-        async with self._writing:
-            yield
-            await let_others()
 
     def _check_open(self) -> None:
         """Raises BrokerClosing once the broker drains."""

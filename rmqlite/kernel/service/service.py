@@ -145,8 +145,9 @@ class ScheduleCalls(Part):
 
     @admin
     async def change_levels(self, change: LevelsChange) -> LevelsChanged:
-        async with self._alone():
-            return self._broker.levels.change(change)
+        changed = self._broker.levels.change(change)
+        await self._saved()
+        return changed
 
 
 def _makes_nothing(_: Broker) -> Iterable[object]:

@@ -47,7 +47,6 @@ from rmqlite.kernel.service.part import Part, ServiceParts
 from rmqlite.kernel.service.turns import done_in_turns
 from rmqlite.kernel.tables.topics import check_queue
 from rmqlite.kernel.words.clock import elapsed_s
-from rmqlite.kernel.words.errors import StoreUnavailable
 from rmqlite.kernel.words.retry_policy import policy_of_lengths
 
 _of_queue = needs(lambda queue, *_: [topic_right(Right.VIEW, queue.topic)])
@@ -197,12 +196,7 @@ class GroupCalls(Part):
         assignment = self._broker.heartbeat(request, account, kind)
         # While it waits, of its subscriptions only the table's are in memory.
         request = self._broker.membership.kept(request)
-        try:
-            await self._saved()
-        except StoreUnavailable:
-            # Its group is gone again.
-            self._broker.membership.leave(request.group, request.client_id)
-            raise
+        await self._saved()
         if assignment.epoch != request.known_epoch:
             return assignment
         key = request.group, request.client_id

@@ -69,6 +69,10 @@ class CommitLog:
         self._is_cut_due = False
 
     @property
+    def segments(self) -> Segments:
+        return self._segments
+
+    @property
     def segment_bytes(self) -> int:
         return self._segments.segment_bytes
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rmqlite.kernel.config.table_shapes import DeletedTopicsTable
 from rmqlite.kernel.records.wait_queues import QueueKey
-from rmqlite.kernel.store.disk.files import Files
-from rmqlite.kernel.store.tables import tables
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables, Row
 
 DELETED_TABLE: Final = "deletedTopics.json"
 
@@ -77,21 +75,15 @@ class DeletedTopics:
     def queue_count(self) -> int:
         return sum([len(deleted.ends) for deleted in self.topics.values()])
 
-    def tree(self) -> dict[str, Any]:
-        """The content of the table."""
-        rows = {
-            topic: [deleted.physical_end, dict(deleted.ends)]
-            for topic, deleted in sorted(self.topics.items())
-        }
-        return {"deletedTopics": rows}
+    def row(self, topic: str) -> Row:
+        """A topic's row of the table."""
+        deleted = self.topics.get(topic)
+        value = [deleted.physical_end, dict(deleted.ends)] if deleted else None
+        return ("deletedTopics", topic), value
 
 
-def load_deleted(files: Files, root: Path) -> DeletedTopics:
+def load_deleted(tables: LoggedTables) -> DeletedTopics:
     """Raises StoreDamaged for a table that cannot be read."""
-    path = root / "config" / DELETED_TABLE
-    return deleted_topics(tables.load_as(files, path, DeletedTopicsTable))
-
-
-def deleted_topics(table: DeletedTopicsTable | None) -> DeletedTopics:
+    table = tables.load(DELETED_TABLE, DeletedTopicsTable)
     rows = table.deleted_topics if table else {}
     return DeletedTopics({topic: Deleted(*row) for topic, row in rows.items()})

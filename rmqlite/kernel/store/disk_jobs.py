@@ -13,20 +13,18 @@ from rmqlite.kernel.store.disk.regular_file import Descriptor, error_of, flush_f
 from rmqlite.kernel.store.key_index import IndexJob
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.table_changes import TablesJob
 from rmqlite.kernel.words.errors import FlushFailed
 
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Makes everything up to log_end durable, after changed tables; runs in any thread."""
+    """Makes everything up to log_end durable; runs in any thread."""
 
     files: Files
     paths: tuple[Path, ...]
     point: Point
     failure: FlushFailed | None = None
     """An earlier sync failed: the job raises this, because no later sync can be trusted."""
-    tables: TablesJob | None = None
 
     @property
     def log_end(self) -> int:
@@ -34,7 +32,7 @@ class SyncJob:
 
     def descriptor(self) -> Descriptor | None:
         """The one file to sync, if that is all there is to do; otherwise run() does it."""
-        if self.failure is not None or self.tables is not None or len(self.paths) != 1:
+        if self.failure is not None or len(self.paths) != 1:
             return None
         return self.files.descriptor(self.paths[0])
 
@@ -46,8 +44,6 @@ class SyncJob:
         """Raises FlushFailed; the store must not be written to any more then."""
         if self.failure is not None:
             raise self.failure
-        if self.tables is not None:
-            self.tables.run()
         for path in self.paths:
             self.files.sync(path)
 

@@ -33,13 +33,14 @@ from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import FOLDER
 from rmqlite.kernel.store.key_index import KeyIndex
 from rmqlite.kernel.store.progress import ScheduleProgress
+from rmqlite.kernel.store.tables.logged_tables import Row
 from rmqlite.kernel.words.errors import Overloaded, StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelHistory
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.names import STORED_NAME_RULE, is_stored_name
 
 QUEUES_MAX: Final = 20_000
-"""Queues of deleted topics that are remembered; each deletion writes all of them."""
+"""Queues of deleted topics that are remembered."""
 QUEUES_A_ROUND: Final = 2
 """Queues whose files are removed at once: each takes four syncs of a folder."""
 
@@ -191,18 +192,18 @@ def _folders_in(files: Files, folder: Path) -> Iterator[str]:
 
 
 class Deletions:
-    """The deleted topics of one store.  save: writes them, durably."""
+    """The deleted topics of one store.  change: appends rows of their table."""
 
-    def __init__(self, dispatch: Dispatch, save: Callable[[DeletedTopics], None]) -> None:
+    def __init__(self, dispatch: Dispatch, change: Callable[[Sequence[Row]], None]) -> None:
         self._dispatch = dispatch
-        self._write = save
+        self._change = change
 
     @property
     def topics(self) -> DeletedTopics:
         return self._dispatch.deleted
 
     def empty(self, topic: str, log_end: int) -> None:
-        """Take all messages from a topic's queues, durably; log_end: a physical offset.
+        """Take all messages from a topic's queues; log_end: a physical offset.
 
         The queues go on at their next offset if the topic is made again.  Raises Overloaded,
         StoreUnavailable: then nothing has changed.
@@ -214,7 +215,7 @@ class Deletions:
         deleted = DeletedTopics({**self.topics.topics, topic: Deleted(log_end, ends)})
         if deleted.queue_count > QUEUES_MAX:
             raise Overloaded("QUEUES_MAX of deleted topics", QUEUES_MAX)
-        self._save(deleted)
+        self._save(deleted, topic)
         for queue in queues.values():
             queue.empty(queue.max_offset)
 
@@ -227,26 +228,28 @@ class Deletions:
         for queue in islice((each for each in queues if each and each.is_dead), QUEUES_A_ROUND):
             queue.remove_dead_files()
 
-    def clamp(self, log_end: int) -> None:
+    def clamp(self, log_end: int) -> list[Row]:
         """Note at an opening where the log ends now: a crash may have taken its last records.
 
-        Otherwise new records would look as if they were older than the deletion.
+        Otherwise new records would look as if they were older than the deletion.  Returns the rows
+        that have changed.
         """
+        before = self.topics.topics
         clamped = {
             topic: each._replace(physical_end=min(each.physical_end, log_end))
-            for topic, each in self.topics.topics.items()
+            for topic, each in before.items()
         }
-        if clamped != self.topics.topics:
-            self._save(DeletedTopics(clamped))
+        self._dispatch.deleted = deleted = DeletedTopics(clamped)
+        return [deleted.row(topic) for topic in clamped if clamped[topic] != before[topic]]
 
     def forget(self, topic: str) -> None:
         """Forget a deletion whose records retention has taken.  Raises StoreUnavailable."""
         rest = dict(self.topics.topics)
         gone = rest.pop(topic)
-        self._save(DeletedTopics(rest))
+        self._save(DeletedTopics(rest), topic)
         for queue_id in gone.ends:
             self._dispatch.forget((topic, queue_id))
 
-    def _save(self, deleted: DeletedTopics) -> None:
-        self._write(deleted)
+    def _save(self, deleted: DeletedTopics, topic: str) -> None:
+        self._change([deleted.row(topic)])
         self._dispatch.deleted = deleted

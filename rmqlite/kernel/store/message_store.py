@@ -1,7 +1,7 @@
 """The store's interface: open, append, read, sync, recover, retain.
 
-append() is the only way in: a batch is encoded once, written once and dispatched at once,
-so that log and queues never differ while running.  Written bytes are not yet durable:
+append() is the only way in, also for tables: a batch is encoded once, written once and dispatched
+at once, so that log and queues never differ while running.  Written bytes are not yet durable:
 begin_sync() returns a job for another thread, and synced() takes it back when it is done.  An
 opening walks the log from the last persisted point; there is no other recovery.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,9 +19,10 @@ from rmqlite.kernel.records.packed import Packed, PackedRun, packed_records
 from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.stored import Record
+from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
-from rmqlite.kernel.store.deleted_topics import DELETED_TABLE, load_deleted
+from rmqlite.kernel.store.deleted_topics import DELETED_TABLE
 from rmqlite.kernel.store.disk.files import Files, Lock
 from rmqlite.kernel.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.kernel.store.dispatch import Deletions, Dispatch, QueueKey
@@ -42,18 +43,27 @@ from rmqlite.kernel.store.opening.recovery import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import clock_table, open_clock
-from rmqlite.kernel.store.tables.levels_table import change_levels, load_levels
-from rmqlite.kernel.store.tables.table_changes import TableChanges
+from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE
+from rmqlite.kernel.store.tables.logged_tables import (
+    TABLES_QUEUE,
+    Changes,
+    LoggedTables,
+    Row,
+    logged_in,
+)
 from rmqlite.kernel.store.timer_index import TimerIndex
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable
-from rmqlite.kernel.words.message import StoredMessage
+from rmqlite.kernel.words.message import StoredMessage, host_text, pack_host
 
 logger = logging.getLogger(__name__)
 
 TRIMMED_QUEUES_MAX: Final = 250
 """Queues trimmed at once: each takes 40 µs, nearly all for reads of its first entries."""
+
+TABLE_RECORDS_CARRIED: Final = 500
+"""Changes of tables that carry_tables() reads at once, in 20 ms."""
 
 _T = TypeVar("_T")
 
@@ -73,7 +83,8 @@ class MessageStore:
         self._root = config.store_path
         self._files = files
         self._clock = clock
-        self.table_changes = TableChanges(files, self._root / "config")
+        self.tables = LoggedTables(files, self._root / "config")
+        self._host = pack_host(host_text(config.broker_ip, config.listen_port))
         files.make_folder(self._root / "config")
         keep_names(files, self._root)
         # Read before locking: closing the file would release the lock of this process.
@@ -88,20 +99,20 @@ class MessageStore:
                 files,
                 self._root / "consumequeue",
                 sizes.queue_file_bytes,
-                load_levels(files, self._root, config.levels),
+                LevelHistory.starting_with(config.levels),
                 KeyIndex(files, self._root / "index", slots=shape.slots, entries=shape.entries),
             )
-            self._dispatch.deleted = load_deleted(files, self._root)
             self.deletions = Deletions(
-                self._dispatch, lambda deleted: self.save_table(DELETED_TABLE, deleted.tree())
+                self._dispatch, lambda rows: self.change_table(DELETED_TABLE, rows)
             )
             self.timers = TimerIndex(files, self._root / "timers")
             self.recovered = recover(
-                files, self._root, self._log, self._dispatch, is_foreign=is_foreign
+                files, self._root, self._log, self._dispatch, self.tables, is_foreign=is_foreign
             )
             """The number of records that the recovery walk dispatched."""
-            with suppress(StoreUnavailable):
-                self.deletions.clamp(self._log.end)
+            self.tables.end_at(self._log.end)
+            if clamped := self.deletions.clamp(self._log.end):
+                self.tables.put_rows(DELETED_TABLE, clamped, is_logged=False)
             newest_ms = self._log.newest_timestamp_ms
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if is_marked and not files.kind(self._root / "abort"):
@@ -134,10 +145,14 @@ class MessageStore:
 
     def append_packed(self, packed: Sequence[Packed]) -> None:
         """append() for packed records, which know their places then."""
+        if self.tables.unlogged and any(
+            wait_queue_of(*key) > 0 for each in packed for key in each.queues
+        ):
+            # Who has only the log needs the levels before the first record that waits in one.
+            self.log_tables()
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
         before = self._log.point
-        # Not _final_when_flush_failed(): a generator, for which a single send would wait.
         try:
             self._log.append(run)
             try:
@@ -151,14 +166,12 @@ class MessageStore:
         self._appended += len(run)
 
     def begin_sync(self) -> SyncJob:
-        """A job that makes everything appended so far durable, and the tables changed so far."""
-        paths, changed = tuple(self._log.take_unsynced()), self.table_changes.begin()
-        return SyncJob(self._files, paths, self._log.point, self._failure, changed)
+        """A job that makes everything appended so far durable."""
+        paths = tuple(self._log.take_unsynced())
+        return SyncJob(self._files, paths, self._log.point, self._failure)
 
     def synced(self, job: SyncJob) -> None:
         """Note that a job has run: its records may be acknowledged and read."""
-        if job.tables is not None:
-            self.table_changes.ended(job.tables)
         self._sync_end = max(self._sync_end, job.log_end)
         self._made_durable(job)
 
@@ -173,7 +186,8 @@ class MessageStore:
         trees = {
             DELAY_OFFSET_TABLE: lambda: delay_offsets,
             **more,
-            PROGRESS_TABLE: progress_snapshot(self._log, self._dispatch),
+            **self.tables.begin_save(self._log.end),
+            PROGRESS_TABLE: progress_snapshot(self._log, self._dispatch, self.tables.ends),
         }
         data = tuple((self._root / "config" / name, tree) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
@@ -186,6 +200,7 @@ class MessageStore:
         """Note that a job has run; without this call the next one repeats its work."""
         self._dispatch.flushed()
         self._dispatch.index.flushed(job.index)
+        self.tables.saved()
         self.persisted_end = job.sync.log_end
         self._persisted = job.appended
         self._made_durable(job.sync)
@@ -196,27 +211,70 @@ class MessageStore:
         job.run()
         self.persisted(job)
 
-    def save_table(self, name: str, tree: tables.Tree) -> None:
-        """Replace one table under config/ now, in this thread; see also table_changes.
+    def change_table(self, name: str, rows: Sequence[Row]) -> None:
+        """Append a change of a table; it is in force at once, and durable with the next sync.
 
-        Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
+        Raises what append() does: then nothing has changed.
         """
-        with self._final_when_flush_failed():
-            tables.save(self._files, self._root / "config" / name, tree)
+        self._append_rows({name: [*self.tables.unlogged.get(name, ()), *rows]})
+        self.tables.put_rows(name, rows)
+        self.tables.logged_end = self._log.end
+
+    def log_tables(self) -> None:
+        """Append what tables have and the log lacks.  Raises what append() does."""
+        self._append_rows(self.tables.unlogged)
+        self.tables.logged()
+
+    def carry_tables(self, end: int) -> None:
+        """Append rows again, as they are now, whose records lie before a physical offset.
+
+        Those of at most TABLE_RECORDS_CARRIED records: tables.carried_end says how far it came.
+        Raises what append() does.
+        """
+        queue, begin = self.queue(*TABLES_QUEUE), self.tables.carried_end
+        if queue is None or begin >= end:
+            self.tables.carried_end = max(begin, end)
+            return
+        first = queue.first_with(begin)
+        entries = queue.read(first, min(TABLE_RECORDS_CARRIED, queue.first_with(end) - first))
+        found = [each for each in self.read_records(entries) if each is not None]
+        changes = [change for each in found if (change := logged_in(each)) is not None]
+        self._append_rows(self.tables.still(changes))
+        is_rest = len(entries) == TABLE_RECORDS_CARRIED
+        self.tables.carried_end = entries[-1].physical_offset + 1 if is_rest else end
 
     def load_table(self, name: str, shape: type[_T]) -> _T | None:
-        """A table under config/; None when there is none.  Raises StoreDamaged."""
+        """A table under config/ that is not logged; None when there is none.
+
+        Raises StoreDamaged.
+        """
         return tables.load_as(self._files, self._root / "config" / name, shape)
 
     def change_levels(self, table: LevelTable, *, is_configured: bool = False) -> None:
         """Put a table in force from the next append on; queued messages keep their times.
 
-        is_configured: the table is from broker.conf; it counts only if broker.conf has changed.
-        Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
+        is_configured: the table is from broker.conf; it counts only if broker.conf has changed,
+        and is logged before the first message that waits.  Raises what append() does: then nothing
+        has changed.
         """
-        at = (self._files, self._root, self._clock, self._log.newest_timestamp_ms)
-        with self._final_when_flush_failed():
-            change_levels(*at, self._dispatch, table, is_configured=is_configured)
+        known, newest_ms = self.levels, self._log.newest_timestamp_ms
+        # The millisecond of the newest record still belongs to the table before.
+        since_ms = max(self._clock.now_ms(), newest_ms + 1)
+        is_first = not self.tables.has(LEVELS_TABLE)
+        if is_first and newest_ms:
+            # The tables by which RocketMQ delayed the existing messages are unknown.
+            known = LevelHistory.starting_with(table, since_ms)
+        after = known.configured_as if is_configured else known.changed_to
+        history = after(table, since_ms)
+        if history is self.levels and not is_first:
+            return
+        rows = [((name,), value) for name, value in history.to_json().items()]
+        if is_configured:
+            self.tables.put_rows(LEVELS_TABLE, rows, is_logged=False)
+        else:
+            self.change_table(LEVELS_TABLE, rows)
+        self._dispatch.levels = history
+        self._clock.not_before(history.in_force_from_ms)
 
     def close(self, more: Mapping[str, tables.Snapshot]) -> None:
         """Sync, persist, mark the store as closed.  Raises StoreUnavailable: the log is synced."""
@@ -374,14 +432,11 @@ class MessageStore:
             self._untrimmed.pop()
         return gone
 
-    @contextmanager
-    def _final_when_flush_failed(self) -> Iterator[None]:
-        """Remember a FlushFailed, so that every later job fails."""
-        try:
-            yield
-        except FlushFailed as error:
-            self._failure = error
-            raise
+    def _append_rows(self, changes: Changes) -> None:
+        room = self._log.segment_bytes
+        records = self.tables.records(changes, self._host, self._clock.now_ms(), room)
+        if records:
+            self.append(records)
 
     def _made_durable(self, job: SyncJob) -> None:
         self.durable_end = max(self.durable_end, job.log_end)

@@ -1,12 +1,12 @@
 """The settings of consumer groups: RocketMQ's config/subscriptionGroup.json.
 
 A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
-the table.  A change is made in memory, and all changes of one turn are on disk after one write:
-then the service answers those who made them.  The members of groups are in membership.py.
+the table.  A change is a record of the log (store/tables/logged_tables.py).  The members of groups
+are in membership.py.
 
 A call first looks up all groups and topics that it needs (OnDemand), and is refused if something is
-missing and may not be made.  Only then the missing ones are added to their tables, which the next
-sync writes before the records of the call.
+missing and may not be made.  Only then the missing ones are added to their tables, before the
+records of the call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
@@ -23,8 +22,7 @@ from rmqlite.kernel.requests.broker import TableVersion
 from rmqlite.kernel.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.table_changes import put_all
+from rmqlite.kernel.store.tables.logged_tables import put_all
 from rmqlite.kernel.tables.topics import TopicTable, check_queue
 from rmqlite.kernel.words.errors import GroupUnknown, InvalidValue, MessageTooLarge, Overloaded
 from rmqlite.kernel.words.limits import NEW_QUEUES_MAX
@@ -35,7 +33,7 @@ _COMPARED_MAX: Final = 500
 log = logging.getLogger(__name__)
 
 TABLE: Final = "subscriptionGroup.json"
-_ROW_DEPTH: Final = 2
+_SECTION: Final = "subscriptionGroupTable"
 INT_MAX: Final = 2**31 - 1
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {
@@ -53,12 +51,9 @@ _OURS_OR_NEW: Final = (TABLE_KEY, _ORDERLY)
 
 
 class _Known(NamedTuple):
-    """text: the row as it stands in the file."""
-
     info: GroupInfo
     policy: RetryPolicy
     row: Row
-    text: str
 
 
 class GroupTable:
@@ -72,12 +67,12 @@ class GroupTable:
         self._known: dict[str, _Known] = {}
         self.on_delete: list[Callable[[str], None]] = []
         """Called with a group that is deleted or was never there.  Raises StoreUnavailable."""
-        table = store.load_table(TABLE, GroupsTable) or GroupsTable()
+        table = store.tables.load(TABLE, GroupsTable) or GroupsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.subscription_group_table.values():
             info = _info(row)
-            self._known[info.group] = _known(info, RetryPolicy.parse(info.retry_policy), row.row())
+            self._known[info.group] = _Known(info, RetryPolicy.parse(info.retry_policy), row.row())
 
     def all(self) -> tuple[GroupInfo, ...]:
         return tuple(self._known[name].info for name in sorted(self._known))
@@ -92,14 +87,6 @@ class GroupTable:
         if info is None:
             # With very many groups the search for a similar name would take too long a turn.
             raise GroupUnknown(group, self._known if len(self._known) <= _COMPARED_MAX else ())
-        return info
-
-    def for_use(self, group: str) -> GroupInfo:
-        """The group, created on demand.  Raises InvalidName, GroupUnknown, Overloaded."""
-        info = self.get(group)
-        if info is None:
-            info = self.wanted(group)
-            self.make([info])
         return info
 
     def wanted(self, group: str) -> GroupInfo:
@@ -187,28 +174,21 @@ class GroupTable:
         columns = {} if extras is None else dict(zip(_NOT_OURS, astuple(extras), strict=True))
         self._change(
             {
-                info.group: _known(info, policy, self._row(info) | columns)
+                info.group: _Known(info, policy, self._row(info) | columns)
                 for info, policy in policies.items()
             }
         )
 
     def _change(self, changes: Mapping[str, _Known | None]) -> None:
-        """Put rows into the table, or remove those that are None; written with the next sync."""
-        before = self._put(changes)
-        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
+        """Put rows into the table, or remove those that are None.
 
-    def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
-        before = put_all(self._known, changes)
-        self.version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
-        return before
-
-    def _snapshot(self) -> tables.Snapshot:
-        version = {"counter": self.version.counter, "timestamp": self.version.changed_at_ms}
-        texts = [known.text for known in self._known.values()]
-        return lambda: {
-            "dataVersion": version,
-            "subscriptionGroupTable": tables.joined(texts, _ROW_DEPTH),
-        }
+        Raises StoreUnavailable: nothing has changed.
+        """
+        version = self.version.next(self._store.newest_timestamp_ms)
+        rows = [((_SECTION, group), known and known.row) for group, known in changes.items()]
+        self._store.change_table(TABLE, [version.row(), *rows])
+        self.version = version
+        put_all(self._known, changes)
 
     def _check_room(self, infos: Iterable[GroupInfo]) -> None:
         added = sum(info.group not in self._known for info in infos)
@@ -231,10 +211,6 @@ class GroupTable:
     def _row_of(self, group: str) -> Row:
         known = self._known.get(group)
         return {} if known is None else known.row
-
-
-def _known(info: GroupInfo, policy: RetryPolicy, row: Row) -> _Known:
-    return _Known(info, policy, row, tables.encode_row(info.group, row, _ROW_DEPTH))
 
 
 def _check_limit(field: str, value: int | None, least: int, most: int) -> None:
@@ -300,6 +276,11 @@ class OnDemand:
         if self._topics.get(topic) is None:
             self._new_topics[topic] = TopicInfo(topic, info.retry_queues, info.retry_queues)
         return info
+
+    @property
+    def is_missing(self) -> bool:
+        """Is there anything to make?"""
+        return bool(self._new_groups or self._new_topics)
 
     def make(self) -> None:
         """Make the missing groups, then the missing topics.

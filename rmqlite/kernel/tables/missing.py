@@ -36,7 +36,9 @@ def missing_tables(
             f"config/{DELAY_OFFSET_TABLE} and {PROGRESS_TABLE} are missing: what RocketMQ has"
             " delivered from delay levels is delivered again"
         )
-    if PROGRESS_TABLE in names and not _has(names, LEVELS_TABLE):
+    if PROGRESS_TABLE in names and not (
+        _has(names, LEVELS_TABLE) or store.tables.is_logged(LEVELS_TABLE)
+    ):
         yield (
             f"config/{LEVELS_TABLE} is missing: the delay levels of broker.conf are in force,"
             " also if others were set since"
@@ -52,7 +54,7 @@ def _topics(store: MessageStore, table: topics.TopicTable) -> Iterator[str]:
         if has_messages and not (table.get(topic) or is_system(topic) or is_retry(topic)):
             last[topic] = max(last.get(topic, 0), queue_id)
     if last:
-        is_there = store.load_table(topics.TABLE, TopicsTable) is not None
+        is_there = store.tables.load(topics.TABLE, TopicsTable) is not None
         how = "lacks topics of the log" if is_there else "is missing"
         named = [f"{topic} ({highest + 1})" for topic, highest in sorted(last.items())]
         yield (
@@ -65,10 +67,10 @@ def _groups(store: MessageStore, names: Collection[str]) -> Iterator[str]:
     committed = store.load_table(offsets.TABLE, ConsumerOffsetsTable)
     with_offsets = {each.partition("@")[2] for each in committed.offset_table} if committed else ()
     of_queues = {group_of(topic) for topic, _ in store.queue_keys()} - {None}
-    table = store.load_table(groups.TABLE, GroupsTable)
+    table = store.tables.load(groups.TABLE, GroupsTable)
     known = set(table.subscription_group_table) if table else set()
     lost = sorted(
-        each for each in {*with_offsets, *of_queues} if each and not is_system_group(each)
+        each for each in {*with_offsets, *of_queues} - known if each and not is_system_group(each)
     )
     if lost and not _has(names, groups.TABLE):
         yield (

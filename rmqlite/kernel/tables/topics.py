@@ -1,14 +1,13 @@
 """The existing topics and the numbers of their queues: RocketMQ's config/topics.json.
 
-Rows that RocketMQ wrote keep their other fields.  A change is made in memory, and all changes of
-one turn are on disk after one write: then the service answers those who made them.
+Rows that RocketMQ wrote keep their other fields.  A change is a record of the log
+(store/tables/logged_tables.py): it stands before every message that needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.config import BrokerConfig
@@ -16,8 +15,7 @@ from rmqlite.kernel.config.table_shapes import TopicsTable
 from rmqlite.kernel.requests.broker import TableVersion
 from rmqlite.kernel.requests.topics import TopicExtras, TopicInfo
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.table_changes import put_all
+from rmqlite.kernel.store.tables.logged_tables import put_all
 from rmqlite.kernel.words.errors import (
     InvalidName,
     InvalidValue,
@@ -30,6 +28,7 @@ from rmqlite.kernel.words.errors import (
 from rmqlite.kernel.words.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_TOPIC,
+    TABLES_TOPIC,
     TIMER_TOPIC,
     TRACE_TOPIC,
     check_topic,
@@ -45,19 +44,16 @@ INHERIT: Final = 1
 TABLE: Final = "topics.json"
 _SCHEDULE_QUEUES: Final = 18
 _CLUSTER_QUEUES: Final = 16
-_ROW_DEPTH: Final = 2
 _USERS_RULE: Final = "a topic that is not the broker's own"
+_SECTION: Final = "topicConfigTable"
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 """RocketMQ's other columns of a row, with its defaults."""
 
 
 class _Known(NamedTuple):
-    """text: the row as it stands in the file."""
-
     info: TopicInfo
     row: Row
-    text: str
 
 
 class TopicTable:
@@ -69,14 +65,16 @@ class TopicTable:
         self._known: dict[str, _Known] = {}
         self.on_change: list[Callable[[str], None]] = []
         """Each is called with every topic that was made, changed or deleted."""
+        table = store.tables.load(TABLE, TopicsTable) or TopicsTable()
         for info in self._built_in():
-            self._known[info.topic] = _known(info, self._row(info))
-        table = store.load_table(TABLE, TopicsTable) or TopicsTable()
+            self._known[info.topic] = _Known(info, self._row(info))
+        self._unsaved = self._known.keys() - table.topic_config_table
+        """Topics that the file lacks; RocketMQ needs them."""
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.topic_config_table.values():
             info = TopicInfo(row.topic_name, row.read_queue_nums, row.write_queue_nums, row.perm)
-            self._known[info.topic] = _known(info, row.row())
+            self._known[info.topic] = _Known(info, row.row())
 
     def all(self) -> tuple[TopicInfo, ...]:
         """All topics, sorted by name, with the system's own."""
@@ -232,29 +230,27 @@ class TopicTable:
         """Put these topics into the table."""
         extras = extras or {}
         self._change(
-            {info.topic: _known(info, self._row(info, extras.get(info.topic))) for info in infos}
+            {info.topic: _Known(info, self._row(info, extras.get(info.topic))) for info in infos}
         )
 
     def _change(self, changes: Mapping[str, _Known | None]) -> None:
-        """Put rows into the table, or remove those that are None; written with the next sync."""
-        before = self._put(changes)
-        self._store.table_changes.add(TABLE, self._snapshot, partial(self._put, before))
+        """Put rows into the table, or remove those that are None.
 
-    def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
-        before = put_all(self._known, changes)
-        self.version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
+        Raises StoreUnavailable: nothing has changed.
+        """
+        version = self.version.next(self._store.newest_timestamp_ms)
+        unsaved = {topic: self._known[topic] for topic in sorted(self._unsaved)}
+        rows = [
+            ((_SECTION, topic), known and known.row)
+            for topic, known in (unsaved | {**changes}).items()
+        ]
+        self._store.change_table(TABLE, [version.row(), *rows])
+        self._unsaved = set()
+        self.version = version
+        put_all(self._known, changes)
         for topic in changes:
             for changed in self.on_change:
                 changed(topic)
-        return before
-
-    def _snapshot(self) -> tables.Snapshot:
-        version = {"counter": self.version.counter, "timestamp": self.version.changed_at_ms}
-        texts = [known.text for known in self._known.values()]
-        return lambda: {
-            "dataVersion": version,
-            "topicConfigTable": tables.joined(texts, _ROW_DEPTH),
-        }
 
     def _row(self, info: TopicInfo, extras: TopicExtras | None = None) -> Row:
         row = {
@@ -278,6 +274,7 @@ class TopicTable:
         topics = [
             TopicInfo(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
             TopicInfo(TIMER_TOPIC, 1, 1),
+            TopicInfo(TABLES_TOPIC, 1, 1),
             # Clients with message traces, and those that reply, send here without a question.
             TopicInfo(TRACE_TOPIC, 1, 1),
             TopicInfo(reply_topic(self._config.cluster_name), 1, 1),
@@ -285,10 +282,6 @@ class TopicTable:
         if self._config.auto_create_topic:
             topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
         return topics
-
-
-def _known(info: TopicInfo, row: Row) -> _Known:
-    return _Known(info, row, tables.encode_row(info.topic, row, _ROW_DEPTH))
 
 
 def _check_users(topic: str) -> None:

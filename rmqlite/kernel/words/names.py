@@ -22,6 +22,8 @@ REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
 """Ours: a record here holds the result of one step of a redrive job."""
 LEASES_TOPIC: Final = "rmq_sys_LEASES"
 """Ours: a record here says which messages a client has received, or acknowledged."""
+TABLES_TOPIC: Final = "rmq_sys_TABLES"
+"""Ours: a record here is a change of topics, groups, levels or another table under config/."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 """Messages that wait for an instant of their own are here, as in RocketMQ 5."""
 WAIT_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
@@ -75,6 +77,7 @@ _NOT_SENDABLE: Final = frozenset(
         BULK_JOBS_TOPIC,
         REDRIVE_JOBS_TOPIC,
         LEASES_TOPIC,
+        TABLES_TOPIC,
         TIMER_TOPIC,
     }
 )
@@ -87,6 +90,7 @@ _NOT_LEASED: Final = frozenset(
         BULK_JOBS_TOPIC,
         REDRIVE_JOBS_TOPIC,
         LEASES_TOPIC,
+        TABLES_TOPIC,
     }
 )
 """What lies here is no message yet, or none any more."""

@@ -30,6 +30,7 @@ from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.levels_table import load_levels
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables
 from rmqlite.kernel.words.clock import Clock, SystemClock
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import LEVELS_MAX
@@ -102,7 +103,8 @@ def hand_over(
 def config_to_open(files: Files, root: Path, given: BrokerConfig | None) -> BrokerConfig:
     """A configuration that changes nothing in the store: without one, with its own levels."""
     if given is None:
-        levels = load_levels(files, root, BrokerConfig().levels).configured
+        tables = LoggedTables(files, root / "config")
+        levels = load_levels(tables, BrokerConfig().levels).configured
         given = BrokerConfig(message_delay_level=levels.text)
     return given.model_copy(update={"store_path": root})
 

@@ -39,6 +39,7 @@ from rmqlite.kernel.store.opening.recovery import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.levels_table import load_levels
+from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable
 from rmqlite.kernel.words.levels import LevelTable
@@ -79,7 +80,6 @@ class Snapshot:
         # Before the tables: a broker that opens the store now saves its progress first.
         self.is_foreign = is_foreign_store(files, root)
         # Tables before the log: then the log has every record that they count.
-        self.levels = load_levels(files, root, levels)
         self.progress = ScheduleProgress()
         self._taken_at: int | None = None
         """Where the progress was taken; None if it is only that of the records walked over."""
@@ -87,13 +87,15 @@ class Snapshot:
         self.delivered = self._load_delay_offsets()
         """By level: RocketMQ, or rmqlite, has delivered the queue offsets below."""
         self.persisted = persisted = self._load_progress()
-        # After the progress: a topic that was deleted in between must not look damaged.
-        self.deleted = load_deleted(files, root)
         self.progress_offset = persisted.physical_offset if persisted else None
         """The physical offset of the last persist; None without one."""
         self._lengthen(persisted)
         self.log = LogView(files, root / "commitlog", sizes.log_file_bytes)
         self.begin = self.log.begin
+        # After the progress: a topic that was deleted in between must not look damaged.
+        self.tables = self._read_tables(persisted)
+        self.levels = load_levels(self.tables, levels)
+        self.deleted = load_deleted(self.tables)
         self.damage: StoreDamaged | None = None
         """The error at the log's end, if the log ends in damage."""
         self.queues: dict[QueueKey, QueueView] = {}
@@ -103,7 +105,7 @@ class Snapshot:
         """Up to this physical offset the queues' files have an entry for every record."""
         self.end = self.known_end
         """One past the last sound record; a reader shows only records before."""
-        self._kept_before_ms = kept_before_ms(files, root, self.levels, is_foreign=self.is_foreign)
+        self._kept_before_ms = kept_before_ms(self.tables, self.levels, is_foreign=self.is_foreign)
         self._only_ends = only_ends
         self._redo = self._new_redo()
         self._walk()
@@ -174,22 +176,31 @@ class Snapshot:
     def _take_told(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
         if persisted is None:
             # With rmqlite's own table the log alone has the deliveries, so it is walked.
-            is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None
-            is_walked = is_ours or self._skips_damaged
+            is_walked = self.tables.has(LEVELS_TABLE) or self._skips_damaged
             return self.begin if is_walked else self._take_files(is_crashed=is_crashed)
         position = persisted.physical_offset
         if not self.log.has_record_before(position):
             return self.begin
         self.progress = ScheduleProgress.from_json(persisted.completed)
         self._taken_at = position
-        behind = self.log.end_of_files - self.log.segment_bytes - position
-        if behind > FOREIGN_BYTES and not self._skips_damaged:
+        if self._is_far_behind(position) and not self._skips_damaged:
             return self._take_files(is_crashed=is_crashed)
         self.newest_timestamp_ms = persisted.newest_timestamp
         emptied = {key: (end, end) for key, end in self.deleted.emptied_after(position)}
         for key, (low, high) in (persisted.ranges() | emptied).items():
             self._add_queue(key, low, high)
         return position
+
+    def _is_far_behind(self, position: int) -> bool:
+        return self.log.end_of_files - self.log.segment_bytes - position > FOREIGN_BYTES
+
+    def _read_tables(self, persisted: ProgressTable | None) -> LoggedTables:
+        if persisted is None:
+            return tables_in(self._files, self._root, self.log.segments, self.begin, {})
+        begin = persisted.physical_offset
+        if self._is_far_behind(begin):
+            begin = self.log.end_of_files
+        return tables_in(self._files, self._root, self.log.segments, begin, persisted.tables)
 
     def _lengthen(self, persisted: ProgressTable | None) -> None:
         """Show a shortened last log file with its length, which the next opening restores."""

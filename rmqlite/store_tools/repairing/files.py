@@ -17,6 +17,7 @@ from rmqlite.kernel.store.dispatch import queue_keys
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.kernel.words.names import TABLES_TOPIC
 from rmqlite.store_tools.checking.file_layer import FOREIGN, LENGTH, FileLayer
 from rmqlite.store_tools.checking.finding import Finding
 from rmqlite.store_tools.checking.tables import is_sound
@@ -60,8 +61,11 @@ def mend_file(finding: Finding, file_bytes: int) -> Action:
     return Action(MADE, *place, "an empty file in its place; its content is lost", change)
 
 
-def mend_table(files: Files, root: Path, finding: Finding) -> Action:
-    """Replace an unusable generation of a table by the other one, if it is sound."""
+def mend_table(files: Files, root: Path, finding: Finding, *, is_logged: bool = False) -> Action:
+    """Replace an unusable generation of a table by the other one, if it is sound.
+
+    is_logged: the log has all of its changes.
+    """
     name = finding.path.name.removesuffix(_BACKUP)
     current = finding.path.with_name(name)
     # A finding about a table means the generation that would be read.
@@ -71,6 +75,8 @@ def mend_table(files: Files, root: Path, finding: Finding) -> Action:
     other = current if path != current else current.with_name(name + _BACKUP)
     if is_sound(files, other):
         remedy = "moved aside; the previous generation takes its place"
+    elif is_logged:
+        remedy = "moved aside, and made again from the log"
     elif name == TOPICS_TABLE:
         tree = _topics_of(files, root)
         data = tables.encode(tree)
@@ -122,7 +128,7 @@ def _topics_of(files: Files, root: Path) -> dict[str, Any]:
     queues: dict[str, int] = {}
     for topic, queue_id in queue_keys(files, root):
         queues[topic] = min(QUEUES_MAX, max(queues.get(topic, 0), queue_id + 1))
-    for topic in WAIT_TOPICS:
+    for topic in (*WAIT_TOPICS, TABLES_TOPIC):
         queues.pop(topic, None)
     rows = {
         topic: {

@@ -19,6 +19,7 @@ from rmqlite.kernel.store.disk.regular_file import REGULAR
 from rmqlite.kernel.store.disk.segments import is_numbered
 from rmqlite.kernel.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.kernel.store.tables.tables import BACKUP
 from rmqlite.kernel.words.errors import InvalidValue, RepairRefused, StoreDamaged
 from rmqlite.kernel.words.levels import LevelTable
 from rmqlite.store_tools.check import AHEAD, BEHIND, StoreCheck
@@ -192,7 +193,9 @@ class Planning:
                     check_holds_nothing(each, self._sizes.log_file_bytes)
                 yield mend_file(each, self._sizes[0 if is_log else 1])
             elif each.what == UNREADABLE:
-                yield mend_table(checking.files, self._root, each)
+                name = each.path.name.removesuffix(BACKUP)
+                is_logged = checking.logged is not None and checking.logged.is_logged(name)
+                yield mend_table(checking.files, self._root, each, is_logged=is_logged)
 
     # ---- the log
 
@@ -329,8 +332,9 @@ class Planning:
 
     def _config_to_open(self, checking: StoreCheck) -> BrokerConfig:
         """The configuration to open the store with.  Raises InvalidValue without its levels."""
-        tree = load_sound(checking.files, self._root / "config" / LEVELS_TABLE)
-        is_known = tree is not None or checking.levels_given is not None
+        logged = checking.logged
+        is_known = logged is not None and logged.has(LEVELS_TABLE)
+        is_known |= checking.levels_given is not None
         if self._actions and not is_known and checking.has_levels():
             rule = "the store has no record of its delay levels: give them"
             raise InvalidValue("levels", "", rule)

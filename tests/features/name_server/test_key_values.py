@@ -65,7 +65,7 @@ def test_a_value_that_cannot_be_written_is_not_kept(make: Make) -> None:
     files = FaultyFiles()
     broker = make(files=files)
     values = KeyValues(broker.store)
-    files.fail("replace", where=lambda path: path.name == "kvConfig.json")
+    files.fail("write")
     with pytest.raises(StoreUnavailable):
         values.put("n", "a", "x")
     assert values.of("n") == {}

@@ -19,6 +19,7 @@ from rmqlite.features.raw_log.requests import (
 )
 from rmqlite.kernel.records import record
 from rmqlite.kernel.requests.topics import Queue, TimeQuery
+from rmqlite.kernel.store.tables.logged_tables import TABLES_QUEUE
 from rmqlite.kernel.words.errors import (
     InvalidValue,
     OffsetGone,
@@ -119,6 +120,7 @@ def test_a_snapshot_tells_from_where_to_where_all_goes(make: Make) -> None:
         ("other", 0): (0, 1),
         (SCHEDULE_TOPIC, 4): (0, 1),
         (SCHEDULE_TOPIC, 2): (0, 1),
+        TABLES_QUEUE: (0, broker.store.queue(*TABLES_QUEUE).max_offset),  # type: ignore[union-attr]
     }
     assert (f"%RETRY%{GROUP}", 0) in ranges(found)
     assert (TOPIC, 3) in ranges(found)

@@ -39,5 +39,6 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
     assert log_turns > 300
     assert queue_turns > 300
     assert len(log.data) == min(4 << 20, snapshot.end_offset)
-    assert log.data.startswith(queue.records[:1_000])
+    # Behind the record of the topic.
+    assert queue.records[:1_000] in log.data
     under_test.store.release()

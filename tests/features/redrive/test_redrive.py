@@ -22,6 +22,7 @@ from rmqlite.features.redrive.requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.kernel.requests.groups import GroupInfo
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.words.errors import (
     DiskFull,
@@ -383,7 +384,7 @@ def test_an_id_made_by_the_broker_tells_when(under_test: BrokerUnderTest) -> Non
 
 def test_a_group_without_letters_makes_a_job_that_is_done(under_test: BrokerUnderTest) -> None:
     """Nothing to do is not a mistake."""
-    under_test.broker.groups.for_use(GROUP)
+    under_test.broker.groups.make([GroupInfo(GROUP)])
     job = start(under_test)
     assert (job.state, job.letters, job.ended_at_ms) == (JobState.DONE, 0, job.created_at_ms)
     assert outcomes(under_test, job.job_id) == []

@@ -249,6 +249,7 @@ def test_a_committed_message_never_completes_a_scheduled_one(
 
     A scheduled record that ends where the half message begins must still be delivered.
     """
+    end(under_test, send_half(under_test, "topics are made"), is_commit=False)
     under_test.send(Message(TOPIC, b"scheduled", delay_level=3))
     at = send_half(under_test, "a", DELAY="3", RESCHEDULED_FROM="3", FIRED="1")
     (scheduled,) = records(under_test, SCHEDULE_TOPIC, 2)

@@ -160,10 +160,10 @@ def test_what_comes_together_is_one_append(
 
     async def scenario(v2: V2) -> None:
         await v2.sent(message("first"))
+        under_test.broker.topics.create(TopicInfo("read-only", 1, 1, 4))
         monkeypatch.setattr(under_test.store, "append_packed", counted)
         clients = [v2.other(f"client {number}") for number in range(20)]
         requests = [service.SendMessageRequest(messages=[message("a")]) for _ in clients]
-        under_test.broker.topics.create(TopicInfo("read-only", 1, 1, 4))
         requests[7].messages[0].topic.name = "read-only"
         codes = await asyncio.gather(
             *[

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from rmqlite.kernel.records.wait_queues import (
 )
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.store.deleted_topics import load_deleted
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import last_file
 from rmqlite.kernel.store.dispatch import Dispatch, QueueKey, queue_keys
@@ -36,6 +37,14 @@ from rmqlite.kernel.store.opening.adoption import TimerAdoption
 from rmqlite.kernel.store.progress import CompletedOffsets, ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
+from rmqlite.kernel.store.tables.levels_table import load_levels
+from rmqlite.kernel.store.tables.logged_tables import (
+    TABLES_QUEUE,
+    Logged,
+    LoggedTables,
+    changes_in,
+    logged_in,
+)
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import FlushFailed, StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory
@@ -56,7 +65,9 @@ _ENTRIES_AT_ONCE: Final = 8192
 logger = logging.getLogger(__name__)
 
 
-def progress_snapshot(log: CommitLog, dispatch: Dispatch) -> tables.Snapshot:
+def progress_snapshot(
+    log: CommitLog, dispatch: Dispatch, table_ends: Mapping[str, int]
+) -> tables.Snapshot:
     """The content of storeProgress.json for a log whose bytes are synced, as of now."""
     ranges = [(key, each.min_offset, each.max_offset) for key, each in dispatch.queues.items()]
     tree: tables.Tree = {
@@ -68,6 +79,7 @@ def progress_snapshot(log: CommitLog, dispatch: Dispatch) -> tables.Snapshot:
         "newestTimestamp": log.newest_timestamp_ms,
         "pending": dispatch.progress.pending_now(),
         "physicalOffset": log.end,
+        "tables": dict(table_ends),
     }
 
     def with_queues() -> tables.Tree:
@@ -108,18 +120,24 @@ def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
 
 
 def recover(
-    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool = False
+    files: Files,
+    root: Path,
+    log: CommitLog,
+    dispatch: Dispatch,
+    logged: LoggedTables,
+    *,
+    is_foreign: bool = False,
 ) -> int:
-    """Find the log's end and make queues and completed offsets fit it.
+    """Find the log's end, and make tables, queues and completed offsets fit it.
 
     Returns the number of dispatched records.  is_foreign: RocketMQ had the store open last, so
     deliver times may come from its table of levels.  A torn tail is zeroed; raises
     StoreDamaged for any other damage.
     """
     was_closed = not is_foreign and not files.kind(root / "abort")
-    is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
+    is_known = _begin(files, root, log, dispatch, logged, is_foreign=is_foreign)
     adoption = TimerAdoption(dispatch.progress) if is_foreign or not is_known else None
-    kept = kept_before_ms(files, root, dispatch.levels, is_foreign=is_foreign)
+    kept = kept_before_ms(logged, dispatch.levels, is_foreign=is_foreign)
     redo = Redo(dispatch, log, kept, adoption.see if adoption else None)
     for key in queue_keys(files, root):
         dispatch.queue(*key)
@@ -149,6 +167,12 @@ def recover(
     _empty_deleted(dispatch)
     _adopt_delay_offsets(files, root, dispatch)
     count_pending(log, dispatch)
+    _make_durable(files, root, log, begin)
+    return count
+
+
+def _make_durable(files: Files, root: Path, log: CommitLog, begin: int) -> None:
+    """Sync the log from a position on, and note that it is."""
     # The process before may have written these bytes without a successful sync.
     log.write_again(max(begin, log.end - WRITE_AGAIN_BYTES_MAX))
     begin = min(begin, log.marked_end)
@@ -160,7 +184,6 @@ def recover(
         files.sync_folder(root / "commitlog")
     log.sum_up()
     log.mark_synced(log.point)
-    return count
 
 
 def _ends_without_files(
@@ -211,9 +234,15 @@ def _log_end(log: CommitLog) -> None:
 
 
 def _begin(
-    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool
+    files: Files,
+    root: Path,
+    log: CommitLog,
+    dispatch: Dispatch,
+    logged: LoggedTables,
+    *,
+    is_foreign: bool,
 ) -> bool:
-    """Set up log and queues from the last persist; False: set up for a walk of the whole log."""
+    """Set up tables, log and queues from the last persist; False: for a walk of the whole log."""
     persisted = _load(files, root / "config" / PROGRESS_TABLE)
     is_there = False
     if persisted is None:
@@ -224,6 +253,9 @@ def _begin(
             persisted.checksum is None
             or verify(log, Point(persisted.physical_offset, persisted.checksum))
         )
+    known = persisted if is_there else None
+    log.begin_at(known.physical_offset if known else log.min_offset, 0)
+    _replay_tables(log, dispatch, logged, known)
     if persisted is not None and is_there:
         log.begin_at(persisted.physical_offset, persisted.newest_timestamp)
         emptied = dict(dispatch.deleted.emptied_after(persisted.physical_offset))
@@ -250,6 +282,43 @@ def _begin(
     for key, end in dispatch.deleted.emptied_after(log.min_offset):
         dispatch.queue(*key).begin_at(end)
     return False
+
+
+def _replay_tables(
+    log: CommitLog, dispatch: Dispatch, logged: LoggedTables, known: ProgressTable | None
+) -> None:
+    """Take the tables as the log has them: the walk needs levels and deletions before it begins."""
+    begin = log.end
+    found = list(changes_in(log.segments, begin, log.segments.end_position))
+    mark = log.log_end.mark_over(log.min_offset)
+    if found and found[-1][0].end > max(begin, mark.synced_end if mark else 0):
+        # Behind the synced mark, only a walk tells whether these records are in the log.
+        deque(log.walk(begin, to_end=True), maxlen=0)
+        found = [each for each in found if each[0].end <= log.end]
+    log.begin_at(begin, 0)
+    ends = known.tables if known else {}
+    changes = [change for _, change in found if change is not None]
+    logged.replay(changes, begin, ends, lambda: _older(log, dispatch, known))
+    logged.load_all()
+    dispatch.levels = load_levels(logged, dispatch.levels.current)
+    dispatch.deleted = load_deleted(logged)
+
+
+def _older(log: CommitLog, dispatch: Dispatch, known: ProgressTable | None) -> list[Logged]:
+    """The changes of tables before the persisted end."""
+    if known is None or TABLES_QUEUE not in (ranges := known.ranges()):
+        return []
+    queue = dispatch.queue(*TABLES_QUEUE)
+    present = queue.min_offset, queue.max_offset
+    queue.min_offset, queue.max_offset = low, high = ranges[TABLES_QUEUE]
+    if _entries_fit(TABLES_QUEUE, log, dispatch):
+        records = [log.read_head(each.physical_offset, each.size) for each in queue.read(low, high)]
+        changes = [logged_in(each) for each in records if each is not None]
+    else:
+        found = changes_in(log.segments, log.min_offset, known.physical_offset)
+        changes = [change for _, change in found]
+    queue.min_offset, queue.max_offset = present
+    return [each for each in changes if each is not None]
 
 
 def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
@@ -306,12 +375,12 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     )
 
 
-def kept_before_ms(files: Files, root: Path, levels: LevelHistory, *, is_foreign: bool) -> int:
+def kept_before_ms(logged: LoggedTables, levels: LevelHistory, *, is_foreign: bool) -> int:
     """The store timestamp before which RocketMQ may have set deliver times.
 
     Recovery keeps the deliver times of such records.
     """
-    if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
+    if is_foreign or not logged.has(LEVELS_TABLE):
         return _EVER_MS
     return levels.begins_at_ms
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.store.disk.files import Files
-from rmqlite.kernel.words.errors import FlushFailed, StoreDamaged, StoreUnavailable
+from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.json_tree import WrongValue, position_of, read_json, shown
 
 BACKUP: Final = ".bak"
@@ -42,12 +42,6 @@ class NoTable(ValueError):
         return StoreDamaged(str(path), self.position, self.expected, self.found)
 
 
-class EncodedTree(str):
-    """A part of a table that is JSON already."""
-
-    __slots__ = ()
-
-
 class Torn(NoTable):
     """The bytes are no JSON, for example because a crash interrupted their writing."""
 
@@ -55,22 +49,6 @@ class Torn(NoTable):
 def encode(tree: Tree) -> bytes:
     """A table as RocketMQ would write it."""
     return _text(tree, 0).encode()
-
-
-def encode_row(key: str, value: Any, depth: int) -> str:
-    """A row of a table, with its key, as encode() writes it at this depth.
-
-    A table that is written often caches its rows: encoding 10,000 takes 100 ms, joining 2 ms.
-    """
-    return f"{_scalar_text(key)}:{_text(value, depth)}"
-
-
-def joined(rows: Iterable[str], depth: int) -> EncodedTree:
-    """An object of rows that encode_row() made for this depth."""
-    text = (",\n" + "\t" * depth).join(rows)
-    if not text:
-        return EncodedTree("{}")
-    return EncodedTree("{\n" + "\t" * depth + text + "\n" + "\t" * (depth - 1) + "}")
 
 
 def decode(data: bytes) -> Tree:
@@ -131,32 +109,6 @@ def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
     return None
 
 
-def save(files: Files, path: Path, tree: Tree) -> None:
-    """Replace a table, durably.
-
-    Raises StoreUnavailable: the table is as before; FlushFailed: a restart may find the old or
-    the new table.
-    """
-    data = encode(tree)
-    before = files.read_all(path)
-    try:
-        files.replace(path, data, keep_previous=True)
-    except StoreUnavailable as error:
-        if data == before or _is_other(files, path, data):
-            raise
-        # The new file has its name already, but a power cut may bring back the old one.
-        sentence = f"cannot tell whether a restart will find the new {path.name}: {error}"
-        raise FlushFailed(sentence, field="store", value=path) from error
-
-
-def _is_other(files: Files, path: Path, data: bytes) -> bool:
-    """Does the file certainly have other bytes?  False if it cannot be read."""
-    try:
-        return files.read_all(path) != data
-    except StoreUnavailable:
-        return False
-
-
 def _tree(text: str) -> Any:
     try:
         return read_json(text)
@@ -190,8 +142,6 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 def _text(value: Any, depth: int) -> str:
-    if isinstance(value, EncodedTree):
-        return value
     if isinstance(value, dict):
         return _object(value, depth)
     if isinstance(value, list | tuple):
