@@ -28,11 +28,15 @@ OURS, BEHIND, THEIRS = "rmqlite", "rmqlite behind RocketMQ's proxy", "RocketMQ w
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where clients are.  make: makes a topic for messages of every type."""
+    """Where clients are.  make: makes a topic for messages of every type.
+
+    brokers: those of rmqlite behind a proxy.
+    """
 
     name: str
     clients: list[GrpcClient]
     make: Callable[[str], object]
+    brokers: tuple[BrokerProcess, ...] = ()
 
     def make_for_each(self, name: str) -> None:
         for client in self.clients:
@@ -68,11 +72,18 @@ def place(
     if request.param == OURS:
         make = partial(request.getfixturevalue("admin").create_topic, queues=4)
         yield Place(OURS, request.getfixturevalue("clients"), make)
-    elif request.config.getoption("--rocketmq"):
-        begin = _at_their_proxy if request.param == THEIRS else _behind_their_proxy
-        yield from begin(tmp_path_factory.mktemp("proxy"))
+    elif request.param == THEIRS:
+        yield from _at_their_proxy(folder_for_rocketmq(request, tmp_path_factory))
     else:
+        yield from behind_their_proxy(folder_for_rocketmq(request, tmp_path_factory))
+
+
+def folder_for_rocketmq(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    if not request.config.getoption("--rocketmq"):
         pytest.skip("RocketMQ's own broker and proxy run with --rocketmq")
+    return tmp_path_factory.mktemp("proxy")
 
 
 def _at_their_proxy(folder: Path) -> Iterator[Place]:
@@ -85,7 +96,7 @@ def _at_their_proxy(folder: Path) -> Iterator[Place]:
         yield Place(THEIRS, clients, partial(started.make_topics, admin))
 
 
-def _behind_their_proxy(folder: Path) -> Iterator[Place]:
+def behind_their_proxy(folder: Path) -> Iterator[Place]:
     """Two brokers, of which the first is the name server, too."""
     port = free_port()
     names = f"127.0.0.1:{port}"
@@ -108,4 +119,4 @@ def _behind_their_proxy(folder: Path) -> Iterator[Place]:
             proxy_before(folder / "proxy", names) as endpoint,
             running(endpoint, folder) as clients,
         ):
-            yield Place(BEHIND, clients, make)
+            yield Place(BEHIND, clients, make, (one, two))
