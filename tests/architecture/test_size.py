@@ -42,7 +42,7 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "cli": Size(11_800, 55),
     "client": Size(5_775, 26),
-    "protocols": Size(14_977, 74),
+    "protocols": Size(14_989, 74),
     "rmqlite": Size(150, 4),
     "spark": Size(7_786, 41),
     "store_tools": Size(7_042, 31),
