@@ -147,6 +147,7 @@ ALONE = {
         *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
         *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
         *("rmqlite.protocols.remoting.bytes.registration", "rmqlite.features.archive.objects"),
+        "rmqlite.protocols.rocketmq_v2.bytes.messages",
     },
     "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},

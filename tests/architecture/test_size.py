@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_651, 118),
+    "kernel": Size(22_456, 114),
     "features": Size(441, 7),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_012, 7),

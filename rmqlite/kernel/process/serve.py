@@ -36,7 +36,6 @@ from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
-from rmqlite.kernel.tables.missing import missing_tables
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailable
 
@@ -307,7 +306,6 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
-    names = files.names(config.store_path / "config")
     store = MessageStore(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
@@ -315,6 +313,4 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
         store.end,
         store.recovered,
     )
-    for sentence in missing_tables(store, config, names):
-        log.warning("%s", sentence)
     return store

@@ -34,6 +34,7 @@ from rmqlite.kernel.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.kernel.store.opening.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
+    LEVELS_TABLE,
     PROGRESS_TABLE,
     keep_names,
     lengthen,
@@ -43,7 +44,6 @@ from rmqlite.kernel.store.opening.recovery import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import clock_table, open_clock
-from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE
 from rmqlite.kernel.store.tables.logged_tables import (
     TABLES_QUEUE,
     Changes,
@@ -69,7 +69,10 @@ _T = TypeVar("_T")
 
 
 class MessageStore:
-    """One store directory, open for writing.  Used by one thread; holds its lock file."""
+    """One store directory, open for writing.  Used by one thread; holds its lock file.
+
+    files_found: the names of the files under config/ before the opening.
+    """
 
     def __init__(
         self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
@@ -86,6 +89,7 @@ class MessageStore:
         self.tables = LoggedTables(files, self._root / "config")
         self._host = pack_host(host_text(config.broker_ip, config.listen_port))
         files.make_folder(self._root / "config")
+        self.files_found = frozenset(files.names(self._root / "config"))
         keep_names(files, self._root)
         # Read before locking: closing the file would release the lock of this process.
         is_foreign = is_foreign_store(files, self._root)
@@ -110,7 +114,6 @@ class MessageStore:
                 files, self._root, self._log, self._dispatch, self.tables, is_foreign=is_foreign
             )
             """The number of records that the recovery walk dispatched."""
-            self.tables.end_at(self._log.end)
             if clamped := self.deletions.clamp(self._log.end):
                 self.tables.put_rows(DELETED_TABLE, clamped, is_logged=False)
             newest_ms = self._log.newest_timestamp_ms
