@@ -45,9 +45,8 @@ from rmqlite.protocols.grpc.calls import (
 )
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes.rpcs import native_services
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
 from rmqlite.protocols.rocketmq_v2.table import Protocol
 from rmqlite.protocols.shared.codec import parsed

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_456, 114),
+    "kernel": Size(22_455, 114),
     "features": Size(441, 7),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_012, 7),
@@ -40,7 +40,7 @@ SIZES: Final = {
     "features.redrive": Size(2_344, 11),
     "features.sql": Size(826, 6),
     "features.transactions": Size(759, 7),
-    "cli": Size(11_800, 55),
+    "cli": Size(11_785, 55),
     "client": Size(5_775, 26),
     "protocols": Size(14_977, 74),
     "rmqlite": Size(150, 4),

@@ -31,8 +31,7 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import SendRequest
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import Method, handlers_of
+from rmqlite.protocols.native.table import Conversion, Method, handlers_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
 from tests.support.sends import request_of

@@ -16,7 +16,7 @@ from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.protocols.grpc.calls import BODIES_BYTES_MAX, READ_BYTES_MAX
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import Conversion
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 
 
@@ -46,7 +46,7 @@ def test_what_is_too_much_is_not_read(
 ) -> None:
     """Reading alone would take seconds, and a gigabyte."""
     conversion = Conversion(BrokerConfig())
-    monkeypatch.delattr("rmqlite.protocols.native.conversion.rpc_of")
+    monkeypatch.delattr("rmqlite.protocols.native.table.rpc_of")
     with pytest.raises(InvalidValue):
         asyncio.run(conversion.read(rpc, data))
 

@@ -41,8 +41,7 @@ from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.messages import PulledRecords
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES
 from rmqlite.protocols.remoting.bytes.requests.request import Party, RemotingRequest

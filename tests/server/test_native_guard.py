@@ -19,10 +19,9 @@ from rmqlite.protocols.grpc_server import Health
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import native_services, rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.replays import SKEW_MS_MAX
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.shared.signing import Signer
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest

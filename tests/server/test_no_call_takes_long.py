@@ -19,8 +19,7 @@ from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes import frame
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
 from rmqlite.protocols.remoting.bytes.fields import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX

@@ -34,8 +34,7 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.notes import NOTE as METADATA
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask

@@ -27,9 +27,8 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.pop import (
     POLLING_INFO,
     SET_MESSAGE_REQUEST_MODE,

@@ -30,8 +30,7 @@ from rmqlite.protocols.grpc.in_flight import (
 )
 from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
 from rmqlite.protocols.native.bytes.limits import all_rows
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import handlers_of
+from rmqlite.protocols.native.table import Conversion, handlers_of
 from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
 from rmqlite.protocols.rocketmq_v2.clients import Stream
 from tests.support.brokers import BrokerUnderTest

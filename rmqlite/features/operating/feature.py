@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from rmqlite.features.changes.pending import Pending
 from rmqlite.features.figures.traffic import Traffic
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.native import NativeFeature
@@ -35,7 +34,7 @@ def _make(broker: Broker) -> Iterable[object]:
     for sentence in missing_tables(broker.parts):
         log.warning("%s", sentence)
     progress = Progress(broker.parts, broker[Traffic], broker[Leases].table)
-    deleting = Deleting(broker.parts, broker[Pending], progress)
+    deleting = Deleting(broker.parts, progress)
     broker.retention.on_clean.append(deleting.forget_old)
     yield progress
     yield deleting

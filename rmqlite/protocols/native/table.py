@@ -1,4 +1,9 @@
-"""Which method of the service answers which call of rmqlite.v1, and how: values in, values out."""
+"""Which method of the service answers which call of rmqlite.v1, and how: values in, values out.
+
+The limits of a request (bytes/limits.py) are checked before it is decoded.  For a long request
+other calls get their turns after the check and after the decoding; a long answer is encoded in
+parts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from types import NoneType
 from typing import Any, Final
 
 from rmqlite.features.native import Answers, native_features
-from rmqlite.features.rows import Row
+from rmqlite.features.rows import A, Q, Row
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.messages import PullRequest
@@ -17,14 +23,25 @@ from rmqlite.kernel.sends.calls import DraftCall, Stored
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.tables import TopicCalls
+from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
-from rmqlite.protocols.grpc.calls import Answer, Context, Enter, Handlers, one_answer, peer_host
+from rmqlite.protocols.grpc.calls import (
+    READ_BYTES_MAX,
+    Answer,
+    Context,
+    Enter,
+    Handlers,
+    decoded,
+    one_answer,
+    peer_host,
+)
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import native_limits
 from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
-from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.guard import take_note
 from rmqlite.protocols.remoting.bytes.batch import read_batch
 from rmqlite.protocols.remoting.bytes.fields import FieldError
@@ -65,6 +82,31 @@ def _method(row: Row[Any, Any], answer: Callable[..., Awaitable[Any]]) -> Method
     if row.has_host:
         return lambda request, context: answer(request, peer_host(context.peer()))
     return lambda request, _: answer(request)
+
+
+class Conversion:
+    """Turns requests' bytes into values, and answers into bytes, without delaying other calls."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._limits = native_limits(config)
+
+    async def read(self, row: Row[Q, A], data: bytes) -> Q:
+        """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
+        beside = self._limits.check(row, data)
+        return await decoded(rpc_of(row).decode_request, data, beside)
+
+    @staticmethod
+    async def written(row: Row[Q, A], answer: A) -> bytes:
+        """Encode an answer; between the parts of a long one other calls get their turns."""
+        parts: list[bytes] = []
+        size = 0
+        for part in rpc_of(row).response_parts(answer):
+            parts.append(part)
+            size += len(part)
+            if size > READ_BYTES_MAX:
+                await let_others()
+                size = 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def handlers_of(

@@ -48,7 +48,7 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, refusal_of
-from rmqlite.protocols.rocketmq_v2.bytes.limits import RocketmqLimits
+from rmqlite.protocols.rocketmq_v2.bytes.limits import rocketmq_limits
 from rmqlite.protocols.rocketmq_v2.bytes.messages import takes_long_to_read, write_message
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition
 from rmqlite.protocols.rocketmq_v2.bytes.rules import client_id_of
@@ -258,7 +258,7 @@ class Decoding:
     """Checks the limits of requests, then decodes them."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._limits = RocketmqLimits(config)
+        self._limits = rocketmq_limits(config)
 
     async def read(self, rpc: RocketmqRpc[Any, Any], data: bytes) -> Any:
         """Raises RmqliteError, Refusal."""

@@ -30,8 +30,7 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs as native_rpcs
 from rmqlite.protocols.native.bytes.messages import PullResult
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
-from rmqlite.protocols.native.table import handlers_of, methods_of
+from rmqlite.protocols.native.table import Conversion, handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     ResetOffset,
