@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 SIZES: Final = {
-    "kernel": Size(22_455, 114),
+    "kernel": Size(22_416, 112),
     "features": Size(441, 7),
     "features.accounts": Size(1_044, 8),
     "features.archive": Size(1_012, 7),
@@ -32,7 +32,7 @@ SIZES: Final = {
     "features.cluster": Size(569, 5),
     "features.dead_letters": Size(1_982, 12),
     "features.figures": Size(286, 5),
-    "features.finding": Size(765, 7),
+    "features.finding": Size(711, 7),
     "features.leases": Size(2_409, 12),
     "features.name_server": Size(184, 5),
     "features.operating": Size(867, 8),
@@ -42,10 +42,10 @@ SIZES: Final = {
     "features.transactions": Size(759, 7),
     "cli": Size(11_785, 55),
     "client": Size(5_775, 26),
-    "protocols": Size(14_977, 74),
+    "protocols": Size(14_977, 72),
     "rmqlite": Size(150, 4),
     "spark": Size(7_786, 41),
-    "store_tools": Size(7_042, 31),
+    "store_tools": Size(7_041, 31),
     "testing": Size(524, 4),
     "views": Size(1_955, 9),
     "web": Size(2_431, 11),

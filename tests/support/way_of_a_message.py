@@ -26,7 +26,7 @@ from rmqlite.serving import serve
 MESSAGES: Final = 3
 _QUEUE: Final = Queue("orders", 0)
 _WAIT_MS: Final = 60_000
-_ALONE_MS: Final = 900
+_ALONE_MS: Final = 500
 """Most of the delay, in which nothing but the broker's upkeep happens."""
 
 

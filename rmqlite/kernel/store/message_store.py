@@ -2,8 +2,9 @@
 
 append() is the only way in, also for tables: a batch is encoded once, written once and dispatched
 at once, so that log and queues never differ while running.  Written bytes are not yet durable:
-begin_sync() returns a job for another thread, and synced() takes it back when it is done.  An
-opening walks the log from the last persisted point; there is no other recovery.
+begin_sync() returns a job for another thread, and synced() takes it back when it is done; a job is
+made between two appends, and later ones belong to the next.  An opening walks the log from the last
+persisted point; there is no other recovery.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,13 +22,12 @@ from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.store.commit_log import CommitLog
+from rmqlite.kernel.store.commit_log import CommitLog, SyncJob
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import DELETED_TABLE
 from rmqlite.kernel.store.disk.files import Files, Lock
-from rmqlite.kernel.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.kernel.store.dispatch import Deletions, Dispatch, QueueKey
-from rmqlite.kernel.store.key_index import KeyIndex
+from rmqlite.kernel.store.key_index import IndexJob, KeyIndex
 from rmqlite.kernel.store.log.raw_records import raw_records, records_behind
 from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
@@ -66,6 +67,35 @@ TABLE_RECORDS_CARRIED: Final = 500
 """Changes of tables that carry_tables() reads at once, in 20 ms."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class PersistJob:
+    """Syncs, then replaces the tables that record progress; runs in any thread."""
+
+    sync: SyncJob
+    folders: frozenset[Path]
+    index: IndexJob
+    tables: tuple[tuple[Path, tables.Snapshot], ...]
+    """The job's thread makes and encodes them: a long table takes a tenth of a second."""
+    without_previous: tuple[tuple[Path, bytes], ...]
+    appended: int
+    """Records appended since the store was opened."""
+
+    def run(self) -> None:
+        """Sync first, so that the tables never count more than is on disk.
+
+        Raises FlushFailed, which is final, and StoreUnavailable: then the next job does this
+        one's work, too.
+        """
+        self.sync.run()
+        for folder in self.folders:
+            self.sync.files.sync_folder(folder)
+        self.index.run()
+        for path, snapshot in self.tables:
+            self.sync.files.replace(path, tables.encode(snapshot()), keep_previous=True)
+        for path, data in self.without_previous:
+            self.sync.files.replace(path, data)
 
 
 class MessageStore:

@@ -1,8 +1,6 @@
 """Which method of the service answers which call of rmqlite.v1, and how: values in, values out.
 
-The limits of a request (bytes/limits.py) are checked before it is decoded.  For a long request
-other calls get their turns after the check and after the decoding; a long answer is encoded in
-parts.
+The limits of a request (bytes/limits.py) are checked before it is decoded.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from types import NoneType
 from typing import Any, Final
 
 from rmqlite.features.native import Answers, native_features
-from rmqlite.features.rows import A, Q, Row
+from rmqlite.features.rows import A, Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
@@ -31,9 +29,9 @@ from rmqlite.protocols.grpc.calls import (
     READ_BYTES_MAX,
     Answer,
     Context,
+    Decoding,
     Enter,
     Handlers,
-    decoded,
     one_answer,
     peer_host,
 )
@@ -84,40 +82,16 @@ def _method(row: Row[Any, Any], answer: Callable[..., Awaitable[Any]]) -> Method
     return lambda request, _: answer(request)
 
 
-class Conversion:
-    """Turns requests' bytes into values, and answers into bytes, without delaying other calls."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._limits = native_limits(config)
-
-    async def read(self, row: Row[Q, A], data: bytes) -> Q:
-        """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        beside = self._limits.check(row, data)
-        return await decoded(rpc_of(row).decode_request, data, beside)
-
-    @staticmethod
-    async def written(row: Row[Q, A], answer: A) -> bytes:
-        """Encode an answer; between the parts of a long one other calls get their turns."""
-        parts: list[bytes] = []
-        size = 0
-        for part in rpc_of(row).response_parts(answer):
-            parts.append(part)
-            size += len(part)
-            if size > READ_BYTES_MAX:
-                await let_others()
-                size = 0
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
 def handlers_of(
-    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
+    methods: Methods, in_flight: InFlight, config: BrokerConfig, enter: Enter
 ) -> Handlers:
     """gRPC handlers that call these methods."""
+    decoding = Decoding(native_limits(config))
     return Handlers(
         {
             row.path: one_answer(
                 row.path,
-                _asked(row, method, conversion),
+                _asked(row, method, decoding),
                 in_flight,
                 enter,
                 may_park=row.may_park,
@@ -127,25 +101,39 @@ def handlers_of(
     )
 
 
-def _asked(row: Row[Any, Any], method: Method, conversion: Conversion) -> Answer:
+def _asked(row: Row[Any, Any], method: Method, decoding: Decoding[Row[Any, Any]]) -> Answer:
+    decode = rpc_of(row).decode_request
     is_admins, is_long = row.service == rpcs.ADMIN, not (row.is_short or row.may_park)
 
     async def answer(data: bytes, context: Context) -> bytes:
         if is_admins:
             take_note(context)
-        reading = conversion.read(row, data)
+        reading = decoding.read(row, decode, data)
         del data
         if is_long:
             request = await reading
             async with making():
-                return await conversion.written(row, await method(request, context))
+                return await written(row, await method(request, context))
         found = await method(await reading, context)
         if not row.may_park:
-            return await conversion.written(row, found)
+            return await written(row, found)
         async with working() if row is rpcs.PULL else making():
-            return await conversion.written(row, found)
+            return await written(row, found)
 
     return answer
+
+
+async def written(row: Row[Any, A], answer: A) -> bytes:
+    """Encode an answer; between the parts of a long one other calls get their turns."""
+    parts: list[bytes] = []
+    size = 0
+    for part in rpc_of(row).response_parts(answer):
+        parts.append(part)
+        size += len(part)
+        if size > READ_BYTES_MAX:
+            await let_others()
+            size = 0
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:

@@ -22,7 +22,6 @@ from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge
 from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
 
 K = TypeVar("K", bound=Hashable)
-
 _VARINT: Final = 0
 _LENGTH: Final = 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
