@@ -27,7 +27,8 @@ MESSAGES: Final = 3
 _QUEUE: Final = Queue("orders", 0)
 _WAIT_MS: Final = 60_000
 _ALONE_MS: Final = 500
-"""Most of the delay, in which nothing but the broker's upkeep happens."""
+"""Half of the delay, in which nothing but the broker's upkeep happens; on a loaded machine a call
+that lasts longer would miss the delivery."""
 
 
 _UPKEEP: Final = frozenset(f"rmqlite.kernel.process.{name}" for name in ("indexing", "upkeep"))
