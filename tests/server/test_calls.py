@@ -80,6 +80,7 @@ async def failed_disk(commit: GroupCommit) -> None:
     await commit.durable(1 << 60)
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("fail", [full, bug, slow_disk])
 @pytest.mark.parametrize("data", [REQUEST, b"\xff" * (1 << 16)], ids=["request", "malformed"])
 def test_of_a_request_that_failed_nothing_stays_in_memory(

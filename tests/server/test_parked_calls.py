@@ -60,6 +60,8 @@ from tests.support.rocketmq_v2_client import (
 )
 from tests.support.services import Served, served
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 CALLS: Final = 150
 CALL_BYTES_MAX: Final = 40 << 10
 WARM: Final = 20

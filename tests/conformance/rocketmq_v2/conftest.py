@@ -43,14 +43,14 @@ class Place:
             self.make(f"{client.name}-{name}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def v2_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that asks producers about their transactions twice a second."""
     with live_broker(tmp_path_factory.mktemp("v2"), **QUICK) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clients(
     v2_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[GrpcClient]]:
@@ -58,7 +58,7 @@ def clients(
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(v2_broker: BrokerProcess) -> Iterator[AdminClient]:
     with AdminClient(v2_broker.endpoint, timeout_ms=60_000) as made:
         yield made
