@@ -207,6 +207,7 @@ def test_one_group_and_one_topic_can_be_asked_for(under_test: BrokerUnderTest) -
         async with test.client() as client:
             topic = await client.ask(GET_TOPIC_CONFIG, OfTopic(TOPIC))
             assert json.loads(topic.body) == {
+                "attributes": {"message.type": "MIXED"},
                 "order": False,
                 "perm": 6,
                 "readQueueNums": 1,
