@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from rmqlite.kernel import compiled
@@ -45,6 +46,10 @@ GC_THRESHOLDS: Final = (5_000, 5, 400)
 """gRPC leaves a circle of objects for each call.  A collection of so many new objects takes less
 than 20 ms; ten times as many took 200."""
 EXIT_FAILED: Final = 1
+EXIT_AGAIN: Final = 75
+"""The store is closed, and shall be served again in another role."""
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SIGNAL_S: Final = 0.02
 OWN_BLOCK_BYTES: Final = 1 << 20
 """From this size on each block of memory is a mapping of its own, which goes back to the system as
 soon as it is free: the beginnings of long frames would else leave holes between other blocks."""
@@ -61,6 +66,7 @@ class Assembly:
 
     ports: of each protocol, in the order in which they are opened.  open_ports: what others can do
     there without an account, a sentence for each address.  clock: another one only in tests.
+    store: opens it.
     """
 
     config: BrokerConfig
@@ -72,6 +78,7 @@ class Assembly:
     neighbours: Neighbours = field(default_factory=Neighbours)
     open_ports: Sequence[str] = ()
     clock: SystemClock = field(default_factory=SystemClock)
+    store: Callable[..., MessageStore] = MessageStore
 
 
 def serve(
@@ -79,7 +86,7 @@ def serve(
     on_ready: Ready | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; return the exit code.
+    """Run a broker until SIGTERM or SIGINT; return the exit code: EXIT_AGAIN asks for another run.
 
     on_ready is called with the addresses when calls are accepted.  reload is called at a SIGHUP
     and reads the configuration again; None if there is no file.  Raises StoreLocked,
@@ -116,6 +123,8 @@ class _Server:
         self._commit: GroupCommit
         self._delivery: DeliveryTasks
         self._indexing: Indexing
+        self._stop = asyncio.Event()
+        self._code = 0
 
     def appended(self, topic: str, queue_id: int) -> None:
         self._commit.appended(topic, queue_id)
@@ -135,7 +144,7 @@ class _Server:
                 ports |= protocol.ports
             config = self._config.model_copy(update=ports)
             await self._assembly.neighbours.check(config)
-            store = _opened_store(config, self._clock)
+            store = _opened_store(config, self._clock, self._assembly.store)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
             _log_stop(group)
@@ -143,7 +152,13 @@ class _Server:
             await self._end()
             if store is not None and drained is None:
                 store.release()
-        return EXIT_FAILED if drained is None else _closed(drained, self._indexing)
+        if drained is None:
+            return EXIT_FAILED
+        if self._code == EXIT_AGAIN:
+            # A signal waits until the next run has its handlers; one that has come is handled here.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            await asyncio.sleep(SIGNAL_S)
+        return _closed(drained, self._indexing) or self._code
 
     async def _until_stopped(
         self,
@@ -153,7 +168,7 @@ class _Server:
         on_ready: Ready,
     ) -> Broker:
         """Serve until a signal, then drain; return the broker, which no task uses any more."""
-        stop = _event_of(signal.SIGTERM, signal.SIGINT)
+        self._take_signals()
         features, neighbours = self._assembly.features, self._assembly.neighbours
         makers = [feature.make for feature in features]
         broker = Broker(config, store, self._clock, self, makers)
@@ -168,6 +183,7 @@ class _Server:
         upkeep.look_at_disk(clean=False)
         parts = self._service_parts(config, broker)
         service = Service(parts, [kind for feature in features for kind in feature.calls])
+        service.serve_again = partial(self._end_with, EXIT_AGAIN)
         async with Loops() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -195,7 +211,7 @@ class _Server:
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
             on_ready(_endpoints(config))
-            await stop.wait()
+            await self._stop.wait()
             # From now on ports are closed one after the other, and tasks end.
             looking.cancel()
             tasks.drain()
@@ -204,8 +220,21 @@ class _Server:
             await self._drain(service, running)
         return broker
 
+    def _take_signals(self) -> None:
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._end_with, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+    def _end_with(self, code: int) -> None:
+        """Drain, then end with this code; a signal ends the process, whatever was asked before."""
+        if not self._stop.is_set() or code == 0:
+            self._code = code
+        self._stop.set()
+
     async def _drain(self, service: Service, running: Sequence[asyncio.Task[None]]) -> None:
         notify(STOPPING)
+        for step in service.before_drain:
+            await step()
         log.info("draining parked_calls=%d", service.parked)
         service.close()
         await asyncio.gather(*[protocol.drain() for protocol in self._assembly.ports])
@@ -255,11 +284,10 @@ def _give_memory_back() -> None:
         mallopt(_M_TRIM_THRESHOLD, 2 * OWN_BLOCK_BYTES)
 
 
-def _event_of(*signals: signal.Signals) -> asyncio.Event:
-    """An event that each of these signals sets."""
+def _event_of(number: signal.Signals) -> asyncio.Event:
+    """An event that this signal sets."""
     event = asyncio.Event()
-    for signal_number in signals:
-        asyncio.get_running_loop().add_signal_handler(signal_number, event.set)
+    asyncio.get_running_loop().add_signal_handler(number, event.set)
     return event
 
 
@@ -303,12 +331,14 @@ def _log_tables(store: MessageStore) -> None:
             store.log_tables()
 
 
-def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
+def _opened_store(
+    config: BrokerConfig, clock: SystemClock, opened: Callable[..., MessageStore]
+) -> MessageStore:
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
     names = files.names(config.store_path / "config")
-    store = MessageStore(config, files, clock)
+    store = opened(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
         config.store_path,

@@ -7,7 +7,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Final
 
-from rmqlite.features.native import Answers, native_features
+from rmqlite.features.native import Answers, Talk, native_features
 from rmqlite.features.rows import Row
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
@@ -20,7 +20,17 @@ from rmqlite.kernel.service.tables import TopicCalls
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
-from rmqlite.protocols.grpc.calls import Answer, Context, Enter, Handlers, one_answer, peer_host
+from rmqlite.protocols.grpc.calls import (
+    Answer,
+    Context,
+    Enter,
+    Handler,
+    Handlers,
+    Read,
+    many_answers,
+    one_answer,
+    peer_host,
+)
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
@@ -83,6 +93,19 @@ def handlers_of(
             for row, method in methods.items()
         }
     )
+
+
+def streams_of(service: Service, in_flight: InFlight, enter: Enter) -> Handlers:
+    """gRPC handlers of the calls with many requests and answers."""
+
+    def talking(path: str, talk: Talk) -> Handler:
+        async def answer(read: Read, context: Context) -> None:
+            await talk(read, context.write)
+
+        return many_answers(path, answer, in_flight, enter, is_slow=True)
+
+    found = [each for feature in native_features() for each in feature.streams.items()]
+    return Handlers({path: talking(path, of(service)) for path, of in found})
 
 
 def _asked(row: Row[Any, Any], method: Method, conversion: Conversion) -> Answer:
