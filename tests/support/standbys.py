@@ -9,6 +9,7 @@ from typing import Final
 from rmqlite.client.admin_client import AdminClient
 from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.kernel.requests.broker import ReplicationStatus
+from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.testing import BrokerProcess
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
@@ -28,22 +29,29 @@ class Pair:
     """`first` begins as the master, `second` as its standby; both wait for two copies."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        ports = [free_port(), free_port()]
+        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         both = {**SMALL, "inSyncReplicas": "2", **settings}
-        addresses = [f"127.0.0.1:{port}" for port in ports]
-        self.first = BrokerProcess(
-            folder / "first", {"brokerRole": "SYNC_MASTER", "grpcPort": str(ports[0]), **both}
-        )
-        self.second = BrokerProcess(
-            folder / "second",
-            {
-                "brokerRole": "SLAVE",
-                "grpcPort": str(ports[1]),
-                "masterAddress": addresses[0],
+        roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
+        self._settings = {
+            folder / name: {
                 **both,
-            },
-        )
+                **role,
+                "grpcPort": own.rpartition(":")[2],
+                "masterAddress": other,
+            }
+            for name, role, own, other in zip(
+                ("first", "second"), roles, addresses, addresses[::-1], strict=True
+            )
+        }
+        self.first, self.second = [
+            BrokerProcess(path, conf) for path, conf in self._settings.items()
+        ]
         self.endpoints = ",".join(addresses)
+
+    def as_standby(self, broker: BrokerProcess) -> BrokerProcess:
+        """The same broker, stopped, with a broker.conf that makes it a standby."""
+        settings = self._settings[broker.folder] | {"brokerRole": "SLAVE"}
+        return BrokerProcess(broker.folder, settings)
 
     def __enter__(self) -> Pair:
         with ExitStack() as started:
@@ -69,7 +77,10 @@ def wait_for_copy(master: BrokerProcess) -> None:
     """Return when the standby has all."""
 
     def has_all() -> bool:
-        status = replication(master)
+        try:
+            status = replication(master)
+        except Unavailable:
+            return False
         return status.is_connected and not status.behind_bytes and not status.trouble
 
     eventually(has_all, "the standby has all")
@@ -91,3 +102,12 @@ def bodies_of(broker: BrokerProcess, topic: str) -> list[bytes]:
                 found += [each.body for each in messages]
                 at = pulled.next_offset
         return found
+
+
+def is_master(endpoint: str) -> bool:
+    """Does the broker there say that it is the master?"""
+    try:
+        with AdminClient(endpoint) as admin:
+            return admin.broker_status().replication[0].role != "SLAVE"
+    except Unavailable:
+        return False

@@ -401,6 +401,8 @@ class NotMaster(Unavailable):
     """This broker only keeps a copy; value is the address of the one to ask, if it is known."""
 
     code = "not-master"
+    was_never_sent = False
+    """Does the client ask another broker next?"""
 
     def __init__(self, address: str) -> None:
         place = f"it is {address}" if address else "ask the other broker"

@@ -10,12 +10,11 @@ import pytest
 from rmqlite.client.admin_client import AdminClient
 from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.client.producer import Producer
-from rmqlite.kernel.words.errors import NotMaster, Unavailable
+from rmqlite.kernel.words.errors import NotMaster
 from rmqlite.kernel.words.message import Message
 from rmqlite.store_tools.check import check
-from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.standbys import Pair, bodies_of, log_bytes, replication, wait_for_copy
+from tests.support.standbys import Pair, bodies_of, is_master, log_bytes, replication, wait_for_copy
 
 TOPIC = "orders"
 
@@ -69,17 +68,10 @@ def test_a_lost_master_loses_nothing(pair: Pair) -> None:
     with AdminClient(pair.second.endpoint) as admin:
         eventually(lambda: not replication(pair.second).is_connected, "the standby hears nothing")
         admin.promote()
-        eventually(lambda: _is_master(pair.second), "the standby is the master")
+        eventually(lambda: is_master(pair.second.endpoint), "the standby is the master")
     assert replication(pair.second).alone_since_ms
     with Producer(pair.second.endpoint, "shop") as producer:
         producer.send(Message(TOPIC, b"after"))
     sent.append(b"after")
     eventually(lambda: len(bodies_of(pair.second, TOPIC)) >= len(sent), "all are delivered")
     assert sorted(bodies_of(pair.second, TOPIC)) == sorted(sent)
-
-
-def _is_master(broker: BrokerProcess) -> bool:
-    try:
-        return replication(broker).role != "SLAVE"
-    except Unavailable:
-        return False
