@@ -8,6 +8,7 @@ from typing import Final
 
 from rmqlite.client.admin_client import AdminClient
 from rmqlite.client.consuming.pull_consumer import PullConsumer
+from rmqlite.client.credentials import Credentials
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.words.errors import Unavailable
 from rmqlite.testing import BrokerProcess
@@ -28,7 +29,11 @@ SMALL: Final = {
 class Pair:
     """`first` begins as the master, `second` as its standby; both wait for two copies."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *, credentials: tuple[str, str] = ("", ""), **settings: str
+    ) -> None:
+        """credentials: of an administrator, if there are accounts."""
+        self._credentials = Credentials(*credentials)
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         both = {**SMALL, "inSyncReplicas": "2", **settings}
         roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE"})
@@ -58,7 +63,7 @@ class Pair:
             started.enter_context(self.first)
             started.enter_context(self.second)
             started.pop_all()
-        wait_for_copy(self.first)
+        wait_for_copy(self.first, self._credentials)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,19 +71,19 @@ class Pair:
             each.stop()
 
 
-def replication(broker: BrokerProcess) -> ReplicationStatus:
+def replication(broker: BrokerProcess, credentials: Credentials | None = None) -> ReplicationStatus:
     """What a broker says of the other copy."""
-    with AdminClient(broker.endpoint) as admin:
+    with AdminClient(broker.endpoint, credentials=credentials) as admin:
         (status,) = admin.broker_status().replication
         return status
 
 
-def wait_for_copy(master: BrokerProcess) -> None:
+def wait_for_copy(master: BrokerProcess, credentials: Credentials | None = None) -> None:
     """Return when the standby has all."""
 
     def has_all() -> bool:
         try:
-            status = replication(master)
+            status = replication(master, credentials)
         except Unavailable:
             return False
         return status.is_connected and not status.behind_bytes and not status.trouble

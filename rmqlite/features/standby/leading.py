@@ -32,7 +32,7 @@ from rmqlite.protocols.native.replication import (
     read_follower,
 )
 
-PIECE_BYTES: Final = 256 << 10
+PIECE_BYTES: Final = 128 << 10
 """The most bytes of the log in a frame: a standby enters so many in a few milliseconds."""
 WINDOW_BYTES: Final = 8 << 20
 """The most bytes that were sent and are not on the standby's disk."""

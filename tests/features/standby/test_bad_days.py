@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -14,9 +15,11 @@ import pytest
 from rmqlite.client.admin_client import AdminClient
 from rmqlite.client.producer import Producer
 from rmqlite.features.standby.tails import records_in, tails_of
+from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import Refused, RmqliteError, Unavailable
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.replication import FOLLOW, FollowerFrame
+from rmqlite.protocols.shared.signing import Signer
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess
 from tests.support.eventually import eventually
@@ -134,6 +137,23 @@ def test_junk_frames_concern_nobody_else(pair: Pair) -> None:
     assert replication(pair.first).peer == pair.second.endpoint
 
 
+def test_only_an_account_with_the_right_may_follow(tmp_path: Path) -> None:
+    """Who follows reads every message of every topic, and is waited for."""
+    accounts = tmp_path / "accounts.yml"
+    accounts.write_text(
+        "accounts:\n"
+        "- {accessKey: the-standby, secretKey: secret-of-it, admin: true}\n"
+        "- {accessKey: the-reader, secretKey: secret-too, defaultTopicPerm: PUB|SUB}\n"
+    )
+    accounts.chmod(0o600)
+    about = {"aclEnable": "true", "aclFile": str(accounts), "masterAccount": "the-standby"}
+    with Pair(tmp_path, credentials=("the-standby", "secret-of-it"), **about) as pair:
+        hello = FollowerFrame(address="a:1", log_file_bytes=1 << 20).to_bytes()
+        assert talked(pair.first, [hello]) == "PERMISSION_DENIED"
+        signed = Signer("the-reader", "secret-too").metadata(FOLLOW, wall_ms())
+        assert talked(pair.first, [hello], signed) == "PERMISSION_DENIED"
+
+
 def promoted(standby: BrokerProcess) -> None:
     """Promote it when it no longer hears the master."""
 
@@ -150,14 +170,14 @@ def promoted(standby: BrokerProcess) -> None:
     eventually(is_done, "the standby is the master")
 
 
-def talked(broker: BrokerProcess, frames: list[bytes]) -> str:
+def talked(broker: BrokerProcess, frames: list[bytes], signed: Any = ()) -> str:
     """The status of a call with these frames."""
 
     def asked() -> Iterator[bytes]:
         yield from frames
 
     with grpc.insecure_channel(broker.endpoint) as channel:
-        call: Any = cast("Any", channel.stream_stream(FOLLOW))(asked(), timeout=30)
+        call: Any = cast("Any", channel.stream_stream(FOLLOW))(asked(), timeout=30, metadata=signed)
         try:
             for _ in call:
                 pass

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from datetime import timedelta
+from typing import Any
 
+import grpc
 import pytest
 
 from rmqlite.client.admin_client import AdminClient
@@ -12,8 +14,15 @@ from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.client.producer import Producer
 from rmqlite.kernel.words.errors import NotMaster
 from rmqlite.kernel.words.message import Message
+from rmqlite.protocols.remoting.bytes.requests.messages import PULL_MESSAGE, PullMessage
+from rmqlite.protocols.remoting.bytes.requests.sends import SEND_MESSAGE_V2, SendMessage
+from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SEND_MESSAGE, service
+from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID, CLIENT_VERSION
 from rmqlite.store_tools.check import check
 from tests.support.eventually import eventually
+from tests.support.remoting import RawClient
+from tests.support.rocketmq_v2_client import VERSION
+from tests.support.rocketmq_v2_client import message as v2_message
 from tests.support.standbys import Pair, bodies_of, is_master, log_bytes, replication, wait_for_copy
 
 TOPIC = "orders"
@@ -53,6 +62,24 @@ def test_a_standby_serves_nobody_and_names_the_master(pair: Pair) -> None:
         ):
             with pytest.raises(NotMaster, match=f"it is {pair.first.endpoint}"):
                 ask()
+
+
+def test_a_standby_serves_no_client_of_rocketmq(pair: Pair) -> None:
+    """4.x clients ask again elsewhere after code 14; 5.x clients show the sentence."""
+    named = f"not the master; it is {pair.first.endpoint}"
+    send = SendMessage(TOPIC, "shop", queue_id=0, sys_flag=0, born_timestamp=1, flag=0)
+    pull = PullMessage("billing", TOPIC, 0, 0, 1, 4, 0, 0, 0, "*")
+    with RawClient(pair.second.remoting) as client:
+        for row, asked in ((SEND_MESSAGE_V2, send), (PULL_MESSAGE, pull)):
+            answer = client.ask(row, asked, b"x")
+            assert (answer.code, named in answer.remark) == (14, True), answer.remark
+    request = service.SendMessageRequest(messages=[v2_message(topic=TOPIC)])
+    own = ((CLIENT_ID, "me"), (CLIENT_VERSION, VERSION))
+    with grpc.insecure_channel(pair.second.endpoint) as channel:
+        call: Any = channel.unary_unary(SEND_MESSAGE.path)
+        data = call(request.SerializeToString(), metadata=own, timeout=30)
+    status = service.SendMessageResponse.FromString(data).status
+    assert (int(status.code), named in status.message) == (50002, True), status
 
 
 def test_a_lost_master_loses_nothing(pair: Pair) -> None:
