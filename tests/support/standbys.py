@@ -53,10 +53,9 @@ class Pair:
         ]
         self.endpoints = ",".join(addresses)
 
-    def as_standby(self, broker: BrokerProcess) -> BrokerProcess:
-        """The same broker, stopped, with a broker.conf that makes it a standby."""
-        settings = self._settings[broker.folder] | {"brokerRole": "SLAVE"}
-        return BrokerProcess(broker.folder, settings)
+    def settings(self, broker: BrokerProcess) -> dict[str, str]:
+        """The keys of its broker.conf that are not chosen by it."""
+        return self._settings[broker.folder]
 
     def __enter__(self) -> Pair:
         with ExitStack() as started:

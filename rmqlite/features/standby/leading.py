@@ -22,14 +22,16 @@ from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.words.clock import Clock, elapsed_s
-from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, Unavailable
+from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, RmqliteError, Unavailable
 from rmqlite.protocols.native.replication import (
     FollowerFrame,
     MasterFrame,
     Read,
     Write,
+    followed,
     pack_offsets,
     read_follower,
+    read_master,
 )
 
 PIECE_BYTES: Final = 128 << 10
@@ -138,6 +140,26 @@ class Leading:
             if session is not None:
                 session.is_over = True
                 session.wake.set()
+            elif self._config.master_address:
+                await self._ask_the_other()
+
+    async def _ask_the_other(self) -> None:
+        """Follow the other broker, if it was promoted: here nothing is acknowledged without it."""
+        hello = FollowerFrame(self._peer, log_file_bytes=self._store.log_file_bytes)
+        try:
+            async with (
+                asyncio.timeout(AWAY_S),
+                followed(self._config, self._access) as (read, write),
+            ):
+                await write(hello.to_bytes())
+                first = read_master(await read() or b"")
+        except (RmqliteError, TimeoutError):
+            return
+        if first.is_alone:
+            address = self._config.master_address
+            log.warning("the other broker is the master, this one follows address=%s", address)
+            save_role(self._config, BrokerRole(SLAVE, address))
+            self._service.serve_again()
 
     # ---- a call of a standby
 
@@ -203,6 +225,7 @@ class Leading:
                 session.sent,
                 log_id=terms[0].id,
                 log_file_bytes=store.log_file_bytes,
+                is_alone=bool(self._role.alone_since_ms),
                 term=terms[-1].number,
                 min_offset=store.min_offset,
                 now_ms=self._clock.now_ms(),

@@ -80,6 +80,7 @@ class MasterFrame(NamedTuple):
     hands_over: bool = False
     log_id: str = ""
     log_file_bytes: int = 0
+    is_alone: bool = False
 
     def to_bytes(self) -> bytes:
         frame = pb.FollowResponse(**self._asdict())

@@ -794,7 +794,7 @@ class FollowRequest(_message.Message):
     def __init__(self, address: _Optional[str] = ..., end: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[ReplicationTerm, _Mapping]]] = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., synced_end: _Optional[int] = ..., has_taken_over: bool = ...) -> None: ...
 
 class FollowResponse(_message.Message):
-    __slots__ = ("offset", "data", "crc", "term", "synced_end", "now_ms", "min_offset", "offsets", "hands_over", "log_id", "log_file_bytes")
+    __slots__ = ("offset", "data", "crc", "term", "synced_end", "now_ms", "min_offset", "offsets", "hands_over", "log_id", "log_file_bytes", "is_alone")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     CRC_FIELD_NUMBER: _ClassVar[int]
@@ -806,6 +806,7 @@ class FollowResponse(_message.Message):
     HANDS_OVER_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_ALONE_FIELD_NUMBER: _ClassVar[int]
     offset: int
     data: bytes
     crc: int
@@ -817,7 +818,8 @@ class FollowResponse(_message.Message):
     hands_over: bool
     log_id: str
     log_file_bytes: int
-    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc: _Optional[int] = ..., term: _Optional[int] = ..., synced_end: _Optional[int] = ..., now_ms: _Optional[int] = ..., min_offset: _Optional[int] = ..., offsets: _Optional[bytes] = ..., hands_over: bool = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ...) -> None: ...
+    is_alone: bool
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc: _Optional[int] = ..., term: _Optional[int] = ..., synced_end: _Optional[int] = ..., now_ms: _Optional[int] = ..., min_offset: _Optional[int] = ..., offsets: _Optional[bytes] = ..., hands_over: bool = ..., log_id: _Optional[str] = ..., log_file_bytes: _Optional[int] = ..., is_alone: bool = ...) -> None: ...
 
 class ArchiveStatus(_message.Message):
     __slots__ = ("url", "owner", "term", "end", "archived_at_ms", "behind_bytes", "behind_since_ms", "lost_bytes", "trouble")

@@ -15,3 +15,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     """Both run, and the standby has all."""
     with Pair(tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """The same for tests that change nothing."""
+    with Pair(tmp_path_factory.mktemp("shared")) as made:
+        yield made

@@ -48,34 +48,34 @@ def test_both_logs_are_the_same_byte_by_byte(pair: Pair) -> None:
     assert not list(check(pair.second.store))
 
 
-def test_a_standby_serves_nobody_and_names_the_master(pair: Pair) -> None:
+def test_a_standby_serves_nobody_and_names_the_master(shared: Pair) -> None:
     """Who asks it for messages, or sends some, would believe in an answer that nobody keeps."""
     with (
-        Producer(pair.second.endpoint, "shop", retries=0) as producer,
-        PullConsumer(pair.second.endpoint, "billing") as consumer,
-        AdminClient(pair.second.endpoint) as admin,
+        Producer(shared.second.endpoint, "shop", retries=0) as producer,
+        PullConsumer(shared.second.endpoint, "billing") as consumer,
+        AdminClient(shared.second.endpoint) as admin,
     ):
         for ask in (
             lambda: producer.send(Message(TOPIC, b"x")),
             lambda: consumer.queues(TOPIC),
             admin.list_topics,
         ):
-            with pytest.raises(NotMaster, match=f"it is {pair.first.endpoint}"):
+            with pytest.raises(NotMaster, match=f"it is {shared.first.endpoint}"):
                 ask()
 
 
-def test_a_standby_serves_no_client_of_rocketmq(pair: Pair) -> None:
+def test_a_standby_serves_no_client_of_rocketmq(shared: Pair) -> None:
     """4.x clients ask again elsewhere after code 14; 5.x clients show the sentence."""
-    named = f"not the master; it is {pair.first.endpoint}"
+    named = f"not the master; it is {shared.first.endpoint}"
     send = SendMessage(TOPIC, "shop", queue_id=0, sys_flag=0, born_timestamp=1, flag=0)
     pull = PullMessage("billing", TOPIC, 0, 0, 1, 4, 0, 0, 0, "*")
-    with RawClient(pair.second.remoting) as client:
+    with RawClient(shared.second.remoting) as client:
         for row, asked in ((SEND_MESSAGE_V2, send), (PULL_MESSAGE, pull)):
             answer = client.ask(row, asked, b"x")
             assert (answer.code, named in answer.remark) == (14, True), answer.remark
     request = service.SendMessageRequest(messages=[v2_message(topic=TOPIC)])
     own = ((CLIENT_ID, "me"), (CLIENT_VERSION, VERSION))
-    with grpc.insecure_channel(pair.second.endpoint) as channel:
+    with grpc.insecure_channel(shared.second.endpoint) as channel:
         call: Any = channel.unary_unary(SEND_MESSAGE.path)
         data = call(request.SerializeToString(), metadata=own, timeout=30)
     status = service.SendMessageResponse.FromString(data).status
