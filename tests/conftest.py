@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,7 @@ from typer.main import get_command
 from rmqlite.kernel import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
+from tests.support.spreading import Spreading
 from tests.support.thinned import GATE_EXAMPLES, LONG_EXAMPLES, Thinned
 
 TESTS = Path(__file__).parent
@@ -135,6 +137,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: runs with --long only, which says what else does")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
+    return Spreading(config, log)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test marked seeds takes a seed."""
     for mark in metafunc.definition.iter_markers("seeds"):
@@ -222,6 +229,13 @@ def is_long(request: pytest.FixtureRequest) -> bool:
 def thinned(is_long: bool) -> Thinned:
     """thinned(positions, stride, first=0): one of stride of them; with --long all of them."""
     return lambda positions, stride, first=0: positions if is_long else positions[first::stride]
+
+
+@pytest.fixture
+def few_objects() -> None:
+    """A search for garbage looks at what the test makes, not at a million objects of other ones."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -20,13 +20,14 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, level_or_timers, number_in_force
 from rmqlite.cli.options import MOMENT_RULE, Key, moment_ms, option, refuse
-from rmqlite.cli.output.terminal import printable, time_text
+from rmqlite.cli.output.terminal import printable
 from rmqlite.client import DeadLetterFilter, PendingFilter
 from rmqlite.features.failure_kinds import failure_kind
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue
 from rmqlite.kernel.words.levels import parse_delay, wait_ms
 from rmqlite.kernel.words.names import DLQ_PREFIX, check_group, group_of, is_retry, retry_topic
 from rmqlite.views.levels import levels_text
+from rmqlite.views.numbers import time_text
 
 Text = str | None
 Texts = list[str] | None

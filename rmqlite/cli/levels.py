@@ -20,15 +20,10 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.terminal import (
-    print_columns,
-    print_json,
-    print_lines,
-    print_table,
-    time_text,
-)
+from rmqlite.cli.output.terminal import print_columns, print_json, print_lines, print_table
 from rmqlite.kernel.requests.broker import BrokerStatus, LevelChange, LevelsChanged, LevelsInForce
 from rmqlite.kernel.words.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
+from rmqlite.views.numbers import time_text
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."

@@ -31,12 +31,13 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, many, prints
 from rmqlite.cli.output.progress import progress_bar
-from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
+from rmqlite.cli.output.terminal import note, print_json_array, print_table
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import InvalidValue, RmqliteError
 from rmqlite.kernel.words.limits import INT32_MAX
 from rmqlite.kernel.words.message import Message
 from rmqlite.protocols.native.bytes.messages import SendResult
+from rmqlite.views.numbers import time_text
 
 if TYPE_CHECKING:
     from rmqlite.client import Producer

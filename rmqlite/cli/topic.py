@@ -18,18 +18,12 @@ from rmqlite.cli.options import (
     with_options,
 )
 from rmqlite.cli.output.documents import Document, prints
-from rmqlite.cli.output.terminal import (
-    note,
-    print_columns,
-    print_json,
-    print_lines,
-    print_view,
-    time_text,
-)
+from rmqlite.cli.output.terminal import note, print_columns, print_json, print_lines, print_view
 from rmqlite.client import TopicLoss
 from rmqlite.kernel.requests.topics import QueueRange, TopicInfo
 from rmqlite.kernel.words.names import is_system
 from rmqlite.views.groups import loss_lines, readers_table
+from rmqlite.views.numbers import time_text
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
 

@@ -23,9 +23,9 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "name_server": (),
     "figures": (),
     "archive": (),
+    "bulk": (),
     "changes": ("finding",),
-    "bulk": ("finding",),
-    "operating": ("figures", "changes", "leases"),
+    "operating": ("figures", "leases"),
     "dead_letters": ("finding", "changes"),
     "redrive": ("finding", "dead_letters"),
     # The last one: on a standby it takes the place of what others have made.

@@ -7,7 +7,7 @@ so a call stands in the proto, in its feature, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from rmqlite.features.failure_kinds import REASON_CHARS_MAX
@@ -41,10 +41,10 @@ class Row(Generic[Q, A]):
     is_short: bool = False
     may_park: bool = False
     has_host: bool = False
+    path: str = field(init=False)
 
-    @property
-    def path(self) -> str:
-        return f"/rmqlite.v1.{self.service}/{self.name}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", f"/rmqlite.v1.{self.service}/{self.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from rmqlite import __version__
 from rmqlite.kernel import Steps
 from rmqlite.kernel.appending import Listener
 from rmqlite.kernel.config.config import BrokerConfig
@@ -19,7 +20,7 @@ from rmqlite.kernel.failing import Failing
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.pulling import Pulled, offset_at, pull, queue_ranges, readable_record
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.requests.broker import BrokerStatus
+from rmqlite.kernel.requests.broker import BrokerStatus, ScheduleAction
 from rmqlite.kernel.requests.groups import (
     Assignment,
     HeartbeatRequest,
@@ -32,7 +33,6 @@ from rmqlite.kernel.requests.topics import Queue, QueueRange, Route, RouteReques
 from rmqlite.kernel.retention import Retention
 from rmqlite.kernel.schedule.schedule import Schedule
 from rmqlite.kernel.sends.sends import Sends
-from rmqlite.kernel.status import status_of
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.tables.tables import Snapshot, Tree
 from rmqlite.kernel.tables.offsets import TABLE as OFFSETS_TABLE
@@ -194,12 +194,29 @@ class Broker:
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""
-        return status_of(
-            self.parts,
-            self.schedule,
-            self.retention,
-            started_at_ms=self._started_at_ms,
-            parked_polls=parked_polls,
+        counts, retention, timers = self.counts, self.retention, self.wait_queues.timers
+        return BrokerStatus(
+            __version__,
+            self._config.broker_name,
+            self.parts.clock.now_ms(),
+            self._started_at_ms,
+            self.store.min_offset,
+            self.store.end,
+            counts.sent,
+            self.schedule.delivered,
+            counts.retried.total(),
+            counts.dead.total(),
+            parked_polls,
+            tuple(self.wait_queues.status()),
+            retention.used_ratio,
+            retention.is_disk_full,
+            *retention.pin,
+            cancelled=counts.changed[ScheduleAction.CANCEL],
+            fired=counts.changed[ScheduleAction.FIRE],
+            rescheduled=counts.changed[ScheduleAction.RESCHEDULE],
+            undeliverable=self.schedule.undeliverable,
+            disk_bytes=retention.disk_bytes,
+            warnings=tuple(timers.keys.unindexed.warnings()) if timers else (),
         )
 
     # ---- upkeep

@@ -12,7 +12,8 @@ from rmqlite.kernel.filters import STEP_WORK, PropertyFilter, parse_tags, tags_c
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.reading import read_properties, record_at
 from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, Entry
-from rmqlite.kernel.records.stored import Record, Records
+from rmqlite.kernel.records.record import read_head
+from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.messages import PullRequest, PullStatus
 from rmqlite.kernel.requests.topics import Queue, QueueRange
 from rmqlite.kernel.store.consume_queue import ConsumeQueue, first_stored_at
@@ -33,6 +34,56 @@ LOOK_MESSAGES = 64
 """Messages whose properties are read at once, to compare them with an SQL92 expression."""
 STEP_QUEUES = 200
 """The most queues in a step of 4 ms; then other calls may run."""
+
+
+class Records:
+    """What a pull has found, in one of two forms; the other is made at the first question.
+
+    One is a list of records.  The other is their number and their bytes, one record behind the
+    other: a client that takes records apart itself needs no more, and no object for each.
+    """
+
+    __slots__ = ("_count", "_encoded", "_records")
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._records: Sequence[Record] | None = records
+        self._encoded: bytes | None = None
+        self._count = len(records)
+
+    @classmethod
+    def whole(cls, count: int, encoded: bytes) -> Records:
+        """So many records in these bytes, each of them whole and its body sound."""
+        made = cls()
+        made._records, made._encoded, made._count = None, encoded, count
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._read() if self._records is None else iter(self._records)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        if self._encoded is not None:
+            return len(self._encoded)
+        return sum([record.head.size for record in self])
+
+    @property
+    def encoded(self) -> bytes:
+        """All bytes of all records, as they lie in the log."""
+        if self._encoded is None:
+            self._encoded = b"".join([record.encoded for record in self])
+        return self._encoded
+
+    def _read(self) -> Iterator[Record]:
+        at, encoded = 0, self.encoded
+        while at < len(encoded):
+            head = read_head(encoded, at)
+            assert head is not None
+            yield Record(head, encoded)
+            at += head.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ from rmqlite.protocols.grpc.calls import (
 )
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes.rpcs import native_services
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of, streams_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import SERVICE
@@ -212,11 +211,10 @@ class GrpcServer:
 
     async def open(self, running: Running) -> None:
         service = running.service
-        methods, conversion = methods_of(service), Conversion(self._config)
         self._rocketmq = Protocol(self._config, service, self.port)
         enter = guard_of(service.access, service.limits).enter
         self._handlers = (
-            handlers_of(methods, self._in_flight, conversion, enter),
+            handlers_of(methods_of(service), self._in_flight, self._config, enter),
             streams_of(service, self._in_flight, enter),
             self._rocketmq.handlers(self._in_flight),
             self._health.handlers(self._in_flight, enter),

@@ -21,10 +21,9 @@ from rmqlite.kernel.store.disk.files import ReadOnlyFiles
 from rmqlite.kernel.store.dispatch import QueueKey, queue_keys
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.opening.file_sizes import Sizes, has_lengths, sizes_of
-from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE, load_levels
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.levels_table import load_levels
 from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.levels import LevelHistory, LevelTable

@@ -3,7 +3,7 @@
 The process holds one end of a socket, over which it names its endpoints and is told how far to
 move its clock.  It ends when the other end is closed: also after a SIGKILL of this process.
 
-It is a fork of a process that has imported the broker's modules: all but 0.05 s of a start is that.
+It is a fork of a process that has imported the broker's modules: nine tenths of a start are that.
 There is one such template for this process and its environment.  A template ends when the process
 that made it does; so do its brokers, each by its own socket.
 """

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     # The broker that the command starts, with another clock; nobody imports it.
     "testing": {"testing", "cli", "kernel"},
 }
-OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal")
+OF_ALL_FEATURES = ("rows", "native", "cursors", "failure_kinds", "job_journal", "sent_before")
 """What several features declare their calls, pages and jobs with."""
 KERNEL_FLOORS = (
     *("compiled", "words", "config", "requests", "records", "store"),
@@ -76,11 +76,11 @@ FOLDERS = {
     "accounts": 3,
     "archive": 2,
     "bulk": 4,
-    "changes": 7,
+    "changes": 6,
     "cluster": 1,
     "dead_letters": 5,
     "figures": 2,
-    "finding": 7,
+    "finding": 6,
     "leases": 6,
     "name_server": 1,
     "operating": 5,
@@ -90,10 +90,7 @@ FOLDERS = {
     "standby": 3,
     "transactions": 3,
 }
-"""How many folders, beside its own, import a feature's modules; only falls.
-
-changes: recalls of both of RocketMQ's protocols.  finding: four features look messages up.
-"""
+"""How many folders, beside its own, import a feature's modules; only falls."""
 INSIDE_FUNCTIONS = {("cli", "spark")}
 ALONE = {
     "os": {
@@ -148,7 +145,7 @@ ALONE = {
         *("rmqlite.kernel.words.compression", "rmqlite.kernel.records", "rmqlite.kernel.store"),
         *("rmqlite.store_tools", "rmqlite.spark.arrow.records"),
         *("rmqlite.protocols.remoting.bytes.registration", "rmqlite.features.archive.objects"),
-        "rmqlite.protocols.native.replication",
+        *("rmqlite.protocols.native.replication", "rmqlite.protocols.rocketmq_v2.bytes.messages"),
     },
     "pyarrow": {"rmqlite.spark.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.spark.arrow", "rmqlite.spark"},

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.kernel import status
 from rmqlite.kernel.records.wait_queues import TIMERS
 from rmqlite.kernel.waits import unindexed
 from rmqlite.kernel.words.message import Message
@@ -54,7 +53,7 @@ def test_an_index_that_cannot_be_written_is_told_before_timers_are_refused(
 ) -> None:
     """A disk that is nearly full leaves time to make room."""
     broker = BrokerUnderTest(tmp_path)
-    monkeypatch.setattr(status, "UNINDEXED_MAX", 6)
+    monkeypatch.setattr(unindexed, "UNINDEXED_MAX", 6)
     for warnings in ((), (), ("3 timers are not written to their index; with more than 6",)):
         broker.send(Message("orders", b"x", deliver_after="1h"))
         found = broker.broker.status(0).warnings

@@ -1,4 +1,8 @@
-"""A real broker, and a running program of each official client, for the live tests."""
+"""A real broker, and a running program of each official client, for the live tests.
+
+They end with the last test of the folder: until the end of a run they would ask for messages, which
+costs more CPU time than all tests here.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +38,13 @@ def live_broker(folder: Path, **changes: Any) -> BrokerProcess:
     return BrokerProcess(folder, keys | {key: str(value) for key, value in changes.items()})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with live_broker(tmp_path_factory.mktemp("live")) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def programs(
     broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Program]]:

@@ -20,7 +20,7 @@ from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessage
-from rmqlite.kernel.words.names import retry_topic
+from rmqlite.kernel.words.names import dlq_topic, retry_topic
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.store_tools.check import check
 from rmqlite.testing import BrokerProcess
@@ -289,6 +289,12 @@ def test_hostile_letters_are_read_and_nothing_of_them_is_interpreted(
     shell = Shell(start_broker(**small, **still, maxHashSlotNum=1_000, maxIndexNum=4_000))
     for name, body in BODIES.items():
         die(shell.broker, name, body)
+    topics = shell.broker.store / "config" / "topics.json"
+    is_there = lambda: topics.exists() and dlq_topic(GROUP) in topics.read_text()  # noqa: E731
+    eventually(is_there, "the dead-letter topic is in the file")
+    saved_ns = topics.stat().st_mtime_ns
+    last = shell.broker.store / "checkpoint"
+    eventually(lambda: last.stat().st_mtime_ns >= saved_ns, "all that is written with it, too")
     with untouched(shell.broker.store):
         look_at_hostile_letters(shell, tmp_path / "letters.csv")
 

@@ -92,4 +92,4 @@ def test_what_cannot_be_found_is_an_error_of_its_own(shared_broker: str) -> None
         with pytest.raises(InvalidValue, match="hexadecimal"):
             admin.message_at("here")
         with pytest.raises(MessageNotFound):
-            admin.message_at("0" * 32)
+            admin.message_at("0" * 16 + "7" * 16)

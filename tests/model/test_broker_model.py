@@ -158,7 +158,9 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         assert result.reconsume_times == failed_before + 1
         assert result.topic == (dlq_topic if is_dead else retry_topic)(group)
         assert result.deliver_at_ms == self._due_ms(0 if is_dead else level)
-        at = self._begin_of_last(at)
+        # Records of the topics that are made for it come before.
+        *_, last = self.under_test.store.walk(at)
+        at = last.head.physical_offset
         queue, attempts = Queue(result.topic, 0), failed_before + 1
         failed = Line(key, line.message_id, line.message_key, queue, attempts)
         if is_dead:
@@ -584,14 +586,6 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         if level <= 0:
             return self.under_test.clock.now_ms() - level if level else 0
         return self.under_test.clock.now_ms() + parse_levels(self.levels).delay_ms(level)
-
-    def _begin_of_last(self, end_before: int) -> int:
-        """A record that did not fit into its file begins in the next one."""
-        size = 70_000
-        store = self.under_test.store
-        if store.end // size == end_before // size:
-            return end_before
-        return store.end - store.end % size
 
     def _send(self, what: list[tuple[int, Queue, int]]) -> None:
         keys = [self._key("m") for _ in what]

@@ -31,7 +31,6 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.messages import SendRequest
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import Method, handlers_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
@@ -57,7 +56,7 @@ def commit(tmp_path: Path) -> Iterator[Callable[[], GroupCommit]]:
 
 def sending(method: Method, in_flight: InFlight) -> Handlers:
     """A broker that has one method."""
-    return handlers_of({rpcs.SEND: method}, in_flight, Conversion(BrokerConfig()), everybody)
+    return handlers_of({rpcs.SEND: method}, in_flight, BrokerConfig(), everybody)
 
 
 Fail = Callable[[GroupCommit], Awaitable[None]]
@@ -81,6 +80,7 @@ async def failed_disk(commit: GroupCommit) -> None:
     await commit.durable(1 << 60)
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("fail", [full, bug, slow_disk])
 @pytest.mark.parametrize("data", [REQUEST, b"\xff" * (1 << 16)], ids=["request", "malformed"])
 def test_of_a_request_that_failed_nothing_stays_in_memory(

@@ -13,11 +13,14 @@ from rmqlite.features.rows import Row
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.requests.topics import TopicInfo
 from rmqlite.kernel.words.errors import InvalidValue
-from rmqlite.protocols.grpc.calls import BODIES_BYTES_MAX, READ_BYTES_MAX
+from rmqlite.protocols.grpc.calls import BODIES_BYTES_MAX, READ_BYTES_MAX, Decoding
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import native_limits
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.table import written
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
+
+DECODING = Decoding(native_limits(BrokerConfig()))
 
 
 @pytest.mark.parametrize(
@@ -41,14 +44,10 @@ from rmqlite.protocols.pb import rmqlite_pb2 as pb
     ],
     ids=lambda value: value.name if isinstance(value, Row) else "",
 )
-def test_what_is_too_much_is_not_read(
-    rpc: Row[Any, Any], data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_much_is_not_read(rpc: Row[Any, Any], data: bytes) -> None:
     """Reading alone would take seconds, and a gigabyte."""
-    conversion = Conversion(BrokerConfig())
-    monkeypatch.delattr("rmqlite.protocols.native.conversion.rpc_of")
     with pytest.raises(InvalidValue):
-        asyncio.run(conversion.read(rpc, data))
+        asyncio.run(DECODING.read(rpc, lambda _: pytest.fail("it is read"), data))
 
 
 async def turns_of(work: Any) -> tuple[Any, int]:
@@ -76,7 +75,7 @@ def test_a_long_request_is_read_in_a_turn_of_its_own(
 ) -> None:
     """The check, the decoding and the method take a few milliseconds each."""
     data = pb.SendRequest(batches=batches).SerializeToString()
-    reading = Conversion(BrokerConfig()).read(rpcs.SEND, data)
+    reading = DECODING.read(rpcs.SEND, rpc_of(rpcs.SEND).decode_request, data)
     request, turns = asyncio.run(turns_of(reading))
     assert [each.messages for each in request.batches] == [each.messages for each in batches]
     assert (turns > 2) == is_long
@@ -84,9 +83,8 @@ def test_a_long_request_is_read_in_a_turn_of_its_own(
 
 def test_a_long_answer_is_written_in_turns() -> None:
     """10,000 topics take 20 ms; the bytes of the parts together are the same."""
-    conversion = Conversion(BrokerConfig())
     for count, is_long in ((10, False), (10_000, True)):
         topics = tuple([TopicInfo(f"topic-{number}", 4, 4) for number in range(count)])
-        data, turns = asyncio.run(turns_of(conversion.written(rpcs.LIST_TOPICS, topics)))
+        data, turns = asyncio.run(turns_of(written(rpcs.LIST_TOPICS, topics)))
         assert data == rpc_of(rpcs.LIST_TOPICS).encode_response(topics)
         assert (turns > 2) == is_long

@@ -17,7 +17,7 @@ from rmqlite.kernel.process.delivery import SLICES_S, DeliveryTasks
 from rmqlite.kernel.schedule.schedule import REST_MS
 from rmqlite.kernel.service.group_commit import GroupCommit, Ran
 from rmqlite.kernel.service.turns import TURNS
-from rmqlite.kernel.store.disk_jobs import SyncJob
+from rmqlite.kernel.store.commit_log import SyncJob
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.words.message import Message
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC

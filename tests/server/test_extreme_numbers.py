@@ -41,7 +41,6 @@ from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.messages import PulledRecords
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, read_batch, write_batch
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED, NAMES
@@ -185,9 +184,9 @@ def test_no_number_of_a_grpc_request_makes_the_broker_fail(
     under_test = BrokerUnderTest(tmp_path)
 
     async def scenario(server: Served, _: object) -> None:
-        conversion = Conversion(server.config)
+        config = server.config
         room = InFlight(10 << 20, 1 << 20)
-        handlers = handlers_of(methods_of(server.service), room, conversion, everybody)
+        handlers = handlers_of(methods_of(server.service), room, config, everybody)
         for data in requests_of(rpc_of(rpc).request):
             context = await ask(handlers, rpc.path, data)
             assert context.code is not grpc.StatusCode.INTERNAL, context.details

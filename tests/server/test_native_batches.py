@@ -20,7 +20,7 @@ from rmqlite.kernel.sends.calls import DraftCall
 from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge, RmqliteError
 from rmqlite.kernel.words.message import DELAY, Message, encode_properties
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.limits import NativeLimits
+from rmqlite.protocols.native.bytes.limits import native_limits
 from rmqlite.protocols.native.bytes.messages import EncodedBatch, PullResult, SendRequest
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.table import methods_of
@@ -32,7 +32,7 @@ from tests.support.messages import TOPIC, create_topic
 from tests.support.sends import BORN_HOST, encoded_of
 from tests.support.services import Served, served
 
-LIMITS = NativeLimits(BrokerConfig())
+LIMITS = native_limits(BrokerConfig())
 WAITS: tuple[dict[str, Any], ...] = (
     *[{}] * 4,
     *[{"delay_level": 3}] * 2,

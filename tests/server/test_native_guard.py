@@ -19,7 +19,6 @@ from rmqlite.protocols.grpc_server import Health
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import native_services, rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.replays import SKEW_MS_MAX
 from rmqlite.protocols.native.table import handlers_of, methods_of
@@ -40,7 +39,7 @@ def guarded(server: Served) -> Handlers:
     server.access.accounts = accounts(ADMIN)
     in_flight = InFlight(1 << 30, 1 << 20)
     enter = guard_of(server.access, None).enter
-    return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
+    return handlers_of(methods_of(server.service), in_flight, BrokerConfig(), enter)
 
 
 @pytest.mark.parametrize("rpc", all_rows(), ids=lambda rpc: rpc.name)
@@ -117,7 +116,7 @@ def limited(server: Served, **settings: int) -> Handlers:
     limits = AccountLimits(BrokerConfig().model_copy(update=settings), SetTime())
     enter = guard_of(server.access, limits).enter
     in_flight = InFlight(1 << 30, 1 << 20)
-    return handlers_of(methods_of(server.service), in_flight, Conversion(BrokerConfig()), enter)
+    return handlers_of(methods_of(server.service), in_flight, BrokerConfig(), enter)
 
 
 async def outcome(handlers: Handlers, data: bytes, signer: Signer | None) -> str:

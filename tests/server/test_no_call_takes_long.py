@@ -20,7 +20,6 @@ from rmqlite.protocols.grpc.calls import everybody
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes import frame
 from rmqlite.protocols.remoting.bytes.batch import BatchItem, write_batch
@@ -227,7 +226,7 @@ def test_no_turn_of_the_largest_call_is_long(
     async def scenario(server: Served, _: asyncio.Task[None]) -> None:
         in_flight = InFlight(1 << 30, 8 << 20)
         handlers = handlers_of(
-            methods_of(server.service), in_flight, Conversion(near_its_limits.config), everybody
+            methods_of(server.service), in_flight, near_its_limits.config, everybody
         )
         for _run in runs(found, max(2, wanted), kinds=2):
             data = rpc_of(rpc).encode_request(largest.next())

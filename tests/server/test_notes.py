@@ -34,7 +34,6 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.notes import NOTE as METADATA
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
@@ -60,9 +59,9 @@ class Native:
     """A client of rmqlite.v1 whose calls may have a note."""
 
     def __init__(self, server: Served) -> None:
-        conversion = Conversion(server.config)
+        config = server.config
         methods = methods_of(server.service)
-        self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
+        self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), config, everybody)
 
     async def __call__(self, rpc: Any, request: Any, note: bytes = b"") -> Any:
         sent: Any = ((METADATA, note),) if note else ()

@@ -29,7 +29,6 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.command import Command
 from rmqlite.protocols.remoting.bytes.requests import ANSWERED
@@ -60,6 +59,8 @@ from tests.support.rocketmq_v2_client import (
     served_v2,
 )
 from tests.support.services import Served, served
+
+pytestmark = pytest.mark.usefixtures("few_objects")
 
 CALLS: Final = 150
 CALL_BYTES_MAX: Final = 40 << 10
@@ -199,8 +200,8 @@ def test_a_pull_and_a_heartbeat_of_rmqlites_own_clients(tmp_path: Path) -> None:
     async def scenario(server: Served, _: object) -> None:
         roomy(server)
         in_flight = InFlight(1 << 30, 1 << 20)
-        methods, conversion = methods_of(server.service), Conversion(BrokerConfig())
-        handlers = handlers_of(methods, in_flight, conversion, everybody)
+        methods, config = methods_of(server.service), BrokerConfig()
+        handlers = handlers_of(methods, in_flight, config, everybody)
         pulls = Parked(handlers, rpcs.PULL.path, lambda _: ())
         waiting = server.service.messages._pulls
 

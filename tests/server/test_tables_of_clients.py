@@ -27,7 +27,6 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.limits import all_rows
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.guard import guard_of
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.pop import (
@@ -107,8 +106,8 @@ def test_no_call_of_rmqlites_own_protocol(under_test: BrokerUnderTest) -> None:
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = KNOWN
         enter = guard_of(server.access, None).enter
-        in_flight, conversion = InFlight(1 << 30, 1 << 23), Conversion(server.config)
-        handlers = handlers_of(methods_of(server.service), in_flight, conversion, enter)
+        in_flight, config = InFlight(1 << 30, 1 << 23), server.config
+        handlers = handlers_of(methods_of(server.service), in_flight, config, enter)
         signer = Signer(RIGHTLESS, SECRET)
         let_in = set()
         for rpc in all_rows():

@@ -20,9 +20,10 @@ from rmqlite.features.dead_letters.requests import HistoryQuery
 from rmqlite.features.raw_log.requests import LogReadRequest
 from rmqlite.features.transactions.requests import TransactionEnd
 from rmqlite.features.transactions.transactions import Transactions
+from rmqlite.kernel.pulling import Records
 from rmqlite.kernel.records.drafts import Draft, derived
 from rmqlite.kernel.records.record import destination
-from rmqlite.kernel.records.stored import Record, Records
+from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.requests.groups import OffsetsCommit
 from rmqlite.kernel.requests.messages import SendBackRequest
 from rmqlite.kernel.requests.topics import Queue

@@ -30,7 +30,6 @@ from rmqlite.protocols.grpc.in_flight import (
 )
 from rmqlite.protocols.grpc_server import STREAMS_MAX, GrpcServer
 from rmqlite.protocols.native.bytes.limits import all_rows
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of
 from rmqlite.protocols.rocketmq_v2.calls import CLIENT_ID
 from rmqlite.protocols.rocketmq_v2.clients import Stream
@@ -139,7 +138,7 @@ def test_each_call_whose_answer_may_be_long_makes_it_alone(rpc: Row[Any, Any]) -
         found.append(in_flight.unread.bytes)
 
     async def main() -> None:
-        handlers = handlers_of({rpc: method}, in_flight, Conversion(BrokerConfig()), everybody)
+        handlers = handlers_of({rpc: method}, in_flight, BrokerConfig(), everybody)
         with suppress(AttributeError, TypeError):
             await ask(handlers, rpc.path, b"")
 

@@ -15,18 +15,25 @@ from rmqlite.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Compiling plans costs more than a few rows; with --long, tests on a cluster have them compiled,
-# as jobs over a large log.
+# Compiling plans costs more than a few rows; so does asking each time which line of Python made a
+# column.  In the small code cache of a virtual machine that compiles little, it would look for what
+# may go.  With --long, tests on a cluster have plans compiled, as jobs over a large log.
 QUICK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=200m -Xmn256m"
+    ),
 }
 
 # Before all else on its path, a Python of Spark finds Spark in a zip, and compiles all of it: a

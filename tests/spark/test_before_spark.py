@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,22 @@ import pytest
 import rmqlite
 from tests.support.stores import StoreUnderTest, new_record
 
+pytestmark = pytest.mark.xdist_group("before spark")
+
 TABLES = ("reconcile", "lateness", "slo", "retries", "redrives", "forecast")
 MORE = {"archive": ("--archive", "kept"), "dlq-export": ("--output", "dlq")}
 COMMANDS = """
-import json, sys
+import json, os, sys
 from typer.testing import CliRunner
 from rmqlite.cli.main import app
 
-runs = [CliRunner().invoke(app, ["pipeline", *words]) for words in json.loads(sys.argv[1])]
-print(json.dumps([(run.exit_code, run.stdout, run.stderr) for run in runs]))
+for line in sys.stdin:
+    folder, commands = json.loads(line)
+    os.chdir(folder)
+    runs = [CliRunner().invoke(app, ["pipeline", *words]) for words in commands]
+    print(json.dumps([(run.exit_code, run.stdout, run.stderr) for run in runs]), flush=True)
 """
+Told = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -43,43 +50,52 @@ def empty(tmp_path: Path) -> Path:
     return store.root
 
 
-def told(folder: Path, *commands: tuple[str, ...]) -> list[str]:
-    """What each command says before it ends, one after the other in one process.
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """What each command says before it ends, in this folder, one after the other in one process.
 
     There is no Java for these commands: one that starts Spark says so instead.
     """
     other = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
     kept = {name: text for name, text in os.environ.items() if name not in other}
-    environment = kept | {"JAVA_HOME": str(folder / "no java"), "COLUMNS": "200"}
+    no_java = tmp_path_factory.mktemp("java") / "no java"
+    environment = kept | {"JAVA_HOME": str(no_java), "COLUMNS": "200"}
     environment |= {"PYTHONPATH": str(Path(rmqlite.__file__).parents[1])}
-    ran = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
-        cwd=folder,
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMANDS],
         env=environment,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        check=True,
-        timeout=120,
-    )
-    found = []
-    for code, output, error in json.loads(ran.stdout):
-        assert (code, output) == (1, ""), error
-        assert error.startswith("error: "), error
-        assert error.count("\n") == 1, error
-        found.append(error.strip())
-    return found
+        text=True,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+
+        def lines(folder: Path, *commands: tuple[str, ...]) -> list[str]:
+            running.stdin.write(json.dumps([str(folder), commands]) + "\n")
+            running.stdin.flush()
+            found = []
+            for code, output, error in json.loads(running.stdout.readline()):
+                assert (code, output) == (1, ""), error
+                assert error.startswith("error: "), error
+                assert error.count("\n") == 1, error
+                found.append(error.strip())
+            return found
+
+        yield lines
 
 
 def every_command(*words: str) -> list[tuple[str, ...]]:
     return [*((name, *words) for name in TABLES), *((n, *w, *words) for n, w in MORE.items())]
 
 
-def test_a_sound_job_would_start_spark(tmp_path: Path, store: Path) -> None:
+def test_a_sound_job_would_start_spark(told: Told, tmp_path: Path, store: Path) -> None:
     """The other tests of this file mean something only if this one holds."""
     for line in told(tmp_path, *every_command("--path", str(store))):
         assert "Java 17 or newer" in line
 
 
-def test_a_wrong_path_is_told(tmp_path: Path, store: Path) -> None:
+def test_a_wrong_path_is_told(told: Told, tmp_path: Path, store: Path) -> None:
     """By every command; a folder that is there but no store, too."""
     for line in told(tmp_path, *every_command("--path", "nowhere")):
         assert f"must be a folder that exists, not '{tmp_path / 'nowhere'}'" in line
@@ -87,13 +103,13 @@ def test_a_wrong_path_is_told(tmp_path: Path, store: Path) -> None:
         assert "a store's folder" in line
 
 
-def test_a_store_without_messages_is_told(tmp_path: Path, empty: Path) -> None:
+def test_a_store_without_messages_is_told(told: Told, tmp_path: Path, empty: Path) -> None:
     """An empty answer would look like one about messages."""
     for line in told(tmp_path, *every_command("--path", str(empty))):
         assert "path must be a store that has messages" in line
 
 
-def test_an_unknown_topic_or_group_is_told(tmp_path: Path, store: Path) -> None:
+def test_an_unknown_topic_or_group_is_told(told: Told, tmp_path: Path, store: Path) -> None:
     """With the name that was meant; a group whose letters are none yet is known."""
     export = ("dlq-export", "--path", str(store), "--output", "dlq")
     topic, group = told(
@@ -105,7 +121,7 @@ def test_an_unknown_topic_or_group_is_told(tmp_path: Path, store: Path) -> None:
     assert "did you mean billing?" in group
 
 
-def test_a_place_for_the_answer_is_told(tmp_path: Path, store: Path) -> None:
+def test_a_place_for_the_answer_is_told(told: Told, tmp_path: Path, store: Path) -> None:
     """Minutes of work must not end with a place that never could have taken it."""
     (tmp_path / "there.csv").write_text("kept")
     (tmp_path / "there").mkdir()
@@ -136,7 +152,7 @@ def test_a_place_for_the_answer_is_told(tmp_path: Path, store: Path) -> None:
     assert (tmp_path / "there.csv").read_text() == "kept"
 
 
-def test_an_archive_that_the_log_needs_must_be_there(tmp_path: Path) -> None:
+def test_an_archive_that_the_log_needs_must_be_there(told: Told, tmp_path: Path) -> None:
     """Retention has deleted the log's first file: without the archive its records are missing."""
     made = StoreUnderTest(tmp_path / "long")
     made.send(*["x" * 500] * 20)

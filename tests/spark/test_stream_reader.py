@@ -14,6 +14,7 @@ import pytest
 
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue, OffsetGone
+from rmqlite.kernel.words.names import TABLES_TOPIC
 from rmqlite.spark.arrow.columns import columns_named
 from rmqlite.spark.data_source_api import HAS_READ_LIMITS
 from rmqlite.spark.options import parse_options
@@ -62,7 +63,13 @@ def read(reader: RmqliteStreamReader, start: dict[str, Any], end: dict[str, Any]
         for partition in reader.partitions(start, end)
         for batch in copied.read(pickle.loads(pickle.dumps(partition)))
         for row in batch.to_pylist()
+        if row["topic"] != TABLES_TOPIC
     ]
+
+
+def ends(offsets: dict[str, Any]) -> dict[tuple[str, int], int]:
+    """Of the queues of users: the broker's own grow with the topics that they make."""
+    return {at: end for at, end in from_spark(offsets).items() if at[0] != TABLES_TOPIC}
 
 
 @pytest.mark.parametrize("kind", ["endpoint", "path"])
@@ -77,7 +84,7 @@ def test_batches_follow_each_other(broker: BrokerProcess, kind: str) -> None:
         reader.commit(end)
         at = json.loads(json.dumps(end))
     assert sorted(rows) == [("a", 0, n) for n in range(7)] + [("b", 0, n) for n in range(2)]
-    assert from_spark(at) == {("a", 0): 7, ("b", 0): 2}
+    assert ends(at) == {("a", 0): 7, ("b", 0): 2}
     assert reader.reportLatestOffset() == {"a": {"0": 7}, "b": {"0": 2}}
     send(broker, "c", "a")
     end = reader.latestOffset(at, ALL)
@@ -92,7 +99,7 @@ def test_a_spark_that_says_nothing_of_the_batch_gets_all_that_is_there(
     send(broker, "a", "b", "a")
     reader = reader_of(broker, "path")
     end = reader.latestOffset()
-    assert from_spark(end) == {("a", 0): 2, ("b", 0): 1}
+    assert ends(end) == {("a", 0): 2, ("b", 0): 1}
     assert len(read(reader, reader.initialOffset(), end)) == 3
     with pytest.raises(InvalidValue, match="offset must be at most 0, not '9': queue 0 of topic"):
         reader.partitions({"gone": {"0": 9}}, end)
@@ -144,7 +151,7 @@ def test_a_stream_that_goes_on_waits_for_its_broker_and_a_new_one_does_not(
     with ThreadPoolExecutor() as pool:
         found = pool.submit(reader.latestOffset, at, ALL)
         broker.start()
-        assert found.result() == at
+        assert ends(found.result()) == ends(at)
     reader.stop()
 
 

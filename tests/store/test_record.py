@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite.kernel import compiled
+from rmqlite.kernel.pulling import Records
 from rmqlite.kernel.records import encoding, record
 from rmqlite.kernel.records.completion import completion_of, topic_ahead, wait_queue_left
 from rmqlite.kernel.records.queue_entry import ENTRY
 from rmqlite.kernel.records.record import NewRecord
-from rmqlite.kernel.records.stored import Records
 from rmqlite.kernel.store.log import raw_records
 from rmqlite.kernel.words.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
 from rmqlite.kernel.words.names import SCHEDULE_TOPIC

@@ -582,7 +582,7 @@ def test_a_missing_middle_file_without_queues(closed: StoreUnderTest, before: Kn
 
 TABLES = {
     "delayOffset.json": "deliveries are found in the log",
-    "delayLevels.json": "deliver times come from the queues",
+    "delayLevels.json": "made again from the log",
     "storeProgress.json": "nothing is lost: it is made again from the log",
     "consumerOffset.json": "groups begin again where their consumers start",
     "subscriptionGroup.json": "with default settings",

@@ -82,7 +82,7 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
         server, loop = made[0], asyncio.get_running_loop()
         own = asyncio.current_task()
         # Else a thread begins with its first work.
-        server._syncer.begin(server._commit._store.begin_sync(), lambda _: None)
+        server._syncer.begin(server._announced.commit._store.begin_sync(), lambda _: None)
         for pool in (server._persister, server._indexer):
             pool.submit(int)
         loop.run_in_executor(None, int)
@@ -94,7 +94,9 @@ def run(folder: Path, kind: str = "", name: str = "") -> Ended:
             ended.tasks = sorted(
                 [each.get_name() for each in asyncio.all_tasks() if each is not own]
             )
-            ended.watched = sorted([each.get_name() for each in server._delivery._tasks._tasks])
+            ended.watched = sorted(
+                [each.get_name() for each in server._announced.delivery._tasks._tasks]
+            )
             ended.threads = sorted([each.name for each in threading.enumerate()])
             ended.ports = [each for each, _ in _ports(server)]
             if kind:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from rmqlite.kernel.service.group_commit import Ran, SyncThread, run_timed
-from rmqlite.kernel.store.disk_jobs import SyncJob
+from rmqlite.kernel.store.commit_log import SyncJob
 from tests.support.clock import FakeClock
 
 T = TypeVar("T")

@@ -58,15 +58,31 @@ def proxy(folder: Path, **changes: Any) -> Iterator[Proxy]:
             "enableMixedMessageType": "true",
             **changes,
         }
-        own = {"proxyMode": "LOCAL", "grpcServerPort": grpc_port, "namesrvAddr": names}
-        own |= {"remotingListenPort": free_port(), "useEndpointPortFromRequest": True}
-        own |= {"rocketMQClusterName": "DefaultCluster", "proxyName": "proxy"}
-        (folder / "proxy.json").write_text(json.dumps(own))
         command = server_command(folder, paths, "broker", settings, "-Xms1g", "-Xmx1g")
-        # The proxy starts the broker itself.
-        at = command.index("-c")
-        command[at - 1 :] = ["org.apache.rocketmq.proxy.ProxyStartup", "-pm", "local"]
-        command += ["-bc", str(folder / "broker.conf"), "-pc", str(folder / "proxy.json")]
-        (folder / "home" / "conf" / "rmq.proxy.logback.xml").write_text("<configuration/>\n")
+        command = _of_proxy(folder, command, "local", grpc_port, names)
+        command += ["-bc", str(folder / "broker.conf")]
         with running(command, folder, folder / "proxy.log", grpc_port) as process:
             yield Proxy(f"127.0.0.1:{grpc_port}", names, f"127.0.0.1:{port}", process.pid)
+
+
+@contextmanager
+def proxy_before(folder: Path, name_servers: str) -> Iterator[str]:
+    """A proxy in front of brokers that these name servers know; the endpoint of its clients."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths, grpc_port = toolchains.classpath(POM), free_port()
+    command = server_command(folder, paths, "broker", {}, "-Xms512m", "-Xmx512m")
+    command = _of_proxy(folder, command, "cluster", grpc_port, name_servers)
+    with running(command, folder, folder / "proxy.log", grpc_port):
+        yield f"127.0.0.1:{grpc_port}"
+
+
+def _of_proxy(folder: Path, command: list[str], mode: str, grpc_port: int, names: str) -> list[str]:
+    """The command of a proxy, from that of a broker of RocketMQ."""
+    own = {"proxyMode": mode.upper(), "grpcServerPort": grpc_port, "namesrvAddr": names}
+    own |= {"remotingListenPort": free_port(), "useEndpointPortFromRequest": True}
+    own |= {"rocketMQClusterName": "DefaultCluster", "proxyName": "proxy"}
+    (folder / "proxy.json").write_text(json.dumps(own))
+    (folder / "home" / "conf" / "rmq.proxy.logback.xml").write_text("<configuration/>\n")
+    of_proxy = ["org.apache.rocketmq.proxy.ProxyStartup", "-pm", mode]
+    of_proxy += ["-pc", str(folder / "proxy.json")]
+    return [*command[: command.index("-c") - 1], *of_proxy]

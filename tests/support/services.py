@@ -16,7 +16,7 @@ from rmqlite.kernel.service.group_commit import GroupCommit, Ran, SyncThread, ru
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.waiting import ParkedCalls
-from rmqlite.kernel.store.disk_jobs import SyncJob
+from rmqlite.kernel.store.commit_log import SyncJob
 from rmqlite.kernel.words.errors import RmqliteError
 from tests.support.brokers import BrokerUnderTest
 

@@ -81,7 +81,7 @@ async def counted(service: Service) -> None:
     table = import_module("rmqlite.protocols.native.table")
     limits = import_module("rmqlite.protocols.native.bytes.limits")
     assert set(table.methods_of(service)) == set(limits.all_rows())
-    limits.NativeLimits(BrokerConfig())
+    limits.native_limits(BrokerConfig())
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -17,13 +17,13 @@ from rmqlite.kernel.words import limits
 from rmqlite.kernel.words.errors import InvalidName, InvalidValue, MessageTooLarge
 from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.limits import NativeLimits, all_rows, limits_of
+from rmqlite.protocols.native.bytes.limits import all_rows, limits_of, native_limits
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX
 
 CONFIG = BrokerConfig()
-LIMITS = NativeLimits(CONFIG)
+LIMITS = native_limits(CONFIG)
 TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 

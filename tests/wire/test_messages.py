@@ -16,8 +16,7 @@ from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge
 from rmqlite.kernel.words.message import Message, StoredMessage, encode_properties
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.protocols.native.bytes import rpcs
-from rmqlite.protocols.native.bytes.native import read_messages
-from rmqlite.protocols.native.bytes.rpcs import rpc_of
+from rmqlite.protocols.native.bytes.rpcs import read_messages, rpc_of
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from rmqlite.protocols.remoting.bytes.batch import read_batch, write_messages
 from tests.support.forms import damaged, needs_compiled

@@ -8,12 +8,13 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rmqlite.cli.output.documents import Document
-from rmqlite.cli.output.terminal import body_text, printable, time_text
+from rmqlite.cli.output.terminal import body_text, printable
 from rmqlite.kernel.records.completion import is_completing
 from rmqlite.kernel.words.message import REAL_TOPIC, StoredMessage, encode_properties
 from rmqlite.kernel.words.property_string import PropertyString
 from rmqlite.views.levels import level_name
 from rmqlite.views.messages import inflated_view, message_facts, readable_message, where_text
+from rmqlite.views.numbers import time_text
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.reader import ScheduledWait

@@ -24,7 +24,6 @@ from rmqlite.cli.output.grid import aligned, head, widths
 from rmqlite.cli.output.grid import shortened as shortened
 from rmqlite.kernel.words.errors import RmqliteError
 from rmqlite.kernel.words.visible import printable as printable
-from rmqlite.views.numbers import time_text as time_text
 from rmqlite.views.tables import BAD, DIM, GOOD, WARN, Column, Table
 from rmqlite.views.tables import row as view_row
 

@@ -9,14 +9,7 @@ import typer
 
 from rmqlite.cli.options import NOT_ALL, moment_ms, option, refuse, with_options
 from rmqlite.cli.output.documents import fields_of, maybe, prints
-from rmqlite.cli.output.terminal import (
-    note,
-    print_table,
-    print_tall_table,
-    printable,
-    shortened,
-    time_text,
-)
+from rmqlite.cli.output.terminal import note, print_table, print_tall_table, printable, shortened
 from rmqlite.cli.pipeline.running import (
     PROMISE_BROKEN,
     PlotOptions,
@@ -30,7 +23,7 @@ from rmqlite.cli.pipeline.running import (
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import wait_ms
 from rmqlite.views.levels import level_text
-from rmqlite.views.numbers import span_text
+from rmqlite.views.numbers import span_text, time_text
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {

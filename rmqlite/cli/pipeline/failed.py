@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from rmqlite.cli import completion
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
 from rmqlite.cli.output.documents import fields_of, prints
-from rmqlite.cli.output.terminal import note, print_table, shortened, time_text
+from rmqlite.cli.output.terminal import note, print_table, shortened
 from rmqlite.cli.pipeline.running import (
     Groups,
     PlotOptions,
@@ -25,7 +25,7 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_plot,
 )
-from rmqlite.views.numbers import size_text, span_text
+from rmqlite.views.numbers import size_text, span_text, time_text
 
 _REASON_CHARS: Final = 36
 OriginTopic = Annotated[str, option("--topic -t", "Only those originally sent to this topic.")]

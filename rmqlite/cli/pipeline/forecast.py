@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 
 from rmqlite.cli.options import moment_ms, option, refuse, with_options, wrong
 from rmqlite.cli.output.documents import fields_of, prints
-from rmqlite.cli.output.terminal import note, print_bars, print_table, time_text
+from rmqlite.cli.output.terminal import note, print_bars, print_table
 from rmqlite.cli.pipeline.running import PlotOptions, answer, answered, started, write, write_plot
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import parse_delay
 from rmqlite.views.levels import level_text
-from rmqlite.views.numbers import delay_text
+from rmqlite.views.numbers import delay_text, time_text
 
 _HOUR_MS: Final = 3_600_000
 _BARS_MAX: Final = 18

@@ -30,7 +30,7 @@ from rmqlite.cli.options import (
 )
 from rmqlite.cli.output.documents import Document, Either, many, prints
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable
 from rmqlite.client import (
     CHANGED_IDS_MAX,
     PENDING_PAGE_MAX,
@@ -45,7 +45,7 @@ from rmqlite.client import (
 from rmqlite.kernel.requests.broker import ScheduleAction
 from rmqlite.kernel.words.errors import RmqliteError, TopicUnknown
 from rmqlite.kernel.words.names import is_retry
-from rmqlite.views.numbers import counted
+from rmqlite.views.numbers import counted, time_text
 
 _CHANGE: Final = Document(
     "Change",

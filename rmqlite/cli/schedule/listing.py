@@ -40,7 +40,6 @@ from rmqlite.cli.output.terminal import (
     print_table,
     print_tall_table,
     printable,
-    time_text,
 )
 from rmqlite.client import (
     PENDING_PAGE_MAX,
@@ -60,6 +59,7 @@ from rmqlite.views.numbers import (
     delay_text,
     instant_text,
     size_text,
+    time_text,
     times_text,
     until_text,
 )

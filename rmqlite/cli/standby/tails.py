@@ -9,7 +9,8 @@ import typer
 
 from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, fields_of, many, prints
-from rmqlite.cli.output.terminal import print_json, print_lines, print_table, time_text
+from rmqlite.cli.output.terminal import print_json, print_lines, print_table
+from rmqlite.views.numbers import time_text
 
 if TYPE_CHECKING:
     from rmqlite.features.standby.tails import Tail

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, prints
-from rmqlite.cli.output.terminal import print_json, print_table, time_text
+from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.cli.store.options import ConfigFile, StorePath, store_location
+from rmqlite.views.numbers import time_text
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.moving.handover import Handover

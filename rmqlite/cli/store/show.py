@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from rmqlite.cli.options import AsJson, option
 from rmqlite.cli.output.documents import Document, many, maybe, prints
-from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text, to_tree
+from rmqlite.cli.output.terminal import print_json, print_table, printable, to_tree
 from rmqlite.cli.store.options import ConfigFile, StorePath, open_store, settle_timers
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.names import is_system
 from rmqlite.views.levels import delay_cell, level_text, waiting_text
-from rmqlite.views.numbers import counted, size_text, span_text
+from rmqlite.views.numbers import counted, size_text, span_text, time_text
 
 if TYPE_CHECKING:
     from rmqlite.store_tools.reader import (

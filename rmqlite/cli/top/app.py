@@ -17,14 +17,14 @@ from textual.message import Message
 from textual.screen import Screen
 
 from rmqlite.cli.output.grid import Line, cut, spread
-from rmqlite.cli.output.terminal import printable, shortened, time_text
+from rmqlite.cli.output.terminal import printable, shortened
 from rmqlite.cli.status import Picture, StatusRound, answered, ask
 from rmqlite.cli.top.dialogs import REPAIRS, Confirm, Help, Repair
 from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient, DeadLetter
 from rmqlite.kernel.words.clock import elapsed_s
 from rmqlite.kernel.words.errors import RmqliteError
-from rmqlite.views.numbers import size_text, span_text
+from rmqlite.views.numbers import size_text, span_text, time_text
 from rmqlite.views.tables import BAD, Tone
 
 _NAME_MAX: Final = 24

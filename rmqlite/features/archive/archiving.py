@@ -38,7 +38,7 @@ from rmqlite.kernel.store.opening.file_sizes import sizes_of
 from rmqlite.kernel.store.opening.recovery import PROGRESS_TABLE
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import CLOCK_TABLE
-from rmqlite.kernel.store.tables.small_files import small_files
+from rmqlite.kernel.store.tables.tables import small_files
 from rmqlite.kernel.words.errors import StoreDamaged, StoreLocked, StoreUnavailable
 
 PIECE_BYTES: Final = 8 << 20

@@ -29,8 +29,8 @@ from rmqlite.features.bulk.requests import (
     RefusedAt,
 )
 from rmqlite.features.bulk.table_shapes import TABLE, BulkCallBody, BulkJobsTable
-from rmqlite.features.finding.finding import SentBefore
 from rmqlite.features.job_journal import Journal, job_record
+from rmqlite.features.sent_before import SentBefore
 from rmqlite.kernel import Steps
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig

@@ -18,8 +18,8 @@ from rmqlite.features.leases.table_shapes import LEASES_TABLE, LeaseEvent, Lease
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.drafts import Draft, fresh
-from rmqlite.kernel.records.queue_entry import runs_of
 from rmqlite.kernel.records.record import NewRecord
+from rmqlite.kernel.store.consume_queue import runs_of
 from rmqlite.kernel.store.progress import CompletedOffsets
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.tables import Tree

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 
-from rmqlite.features.changes.pending import Pending
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.requests import TopicLoss, TopicReader
 from rmqlite.kernel import Steps
@@ -24,10 +23,9 @@ log = logging.getLogger(__name__)
 class Deleting:
     """Deletes what its tables have."""
 
-    def __init__(self, parts: BrokerParts, pending: Pending, progress: Progress) -> None:
+    def __init__(self, parts: BrokerParts, progress: Progress) -> None:
         self._parts = parts
         self._progress = progress
-        self._pending = pending
         self._store = parts.store
         self._topics = parts.topics
         self._offsets = parts.offsets
@@ -39,8 +37,7 @@ class Deleting:
         """
         self._topics.check_deletable(topic)
         info = self._topics.existing(topic)
-        counts = yield from self._pending.counts()
-        waiting = sum([each.pending for each in counts if each.topic == topic])
+        waiting = sum([counts[topic] for counts in self._store.progress.pending.values()])
         queues = max(info.read_queues, info.write_queues)
         ranges = yield from queue_ranges(self._store, topic, queues)
         unread: dict[str, int] = {}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from rmqlite.features.changes.pending import Pending
 from rmqlite.features.figures.traffic import Traffic
 from rmqlite.features.leases.leases import Leases
 from rmqlite.features.native import NativeFeature
 from rmqlite.features.operating.deleting import Deleting
+from rmqlite.features.operating.missing import missing_tables
 from rmqlite.features.operating.progress import Progress
 from rmqlite.features.operating.requests import (
     DELETE_GROUP,
@@ -26,10 +27,14 @@ from rmqlite.features.operating.service import DeletionCalls, ProgressCalls, Set
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.service.tables import GroupCalls
 
+log = logging.getLogger(__name__)
+
 
 def _make(broker: Broker) -> Iterable[object]:
+    for sentence in missing_tables(broker.parts):
+        log.warning("%s", sentence)
     progress = Progress(broker.parts, broker[Traffic], broker[Leases].table)
-    deleting = Deleting(broker.parts, broker[Pending], progress)
+    deleting = Deleting(broker.parts, progress)
     broker.retention.on_clean.append(deleting.forget_old)
     yield progress
     yield deleting

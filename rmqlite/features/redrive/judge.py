@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from rmqlite.features.dead_letters.reading import SeenWhole, check_filter, fits
 from rmqlite.features.dead_letters.redriven import Redriven
 from rmqlite.features.dead_letters.requests import EVERY_DEAD_LETTER
-from rmqlite.features.finding.finding import SentBefore
 from rmqlite.features.redrive.jobs import JobProgress, OutcomeRun, message_id_of
 from rmqlite.features.redrive.requests import DeadLetterOutcome, RedriveOutcome, RedriveSpec
+from rmqlite.features.sent_before import SentBefore
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE, topic_ahead

@@ -16,7 +16,7 @@ from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.log.log_walk import LogWalk
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE, load_levels
+from rmqlite.kernel.store.opening.recovery import LEVELS_TABLE, load_levels
 from rmqlite.kernel.store.tables.logged_tables import Logged, changes_in
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.clock import Clock

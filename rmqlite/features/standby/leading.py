@@ -21,6 +21,8 @@ from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.requests.broker import ReplicationStatus
 from rmqlite.kernel.service.part import ServiceParts
 from rmqlite.kernel.service.service import Service
+from rmqlite.kernel.store.log.checksums import MARK_BYTES, decode_mark, mark_position
+from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import Clock, elapsed_s
 from rmqlite.kernel.words.errors import FlushFailed, NotMaster, Refused, RmqliteError, Unavailable
 from rmqlite.protocols.native.replication import (
@@ -92,7 +94,6 @@ class Leading:
         self._commit = parts.commit
         self._access = parts.access
         self._service = service
-        self._commit.on_start = self._wake
         service.replication = self.status
         service.before_drain.append(self._leave)
 
@@ -177,6 +178,7 @@ class Leading:
         self._peer = first.address
         self._heard_s = elapsed_s()
         log.info("a standby follows peer=%s from=%d end=%d", self._peer, begin, self._store.end)
+        self._commit.on_start = session.wake.set
         acks = asyncio.create_task(self._take_acks(session, read))
         try:
             await self._ship(session)
@@ -185,7 +187,7 @@ class Leading:
             with suppress(asyncio.CancelledError):
                 await acks
             if self._session is session:
-                self._session = None
+                self._session = self._commit.on_start = None
             log.warning("the standby has gone peer=%s has=%d", self._peer, session.acked)
 
     async def _begin(self, first: FollowerFrame) -> int:
@@ -256,7 +258,7 @@ class Leading:
         """The next bytes to send, of one log file; session.sent is where they begin."""
         store, begin = self._store, session.sent
         size, start = store.log_file_bytes, begin - begin % store.log_file_bytes
-        end = store.end if store.end < start + size else store.end_in_file(start)
+        end = store.end if store.end < start + size else _end_in_file(store, start)
         if begin >= end:
             begin = session.sent = start + size
             end = min(store.end, begin + size)
@@ -314,10 +316,6 @@ class Leading:
         """Let everything be on this disk soon, though no call waits for it."""
         self._commit.wanted()
         self._commit.then(self._store.end, lambda _error: None)
-
-    def _wake(self) -> None:
-        if self._session is not None:
-            self._session.wake.set()
 
     # ---- handing over
 
@@ -392,6 +390,13 @@ class Leading:
                 raise NotMaster(address)
 
         self._access.closed_to = refuse
+
+
+def _end_in_file(store: MessageStore, start: int) -> int:
+    """Where the bytes of a full log file end, with the first ones of its blank."""
+    size = store.log_file_bytes
+    mark = decode_mark(store.read(start + mark_position(size), MARK_BYTES))
+    return mark.summed_end if mark else start + size
 
 
 OPEN: Final = frozenset(

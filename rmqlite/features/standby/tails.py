@@ -17,7 +17,8 @@ from typing import Final
 
 from rmqlite.features.standby.role import role_of, save_role
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.records.stored import Record, Records
+from rmqlite.kernel.pulling import Records
+from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.commit_log import CommitLog
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.log.log_walk import LogWalk

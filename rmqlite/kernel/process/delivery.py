@@ -14,6 +14,7 @@ from typing import Final
 
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.process.loops import Outage
+from rmqlite.kernel.service.group_commit import GroupCommit
 from rmqlite.kernel.service.turns import let_others, set_or_late
 from rmqlite.kernel.words.clock import WAKE_MS_MAX, Clock, elapsed_s
 from rmqlite.kernel.words.errors import StoreUnavailable
@@ -24,6 +25,19 @@ RETRY_S: Final = 1.0
 """How long delivery rests after an append failed; doubled after each further failure."""
 RETRY_S_MAX: Final = 8.0
 """The longest rest: so long after there is space again, delivery continues at the latest."""
+
+
+class Announcements:
+    """The broker's listener: what it appends concerns the group commit and the delivery."""
+
+    commit: GroupCommit
+    delivery: DeliveryTasks
+
+    def appended(self, topic: str, queue_id: int) -> None:
+        self.commit.appended(topic, queue_id)
+
+    def due_sooner(self, wait_queue: int) -> None:
+        self.delivery.due_sooner(wait_queue)
 
 
 class DeliveryTasks:
@@ -96,7 +110,7 @@ class DeliveryTasks:
             self._outage.failed(error)
             self._rests_until_ms = self._clock.now_ms() + int(rest_s * 1000)
             return self._clock.now_ms()
-        if self._broker.store.end > end:
+        if self._outage.failures and self._broker.store.end > end:
             self._outage.succeeded()
         self._even_at_s = max(self._even_at_s, began_s) + 2 * (elapsed_s() - began_s)
         self._rests_until_ms = self._broker.schedule.paced_until_ms()

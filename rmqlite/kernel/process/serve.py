@@ -23,7 +23,7 @@ from typing import Final
 from rmqlite.kernel import compiled
 from rmqlite.kernel.broker import Broker
 from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.process.delivery import DeliveryTasks
+from rmqlite.kernel.process.delivery import Announcements, DeliveryTasks
 from rmqlite.kernel.process.indexing import Indexing
 from rmqlite.kernel.process.loops import READY, STOPPING, Rebalancing, Reload, notify
 from rmqlite.kernel.process.protocol_server import Endpoints, Neighbours, ProtocolServer, Running
@@ -37,7 +37,6 @@ from rmqlite.kernel.service.waiting import ParkedCalls
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.file_sizes import has_log
-from rmqlite.kernel.tables.missing import missing_tables
 from rmqlite.kernel.words.clock import SystemClock
 from rmqlite.kernel.words.errors import FlushFailed, StoreUnavailable, Unavailable
 
@@ -108,7 +107,7 @@ def serve(
 
 
 class _Server:
-    """One broker process; as the broker's listener it passes appends to the commit and delivery."""
+    """One broker process."""
 
     def __init__(self, assembly: Assembly, reload: Callable[[], BrokerConfig] | None) -> None:
         self._assembly = assembly
@@ -120,17 +119,10 @@ class _Server:
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
         self._indexer = ThreadPoolExecutor(1, "timers")
-        self._commit: GroupCommit
-        self._delivery: DeliveryTasks
+        self._announced = Announcements()
         self._indexing: Indexing
         self._stop = asyncio.Event()
         self._code = 0
-
-    def appended(self, topic: str, queue_id: int) -> None:
-        self._commit.appended(topic, queue_id)
-
-    def due_sooner(self, wait_queue: int) -> None:
-        self._delivery.due_sooner(wait_queue)
 
     async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
@@ -170,13 +162,13 @@ class _Server:
         """Serve until a signal, then drain; return the broker, which no task uses any more."""
         self._take_signals()
         features, neighbours = self._assembly.features, self._assembly.neighbours
-        makers = [feature.make for feature in features]
-        broker = Broker(config, store, self._clock, self, makers)
+        broker = Broker(config, store, self._clock, self._announced, [f.make for f in features])
         _log_tables(store)
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
-        self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
+        announced = self._announced
+        announced.commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
-        self._indexing = Indexing(broker, self._clock, self._indexer, self.due_sooner)
+        self._indexing = Indexing(broker, self._clock, self._indexer, announced.due_sooner)
         neighbours.meet(config, broker, self._clock)
         upkeep = Upkeep(config, broker, self._persister, watch, neighbours.changed)
         # Before the first call: a broker that starts on a full disk refuses sends.
@@ -186,7 +178,7 @@ class _Server:
         service.serve_again = partial(self._end_with, EXIT_AGAIN)
         async with Loops() as tasks:
             loops = {
-                "group commit": self._commit.run(),
+                "group commit": announced.commit.run(),
                 "persist": upkeep.persist(),
                 "upkeep": upkeep.look(),
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
@@ -197,11 +189,11 @@ class _Server:
             loops |= {"timers": self._indexing.write(), "old timers": self._indexing.catch_up()}
             loops |= {files.name: files.watch() for files in self._assembly.watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
-            self._delivery = DeliveryTasks(broker, self._clock, tasks)
-            self._clock.on_jump = self._delivery.wake_overdue
+            announced.delivery = DeliveryTasks(broker, self._clock, tasks)
+            self._clock.on_jump = announced.delivery.wake_overdue
             for sentence in service.open_ports:
                 log.warning("%s", sentence)
-            opened = Running(service, tasks, broker, self._commit, watch, config)
+            opened = Running(service, tasks, broker, announced.commit, watch, config)
             for protocol in self._assembly.ports:
                 await protocol.open(opened)
             looking = tasks.create_task(Watch(self._assembly.ports).run(), name="watch")
@@ -238,7 +230,7 @@ class _Server:
         log.info("draining parked_calls=%d", service.parked)
         service.close()
         await asyncio.gather(*[protocol.drain() for protocol in self._assembly.ports])
-        self._delivery.close()
+        self._announced.delivery.close()
         for task in running:
             task.cancel()
 
@@ -247,7 +239,7 @@ class _Server:
         return ServiceParts(
             config=config,
             broker=broker,
-            commit=self._commit,
+            commit=self._announced.commit,
             pulls=self._pulls,
             heartbeats=self._heartbeats,
             clock=self._clock,
@@ -337,7 +329,6 @@ def _opened_store(
     files = SystemFiles()
     if not has_log(files, config.store_path):
         config.check_new_store()
-    names = files.names(config.store_path / "config")
     store = opened(config, files, clock)
     log.info(
         "store opened path=%s log_end=%d recovered_records=%d",
@@ -345,6 +336,4 @@ def _opened_store(
         store.end,
         store.recovered,
     )
-    for sentence in missing_tables(store, config, names):
-        log.warning("%s", sentence)
     return store

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.kernel.admission import Room
-from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.completion import UNDELIVERABLE_TOPIC, UNREADABLE, topic_ahead
 from rmqlite.kernel.records.drafts import (
     LEFT_BEHIND,
@@ -59,7 +58,6 @@ def why_undeliverable(
     properties: PropertyString,
     target: tuple[str, int] | None,
     topics: TopicTable,
-    config: BrokerConfig,
     room: Room,
 ) -> str:
     """Why a scheduled record cannot be delivered; empty if it can.
@@ -75,22 +73,7 @@ def why_undeliverable(
     if wait_queue == TIMERS and not timer_due_ms(properties.encoded):
         return "its properties do not say when it is due (TIMER_OUT_MS)"
     body_bytes = head.body_end - head.body_position
-    return why_not_to(target, body_bytes, topics, config) or room.why_not_in(head, target[0])
-
-
-def why_not_to(
-    target: tuple[str, int], body_bytes: int, topics: TopicTable, config: BrokerConfig
-) -> str:
-    """Why a message with such a body cannot go to a topic and queue; empty if it can."""
-    topic = topics.get(target[0])
-    if topic is None:
-        return f"there is no topic {target[0]} any more"
-    if target[1] >= max(topic.read_queues, topic.write_queues):
-        return f"topic {target[0]} has no queue {target[1]} any more"
-    if body_bytes > config.max_message_bytes:
-        most = config.max_message_bytes
-        return f"its body of {body_bytes} bytes is larger than maxMessageSize={most}"
-    return ""
+    return topics.why_not_to(target, body_bytes) or room.why_not_in(head, target[0])
 
 
 def dead_letter(

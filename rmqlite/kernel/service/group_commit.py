@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.counts import Durations
+from rmqlite.kernel.store.commit_log import SyncJob
 from rmqlite.kernel.store.disk.regular_file import Descriptor
-from rmqlite.kernel.store.disk_jobs import SyncJob
 from rmqlite.kernel.store.dispatch import QueueKey
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.words.clock import elapsed_s

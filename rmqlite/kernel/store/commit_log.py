@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -17,6 +18,7 @@ from rmqlite.kernel.records.packed import Chunk, PackedRun
 from rmqlite.kernel.records.record import BLANK_BYTES
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.disk.regular_file import Descriptor, error_of, flush_failed
 from rmqlite.kernel.store.disk.segments import Segments
 from rmqlite.kernel.store.log.checksums import (
     MARK_BYTES,
@@ -31,6 +33,7 @@ from rmqlite.kernel.store.log.checksums import (
 from rmqlite.kernel.store.log.log_end import LogEnd, damage_at
 from rmqlite.kernel.store.log.log_walk import WINDOW_BYTES, LogWalk
 from rmqlite.kernel.words.errors import (
+    FlushFailed,
     MessageNotFound,
     MessageTooLarge,
     StoreDamaged,
@@ -39,6 +42,38 @@ from rmqlite.kernel.words.errors import (
 
 CHECKSUMS: Final = "checksums"
 """The folder of the checksums, beside the log's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """Makes everything up to log_end durable; runs in any thread."""
+
+    files: Files
+    paths: tuple[Path, ...]
+    point: Point
+    failure: FlushFailed | None = None
+    """An earlier sync failed: the job raises this, because no later sync can be trusted."""
+
+    @property
+    def log_end(self) -> int:
+        return self.point.position
+
+    def descriptor(self) -> Descriptor | None:
+        """The one file to sync, if that is all there is to do; otherwise run() does it."""
+        if self.failure is not None or len(self.paths) != 1:
+            return None
+        return self.files.descriptor(self.paths[0])
+
+    def failed(self, number: int) -> FlushFailed:
+        """What run() would have raised; number: the errno of an fdatasync of descriptor()."""
+        return flush_failed(self.paths[0], error_of(number))
+
+    def run(self) -> None:
+        """Raises FlushFailed; the store must not be written to any more then."""
+        if self.failure is not None:
+            raise self.failure
+        for path in self.paths:
+            self.files.sync(path)
 
 
 class CommitLog:

@@ -5,18 +5,13 @@ Entry n lies at byte 20 n.  A queue is made from the log and can be rebuilt from
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
-from rmqlite.kernel.records.queue_entry import (
-    ENTRY,
-    ENTRY_BYTES,
-    PRE_BLANK,
-    Entry,
-    codes_in,
-    runs_of,
-)
+from rmqlite.kernel.records.queue_entry import ENTRY, ENTRY_BYTES, PRE_BLANK, Entry
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.segments import Segments
 
@@ -242,3 +237,25 @@ class ConsumeQueue:
         per_file = self._segments.segment_bytes // ENTRY_BYTES
         first = queue_offset - queue_offset % per_file
         self._segments.write(first * ENTRY_BYTES, PRE_BLANK * (queue_offset - first))
+
+
+def codes_in(entries: bytes) -> tuple[int, ...]:
+    """The tags codes of whole entries: 7 times as fast as a tuple of each entry."""
+    return _codes(len(entries) // ENTRY_BYTES).unpack(entries)
+
+
+def runs_of(queue_offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The neighbours among queue offsets: the first of each run, and its end."""
+    if isinstance(queue_offsets, range):
+        yield queue_offsets.start, queue_offsets.stop
+        return
+    start = 0
+    for at in range(1, len(queue_offsets) + 1):
+        if at == len(queue_offsets) or queue_offsets[at] != queue_offsets[at - 1] + 1:
+            yield queue_offsets[start], queue_offsets[at - 1] + 1
+            start = at
+
+
+@lru_cache(maxsize=2)
+def _codes(count: int) -> struct.Struct:
+    return struct.Struct(">" + "12xq" * count)

@@ -2,8 +2,9 @@
 
 append() is the only way in, also for tables: a batch is encoded once, written once and dispatched
 at once, so that log and queues never differ while running.  Written bytes are not yet durable:
-begin_sync() returns a job for another thread, and synced() takes it back when it is done.  An
-opening walks the log from the last persisted point; there is no other recovery.
+begin_sync() returns a job for another thread, and synced() takes it back when it is done; a job is
+made between two appends, and later ones belong to the next.  An opening walks the log from the last
+persisted point; there is no other recovery.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,13 +22,12 @@ from rmqlite.kernel.records.queue_entry import Entry
 from rmqlite.kernel.records.record import NewRecord, Written
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import wait_queue_of
-from rmqlite.kernel.store.commit_log import CommitLog
+from rmqlite.kernel.store.commit_log import CommitLog, SyncJob
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.deleted_topics import DELETED_TABLE
 from rmqlite.kernel.store.disk.files import Files, Lock
-from rmqlite.kernel.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.kernel.store.dispatch import Deletions, Dispatch, QueueKey
-from rmqlite.kernel.store.key_index import KeyIndex
+from rmqlite.kernel.store.key_index import IndexJob, KeyIndex
 from rmqlite.kernel.store.log.raw_records import raw_records, records_behind
 from rmqlite.kernel.store.log.repaired_place import is_repaired
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
@@ -34,6 +35,7 @@ from rmqlite.kernel.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.kernel.store.opening.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
+    LEVELS_TABLE,
     PROGRESS_TABLE,
     keep_names,
     lengthen,
@@ -43,7 +45,6 @@ from rmqlite.kernel.store.opening.recovery import (
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
 from rmqlite.kernel.store.tables.clock_table import clock_table, open_clock
-from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE
 from rmqlite.kernel.store.tables.logged_tables import (
     TABLES_QUEUE,
     Changes,
@@ -69,8 +70,40 @@ TABLE_RECORDS_CARRIED: Final = 500
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class PersistJob:
+    """Syncs, then replaces the tables that record progress; runs in any thread."""
+
+    sync: SyncJob
+    folders: frozenset[Path]
+    index: IndexJob
+    tables: tuple[tuple[Path, tables.Snapshot], ...]
+    """The job's thread makes and encodes them: a long table takes a tenth of a second."""
+    without_previous: tuple[tuple[Path, bytes], ...]
+    appended: int
+    """Records appended since the store was opened."""
+
+    def run(self) -> None:
+        """Sync first, so that the tables never count more than is on disk.
+
+        Raises FlushFailed, which is final, and StoreUnavailable: then the next job does this
+        one's work, too.
+        """
+        self.sync.run()
+        for folder in self.folders:
+            self.sync.files.sync_folder(folder)
+        self.index.run()
+        for path, snapshot in self.tables:
+            self.sync.files.replace(path, tables.encode(snapshot()), keep_previous=True)
+        for path, data in self.without_previous:
+            self.sync.files.replace(path, data)
+
+
 class MessageStore:
-    """One store directory, open for writing.  Used by one thread; holds its lock file."""
+    """One store directory, open for writing.  Used by one thread; holds its lock file.
+
+    files_found: the names of the files under config/ before the opening.
+    """
 
     is_copy = False
     """Does the log only follow another broker's?  Then nothing is appended here, nor delivered."""
@@ -92,6 +125,7 @@ class MessageStore:
         self.tables = LoggedTables(files, self._root / "config")
         self._host = pack_host(host_text(config.broker_ip, config.listen_port))
         files.make_folder(self._root / "config")
+        self.files_found = frozenset(files.names(self._root / "config"))
         keep_names(files, self._root)
         # Read before locking: closing the file would release the lock of this process.
         is_foreign = is_foreign_store(files, self._root)
@@ -116,7 +150,6 @@ class MessageStore:
                 files, self._root, self._log, self._dispatch, self.tables, is_foreign=is_foreign
             )
             """The number of records that the recovery walk dispatched."""
-            self.tables.end_at(self._log.end)
             if clamped := self.deletions.clamp(self._log.end):
                 self.tables.put_rows(DELETED_TABLE, clamped, is_logged=False)
             newest_ms = self._log.newest_timestamp_ms
@@ -389,11 +422,6 @@ class MessageStore:
         Bodies are not checked.  Raises StoreDamaged for an entry that points at no such record.
         """
         return b"".join(raw_records(entries, self.read_each, self._log.damage))
-
-    def end_in_file(self, start: int) -> int:
-        """Where the bytes of the full log file that begins there end, with the blank's first."""
-        mark = self._log.log_end.mark_of(start)
-        return mark.summed_end if mark else start + self.log_file_bytes
 
     def walk(self, physical_offset: int) -> Iterator[Record]:
         """Every record from one on, CRC checked.  Raises StoreDamaged."""

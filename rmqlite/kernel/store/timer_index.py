@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rmqlite.kernel.config.table_shapes import CHUNK_OFFSETS
-from rmqlite.kernel.records.queue_entry import ENTRY_BYTES, codes_in, runs_of
-from rmqlite.kernel.store.consume_queue import ConsumeQueue
+from rmqlite.kernel.records.queue_entry import ENTRY_BYTES
+from rmqlite.kernel.store.consume_queue import ConsumeQueue, codes_in, runs_of
 from rmqlite.kernel.store.disk.files import Files
 from rmqlite.kernel.store.disk.regular_file import REGULAR
 from rmqlite.kernel.store.progress import CompletedOffsets

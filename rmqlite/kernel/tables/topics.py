@@ -125,6 +125,17 @@ class TopicTable:
             raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
         return info
 
+    def why_not_to(self, target: tuple[str, int], body_bytes: int) -> str:
+        """Why a message that waited, with such a body, cannot go to a topic and queue; or ""."""
+        topic, most = self.get(target[0]), self._config.max_message_bytes
+        if topic is None:
+            return f"there is no topic {target[0]} any more"
+        if target[1] >= max(topic.read_queues, topic.write_queues):
+            return f"topic {target[0]} has no queue {target[1]} any more"
+        if body_bytes > most:
+            return f"its body of {body_bytes} bytes is larger than maxMessageSize={most}"
+        return ""
+
     def make(self, infos: Iterable[TopicInfo]) -> None:
         """Make the missing ones of these topics, or none.
 

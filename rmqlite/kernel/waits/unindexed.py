@@ -147,6 +147,20 @@ class Unindexed:
         begin, end, noted = self._old.begin, self._old.end, self._old.noted
         return None if noted == end else (noted - begin, end - begin)
 
+    def warnings(self) -> Iterator[str]:
+        """What keeps timers from being listed, or soon from being stored, in sentences."""
+        if self.rebuilding is not None:
+            done, total = self.rebuilding
+            yield (
+                f"the index of the timers is made again, {done * 100 // total}% of {total:,}: until"
+                " then lists and timelines lack timers, and some may be late"
+            )
+        if self.unwritten >= UNINDEXED_MAX // 2:
+            yield (
+                f"{self.unwritten:,} timers are not written to their index; with more than"
+                f" {UNINDEXED_MAX:,} timers are refused"
+            )
+
     @property
     def unread_from(self) -> int:
         """The first old entry that is not noted."""

@@ -5,7 +5,7 @@ tables had.  Only status() calls them levels, because people read it.
 
 A change of the table of levels only writes one small table, and is in force from the next append
 on.  Waiting messages do not change: each is still due at the time it was promised, whatever happens
-to its level.  store/tables/levels_table.py decides which of the tables of broker.conf and of
+to its level.  words/levels.py decides which of the tables of broker.conf and of
 administrators counts.
 """
 

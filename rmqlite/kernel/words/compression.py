@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from rmqlite.kernel.words.errors import (
     ExtraMissing,
-    InvalidValue,
     MessageTooLarge,
     NotSupported,
     Refused,
@@ -30,9 +29,6 @@ BEGIN_BYTES: Final = 4 * 1024
 COMPRESSED: Final = 0x1
 CODEC: Final = 0x700
 COMPRESSION_BITS: Final = COMPRESSED | CODEC
-GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP_TAIL_BYTES: Final = 8
-_ZLIB_HEAD: Final = b"\x78\x9c"
 EXTRA: Final = 'pip install "rmqlite[compression]"'
 _ZSTD_WINDOW_LOG_MAX: Final = 26
 """A decoder of ZSTD reserves its window first: 64 MiB, as much as a body may have."""
@@ -108,48 +104,6 @@ def why_unreadable(body: bytes, sys_flag: int) -> str:
     except _Unreadable as error:
         return f"{_codec_name(sys_flag)}: {error}"
     return ""
-
-
-def zlib_of_gzip(body: bytes, inflated_bytes_max: int) -> bytes:
-    """A body in gzip's format in that of zlib, which all of RocketMQ's clients read.
-
-    Only the frame changes: the compressed bytes stay.  Raises MessageTooLarge if it inflates to
-    more, and InvalidValue if it is no whole stream of gzip.
-    """
-    content = _content(body, "gzip", 16 + zlib.MAX_WBITS, inflated_bytes_max)
-    deflated = body[_gzip_head_bytes(body) : -_GZIP_TAIL_BYTES]
-    return _ZLIB_HEAD + deflated + zlib.adler32(content).to_bytes(4, "big")
-
-
-def check_zlib(body: bytes, inflated_bytes_max: int) -> None:
-    """The same rules for a body in zlib's format."""
-    _content(body, "zlib", zlib.MAX_WBITS, inflated_bytes_max)
-
-
-def _content(body: bytes, name: str, window_bits: int, bytes_max: int) -> bytes:
-    stream = zlib.decompressobj(window_bits)
-    try:
-        content = stream.decompress(body, bytes_max + 1)
-    except zlib.error as error:
-        raise InvalidValue("body", f"{len(body)} bytes", f"a stream of {name}: {error}") from None
-    if len(content) > bytes_max:
-        rule = f"at most {bytes_max} bytes when inflated"
-        raise MessageTooLarge("body", f"more than {bytes_max} bytes", rule)
-    if not stream.eof or stream.unused_data:
-        raise InvalidValue("body", f"{len(body)} bytes", f"one whole stream of {name}")
-    return content
-
-
-def _gzip_head_bytes(body: bytes) -> int:
-    """The length of a valid header: RFC 1952, section 2.3."""
-    flags, size = body[3], 10
-    if flags & 4:
-        size += 2 + int.from_bytes(body[size : size + 2], "little")
-    for text in (8, 16):
-        # The name of a file, and a comment; each ends with a zero.
-        if flags & text:
-            size = body.index(0, size) + 1
-    return size + (2 if flags & 2 else 0)
 
 
 class _Unreadable(Exception):

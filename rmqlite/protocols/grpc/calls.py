@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -27,6 +27,7 @@ from rmqlite.protocols.grpc.in_flight import (
     InFlight,
     peer_address,
 )
+from rmqlite.protocols.shared.bounded import K, RequestLimits
 from rmqlite.protocols.shared.status import ERROR_METADATA, error_to_status
 
 T = TypeVar("T")
@@ -207,17 +208,24 @@ class _Refusing:
         return True
 
 
-async def decoded(decode: Callable[[bytes], T], data: bytes, beside: int) -> T:
-    """A request that was checked just now; around a long one other calls get their turns.
+class Decoding(Generic[K]):
+    """Checks the limits of a protocol's requests, then decodes them."""
 
-    beside: how many bytes stand beside the bodies.
-    """
-    if beside <= READ_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
-        return decode(data)
-    await let_others()
-    request = decode(data)
-    await let_others()
-    return request
+    def __init__(self, limits: RequestLimits[K]) -> None:
+        self._limits = limits
+
+    async def read(self, call: K, decode: Callable[[bytes], T], data: bytes) -> T:
+        """A request of this call; around a long one other calls get their turns.
+
+        Raises what RequestLimits.check() and decode raise.
+        """
+        beside = self._limits.check(call, data)
+        if beside <= READ_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
+            return decode(data)
+        await let_others()
+        request = decode(data)
+        await let_others()
+        return request
 
 
 async def _read_with_room(context: Context, in_flight: InFlight) -> bytes | None:

@@ -1,4 +1,7 @@
-"""Which method of the service answers which call of rmqlite.v1, and how: values in, values out."""
+"""Which method of the service answers which call of rmqlite.v1, and how: values in, values out.
+
+The limits of a request (bytes/limits.py) are checked before it is decoded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from types import NoneType
 from typing import Any, Final
 
 from rmqlite.features.native import Answers, Talk, native_features
-from rmqlite.features.rows import Row
+from rmqlite.features.rows import A, Row
+from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.pulling import Pulled
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.requests.messages import PullRequest
@@ -17,12 +21,15 @@ from rmqlite.kernel.sends.calls import DraftCall, Stored
 from rmqlite.kernel.service.messages import MessageCalls
 from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.tables import TopicCalls
+from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import wall_ms
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.protocols.grpc.calls import (
+    READ_BYTES_MAX,
     Answer,
     Context,
+    Decoding,
     Enter,
     Handler,
     Handlers,
@@ -33,8 +40,9 @@ from rmqlite.protocols.grpc.calls import (
 )
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.native.bytes import rpcs
+from rmqlite.protocols.native.bytes.limits import native_limits
 from rmqlite.protocols.native.bytes.messages import PulledRecords, SendAnswer, SendRequest
-from rmqlite.protocols.native.conversion import Conversion
+from rmqlite.protocols.native.bytes.rpcs import rpc_of
 from rmqlite.protocols.native.guard import take_note
 from rmqlite.protocols.remoting.bytes.batch import read_batch
 from rmqlite.protocols.remoting.bytes.fields import FieldError
@@ -78,14 +86,15 @@ def _method(row: Row[Any, Any], answer: Callable[..., Awaitable[Any]]) -> Method
 
 
 def handlers_of(
-    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
+    methods: Methods, in_flight: InFlight, config: BrokerConfig, enter: Enter
 ) -> Handlers:
     """gRPC handlers that call these methods."""
+    decoding = Decoding(native_limits(config))
     return Handlers(
         {
             row.path: one_answer(
                 row.path,
-                _asked(row, method, conversion),
+                _asked(row, method, decoding),
                 in_flight,
                 enter,
                 may_park=row.may_park,
@@ -108,25 +117,39 @@ def streams_of(service: Service, in_flight: InFlight, enter: Enter) -> Handlers:
     return Handlers({path: talking(path, of(service)) for path, of in found})
 
 
-def _asked(row: Row[Any, Any], method: Method, conversion: Conversion) -> Answer:
+def _asked(row: Row[Any, Any], method: Method, decoding: Decoding[Row[Any, Any]]) -> Answer:
+    decode = rpc_of(row).decode_request
     is_admins, is_long = row.service == rpcs.ADMIN, not (row.is_short or row.may_park)
 
     async def answer(data: bytes, context: Context) -> bytes:
         if is_admins:
             take_note(context)
-        reading = conversion.read(row, data)
+        reading = decoding.read(row, decode, data)
         del data
         if is_long:
             request = await reading
             async with making():
-                return await conversion.written(row, await method(request, context))
+                return await written(row, await method(request, context))
         found = await method(await reading, context)
         if not row.may_park:
-            return await conversion.written(row, found)
+            return await written(row, found)
         async with working() if row is rpcs.PULL else making():
-            return await conversion.written(row, found)
+            return await written(row, found)
 
     return answer
+
+
+async def written(row: Row[Any, A], answer: A) -> bytes:
+    """Encode an answer; between the parts of a long one other calls get their turns."""
+    parts: list[bytes] = []
+    size = 0
+    for part in rpc_of(row).response_parts(answer):
+        parts.append(part)
+        size += len(part)
+        if size > READ_BYTES_MAX:
+            await let_others()
+            size = 0
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _offset_at(topics: TopicCalls, query: TimeQuery) -> int:

@@ -26,7 +26,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.service.access import CALLER, Access, Caller, Limits
 from rmqlite.kernel.words.clock import wall_ms
@@ -34,12 +33,12 @@ from rmqlite.kernel.words.errors import AccessDenied, RmqliteError
 from rmqlite.kernel.words.message import unpack_host
 from rmqlite.protocols.grpc.calls import (
     Context,
+    Decoding,
     Enter,
     GrpcGuard,
     Handler,
     Read,
     Refuse,
-    decoded,
     failed,
     many_answers,
     one_answer,
@@ -48,7 +47,6 @@ from rmqlite.protocols.grpc.calls import (
 from rmqlite.protocols.grpc.in_flight import InFlight, making, working
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, refusal_of
-from rmqlite.protocols.rocketmq_v2.bytes.limits import RocketmqLimits
 from rmqlite.protocols.rocketmq_v2.bytes.messages import takes_long_to_read, write_message
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition
 from rmqlite.protocols.rocketmq_v2.bytes.rules import client_id_of
@@ -250,28 +248,18 @@ One = Callable[[Any, Asker], Awaitable[Any]]
 """Turns a request into its answer.  Raises RmqliteError, Refusal."""
 Many = Callable[[Any, Asker], AsyncGenerator[Any, None]]
 """Turns a request into its answers.  It is closed when a call ends before all are written."""
+Reading = Decoding[RocketmqRpc[Any, Any]]
 _LONG: Final = (rpcs.QUERY_ROUTE, rpcs.QUERY_ASSIGNMENT)
 """Calls whose answers are much longer than their requests."""
 
 
-class Decoding:
-    """Checks the limits of requests, then decodes them."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._limits = RocketmqLimits(config)
-
-    async def read(self, rpc: RocketmqRpc[Any, Any], data: bytes) -> Any:
-        """Raises RmqliteError, Refusal."""
-        return await decoded(rpc.decode, data, self._limits.check(rpc, data))
-
-
 def one_handler(
-    rpc: RocketmqRpc[Any, Any], method: One, decoding: Decoding, in_flight: InFlight, enter: Enter
+    rpc: RocketmqRpc[Any, Any], method: One, decoding: Reading, in_flight: InFlight, enter: Enter
 ) -> Handler:
     """The handler of a call with one answer."""
 
     async def answer(data: bytes, context: Context) -> bytes:
-        asker, reading = asker_of(context), decoding.read(rpc, data)
+        asker, reading = asker_of(context), decoding.read(rpc, rpc.decode, data)
         del data
         if rpc in _LONG:
             request = await reading
@@ -283,14 +271,14 @@ def one_handler(
 
 
 def many_handler(
-    rpc: RocketmqRpc[Any, Any], method: Many, decoding: Decoding, in_flight: InFlight, enter: Enter
+    rpc: RocketmqRpc[Any, Any], method: Many, decoding: Reading, in_flight: InFlight, enter: Enter
 ) -> Handler:
     """The handler of a call with one request and many answers."""
 
     async def talk(read: Read, context: Context) -> None:
         asker = asker_of(context)
         # In no variable: the method drops the request before it waits.
-        coming = method(await decoding.read(rpc, await read() or b""), asker)
+        coming = method(await decoding.read(rpc, rpc.decode, await read() or b""), asker)
         async with aclosing(coming) as answers:
             # The first one may come after a long wait.
             answer = await anext(answers, None)

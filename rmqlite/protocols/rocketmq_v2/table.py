@@ -22,12 +22,13 @@ from rmqlite.protocols.grpc.calls import Handlers, many_answers
 from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs, rules
 from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, RocketmqRefusal, broken
+from rmqlite.protocols.rocketmq_v2.bytes.limits import rocketmq_limits
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.rocketmq_v2.calls import (
     Asker,
-    Decoding,
     Many,
     One,
+    Reading,
     guard_of,
     many_handler,
     no_lite_topics,
@@ -161,7 +162,7 @@ class Protocol:
 
     def __init__(self, config: BrokerConfig, own: Service, port: int) -> None:
         self._service = own
-        self._decoding = Decoding(config)
+        self._decoding = Reading(rocketmq_limits(config))
         self.clients = RocketmqClients(own.clock)
         self.telemetry = Telemetry(config, own, self.clients, self._decoding)
         routes, sends = Routes(config, own, port), RocketmqSends(config, own, self.clients)

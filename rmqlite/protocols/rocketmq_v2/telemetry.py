@@ -37,7 +37,7 @@ from rmqlite.protocols.rocketmq_v2.bytes import rules
 from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, broken
 from rmqlite.protocols.rocketmq_v2.bytes.limits import WAITS_MAX
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import TELEMETRY, definition, service
-from rmqlite.protocols.rocketmq_v2.calls import Asker, Decoding, asker_of, no_lite_topics, refused
+from rmqlite.protocols.rocketmq_v2.calls import Asker, Reading, asker_of, no_lite_topics, refused
 from rmqlite.protocols.rocketmq_v2.clients import CLIENTS_MAX, RocketmqClients, Stream
 
 SEND_ATTEMPTS_MAX: Final = 3
@@ -168,7 +168,7 @@ class Telemetry:
     """The Telemetry calls of all clients, and their heartbeats and goodbyes."""
 
     def __init__(
-        self, config: BrokerConfig, own: Service, clients: RocketmqClients, decoding: Decoding
+        self, config: BrokerConfig, own: Service, clients: RocketmqClients, decoding: Reading
     ) -> None:
         self._config = config
         self._service = own
@@ -243,7 +243,7 @@ class Telemetry:
         if data is None:
             return False
         try:
-            command = await self._decoding.read(TELEMETRY, data)
+            command = await self._decoding.read(TELEMETRY, TELEMETRY.decode, data)
             if command.WhichOneof("command") == "settings":
                 await self._answer(command.settings, asker, stream)
         except Exception as error:

@@ -10,15 +10,18 @@ The format: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from rmqlite.features.rows import Limit
-from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.config.config import BrokerConfig
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge
+from rmqlite.kernel.words.limits import TEXTS_BYTES_MAX
 
+K = TypeVar("K", bound=Hashable)
 _VARINT: Final = 0
 _LENGTH: Final = 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
@@ -158,6 +161,43 @@ class Bounds:
                 # Repeated numbers may come packed or one by one.
                 rules[field.number << 3 | _VARINT] = rule._replace(is_packed=False)
         return rules
+
+
+class RequestLimits(Generic[K]):
+    """The limits of one broker, for the requests of all calls of a protocol.
+
+    calls: of each the message of its requests, and the most bytes of one; None: it has bodies, and
+    may be as large as a send.  refuse: makes the protocol's own error of one.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fields: Mapping[str, Limit],
+        calls: Mapping[K, tuple[Descriptor, int | None]],
+        refuse: Callable[[InvalidValue], Exception] = lambda error: error,
+    ) -> None:
+        send = Limit(size=config.send_bytes_max + TEXTS_BYTES_MAX, error=MessageTooLarge)
+        beside = Limit(size=TEXTS_BYTES_MAX, error=MessageTooLarge)
+        self._refuse = refuse
+        self._bounds: dict[K, Bounds] = {}
+        for call, (request, bytes_max) in calls.items():
+            if bytes_max is None:
+                self._bounds[call] = Bounds(request, fields, size=send, beside=beside)
+            else:
+                size = Limit(size=bytes_max, error=MessageTooLarge)
+                self._bounds[call] = Bounds(request, fields, size=size)
+
+    def check(self, call: K, data: bytes) -> int:
+        """Check a request's bytes before they are parsed; how many stand beside the bodies.
+
+        Raises InvalidValue, InvalidName or MessageTooLarge, with the field, its length or count,
+        and the rule; or the protocol's own error.
+        """
+        try:
+            return self._bounds[call].check(data)
+        except InvalidValue as error:
+            raise self._refuse(error) from None
 
 
 class _Look:

@@ -21,7 +21,7 @@ from rmqlite.kernel.store.disk.segments import is_zeros, position_name
 from rmqlite.kernel.store.dispatch import queue_keys
 from rmqlite.kernel.store.opening.adoption import is_foreign_store
 from rmqlite.kernel.store.opening.file_sizes import Sizes
-from rmqlite.kernel.store.tables.small_files import small_files
+from rmqlite.kernel.store.tables.tables import small_files
 from rmqlite.kernel.words.clock import Clock
 from rmqlite.kernel.words.errors import InvalidValue, StoreUnavailable
 from rmqlite.store_tools.check import Progress, is_store

@@ -29,7 +29,7 @@ from rmqlite.kernel.records.wait_queues import SLOT_MS, TIMERS, queue_of
 from rmqlite.kernel.store.consume_queue import ConsumeQueue
 from rmqlite.kernel.store.disk.files import Files, SystemFiles
 from rmqlite.kernel.store.message_store import MessageStore
-from rmqlite.kernel.store.tables.levels_table import load_levels
+from rmqlite.kernel.store.opening.recovery import load_levels
 from rmqlite.kernel.store.tables.logged_tables import LoggedTables
 from rmqlite.kernel.words.clock import Clock, SystemClock
 from rmqlite.kernel.words.errors import InvalidValue

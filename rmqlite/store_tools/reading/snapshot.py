@@ -35,10 +35,10 @@ from rmqlite.kernel.store.opening.recovery import (
     LEVELS_TABLE,
     PROGRESS_TABLE,
     kept_before_ms,
+    load_levels,
 )
 from rmqlite.kernel.store.progress import ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.levels_table import load_levels
 from rmqlite.kernel.store.tables.logged_tables import LoggedTables, tables_in
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import StoreDamaged, StoreUnavailable

@@ -14,35 +14,43 @@ from rmqlite.client import AdminClient
 from rmqlite.testing import BrokerProcess
 from tests.conformance.conftest import live_broker
 from tests.support import toolchains
+from tests.support.broker_processes import free_port
+from tests.support.eventually import eventually
 from tests.support.grpc_clients import GrpcClient, running
 from tests.support.programs import Program
-from tests.support.rocketmq_proxy import proxy
+from tests.support.remoting import RawClient
+from tests.support.rocketmq_proxy import proxy, proxy_before
 
 QUICK: Final = {"transactionTimeOut": 500, "transactionCheckInterval": 500}
-OURS, THEIRS = "rmqlite", "RocketMQ with its proxy"
+BROKER_CLUSTER_INFO: Final = 106
+OURS, BEHIND, THEIRS = "rmqlite", "rmqlite behind RocketMQ's proxy", "RocketMQ with its proxy"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where clients are.  make: makes a topic for messages of every type."""
+    """Where clients are.  make: makes a topic for messages of every type.
+
+    brokers: those of rmqlite behind a proxy.
+    """
 
     name: str
     clients: list[GrpcClient]
     make: Callable[[str], object]
+    brokers: tuple[BrokerProcess, ...] = ()
 
     def make_for_each(self, name: str) -> None:
         for client in self.clients:
             self.make(f"{client.name}-{name}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def v2_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that asks producers about their transactions twice a second."""
     with live_broker(tmp_path_factory.mktemp("v2"), **QUICK) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clients(
     v2_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[GrpcClient]]:
@@ -50,13 +58,13 @@ def clients(
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(v2_broker: BrokerProcess) -> Iterator[AdminClient]:
     with AdminClient(v2_broker.endpoint, timeout_ms=60_000) as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=[OURS, THEIRS])
+@pytest.fixture(scope="module", params=[OURS, BEHIND, THEIRS])
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
@@ -64,10 +72,18 @@ def place(
     if request.param == OURS:
         make = partial(request.getfixturevalue("admin").create_topic, queues=4)
         yield Place(OURS, request.getfixturevalue("clients"), make)
-    elif request.config.getoption("--rocketmq"):
-        yield from _at_their_proxy(tmp_path_factory.mktemp("proxy"))
+    elif request.param == THEIRS:
+        yield from _at_their_proxy(folder_for_rocketmq(request, tmp_path_factory))
     else:
+        yield from behind_their_proxy(folder_for_rocketmq(request, tmp_path_factory))
+
+
+def folder_for_rocketmq(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    if not request.config.getoption("--rocketmq"):
         pytest.skip("RocketMQ's own broker and proxy run with --rocketmq")
+    return tmp_path_factory.mktemp("proxy")
 
 
 def _at_their_proxy(folder: Path) -> Iterator[Place]:
@@ -78,3 +94,29 @@ def _at_their_proxy(folder: Path) -> Iterator[Place]:
         running(started.endpoint, folder) as clients,
     ):
         yield Place(THEIRS, clients, partial(started.make_topics, admin))
+
+
+def behind_their_proxy(folder: Path) -> Iterator[Place]:
+    """Two brokers, of which the first is the name server, too."""
+    port = free_port()
+    names = f"127.0.0.1:{port}"
+    keys = {"namesrvAddr": names, "brokersAllowed": "127.0.0.1", **QUICK}
+    with (
+        live_broker(folder / "one", brokerName="one", nameServerPort=port, **keys) as one,
+        live_broker(folder / "two", brokerName="two", **keys) as two,
+        AdminClient(one.endpoint) as of_one,
+        AdminClient(two.endpoint) as of_two,
+        RawClient(names) as asks,
+    ):
+        # Else the proxy ends: it makes a topic of its own when it starts.
+        eventually(lambda: b'"two"' in asks.ask(BROKER_CLUSTER_INFO).body, "both are known")
+
+        def make(topic: str) -> None:
+            for admin in (of_one, of_two):
+                admin.create_topic(topic, queues=4)
+
+        with (
+            proxy_before(folder / "proxy", names) as endpoint,
+            running(endpoint, folder) as clients,
+        ):
+            yield Place(BEHIND, clients, make, (one, two))

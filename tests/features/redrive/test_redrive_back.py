@@ -23,7 +23,7 @@ from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.words.errors import GroupUnknown, PermissionMissing
 from rmqlite.kernel.words.message import Message, StoredMessage
 from rmqlite.kernel.words.names import SCHEDULE_GROUP, retry_topic
-from rmqlite.protocols.native.bytes.native import codecs
+from rmqlite.protocols.native.bytes.rpcs import codecs
 from rmqlite.protocols.pb import rmqlite_pb2 as pb
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters, kinds, retries

@@ -37,6 +37,8 @@ from tests.support.remoting import ProtocolUnderTest, Talk, served_protocol
 
 ASKED = RunningInfoQuery("readers", "client-1")
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 RESET: Final = struct.pack("ii", 1, 0)
 OF_ASYNCIO: Final = frozenset(
     {"tuple", "socket", "_SelectorSocketTransport", "TransportSocket", "dict", "method"}

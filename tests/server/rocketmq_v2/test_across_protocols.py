@@ -30,7 +30,6 @@ from rmqlite.protocols.grpc.in_flight import InFlight
 from rmqlite.protocols.native.bytes import rpcs as native_rpcs
 from rmqlite.protocols.native.bytes.messages import PullResult
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.native.conversion import Conversion
 from rmqlite.protocols.native.table import handlers_of, methods_of
 from rmqlite.protocols.remoting.bytes.requests.clients import (
     INVOKE_BROKER_TO_RESET_OFFSET,
@@ -89,8 +88,8 @@ class Native:
 
     def __init__(self, v2: V2) -> None:
         methods = methods_of(v2.server.service)
-        conversion = Conversion(v2.server.config)
-        self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
+        config = v2.server.config
+        self._handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), config, everybody)
 
     async def ask(self, row: Row[Any, Any], request: Any) -> Any:
         context = await ask(self._handlers, row.path, rpc_of(row).encode_request(request))

@@ -109,12 +109,13 @@ def test_a_property_string_comes_out_byte_for_byte(properties: dict[str, str]) -
         assert PropertyString(came.encode()).pairs == sent.pairs
 
 
-def test_the_fast_answer_to_a_send_is_the_plain_one() -> None:
+@pytest.mark.parametrize("more", [{}, {"recallHandle": "djE="}, {"transactionId": 'a "7" \u00e4'}])
+def test_the_fast_answer_to_a_send_is_the_plain_one(more: dict[str, str]) -> None:
     """Two ways to write one answer must not drift apart."""
     for is_binary in (False, True):
         request = Command(310, 17, {}, is_binary=is_binary)
-        plain = SEND_MESSAGE_V2.answer.write(SendAnswerFields("7F00", 3, 2**40))
-        fast = command_of(encode_sent(request, 0, "7F00", 3, 2**40))
+        plain = SEND_MESSAGE_V2.answer.write(SendAnswerFields("7F00", 3, 2**40)) | more
+        fast = command_of(encode_sent(request, 0, "7F00", 3, 2**40, more))
         assert fast == command_of(encode(request.answer(0, plain)))
 
 

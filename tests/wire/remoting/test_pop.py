@@ -93,6 +93,8 @@ INFOS = some.builds(
 def test_extra_info_comes_out_as_it_went_in(info: ExtraInfo) -> None:
     """It is all that a client knows of a delivery."""
     assert ExtraInfo.parse(str(info)) == info
+    # RocketMQ's proxy adds the physical offset.
+    assert ExtraInfo.parse(f"{info} 2790") == info
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,8 @@ def test_extra_info_comes_out_as_it_went_in(info: ExtraInfo) -> None:
     [
         "",
         "0 1 2 3 0 b 4",
-        "0 1 2 3 0 b 4 5 6",
+        "0 1 2 3 0 b 4 5 x",
+        "0 1 2 3 0 b 4 5 6 7",
         "x 1 2 3 0 b 4 5",
         "0 -1 2 3 0 b 4 5",
         "0 1 2 3 0 b 4 \u0665",

@@ -14,11 +14,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rmqlite.kernel.records.drafts import fresh
 from rmqlite.kernel.records.encoding import encode
 from rmqlite.kernel.records.record import read_head, to_message
-from rmqlite.kernel.words.compression import COMPRESSED, inflated, zlib_of_gzip
+from rmqlite.kernel.words.compression import COMPRESSED, inflated
 from rmqlite.kernel.words.errors import InvalidValue
 from rmqlite.kernel.words.message import decode_properties
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code
-from rmqlite.protocols.rocketmq_v2.bytes.messages import queue_of, takes_long_to_store
+from rmqlite.protocols.rocketmq_v2.bytes.messages import queue_of, takes_long_to_store, zlib_of_gzip
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import definition
 from tests.support.rocketmq_v2 import HOST, ID, NOW_MS, drafted, outgoing, refused
 

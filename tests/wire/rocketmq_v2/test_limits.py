@@ -18,15 +18,15 @@ from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal
 from rmqlite.protocols.rocketmq_v2.bytes.limits import (
     ACKS_MAX,
     TOPICS_MAX,
-    RocketmqLimits,
     limits_of,
+    rocketmq_limits,
 )
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc, definition, service
 from rmqlite.protocols.shared.bounded import SMALL_BYTES_MAX
 from tests.support.rocketmq_v2 import outgoing, refused
 
 CONFIG = BrokerConfig()
-LIMITS = RocketmqLimits(CONFIG)
+LIMITS = rocketmq_limits(CONFIG)
 TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from rmqlite.kernel.config.table_shapes import DelayOffsetsTable, ProgressTable
+from rmqlite.kernel.config.table_shapes import DelayOffsetsTable, LevelsTable, ProgressTable
 from rmqlite.kernel.records.completion import topic_ahead
 from rmqlite.kernel.records.stored import Record
 from rmqlite.kernel.records.wait_queues import (
@@ -36,8 +36,6 @@ from rmqlite.kernel.store.log.checksums import Point
 from rmqlite.kernel.store.opening.adoption import TimerAdoption
 from rmqlite.kernel.store.progress import CompletedOffsets, ScheduleProgress
 from rmqlite.kernel.store.tables import tables
-from rmqlite.kernel.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
-from rmqlite.kernel.store.tables.levels_table import load_levels
 from rmqlite.kernel.store.tables.logged_tables import (
     TABLES_QUEUE,
     Logged,
@@ -47,10 +45,11 @@ from rmqlite.kernel.store.tables.logged_tables import (
 )
 from rmqlite.kernel.store.walk import Redo
 from rmqlite.kernel.words.errors import FlushFailed, StoreDamaged
-from rmqlite.kernel.words.levels import LevelHistory
+from rmqlite.kernel.words.levels import LevelHistory, LevelTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
+LEVELS_TABLE: Final = "delayLevels.json"
 WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
 """The most bytes at the end of the log that a recovery writes again."""
 TOLD_BYTES: Final = 4 << 30
@@ -155,6 +154,7 @@ def recover(
         adoption.report()
     _log_end(log)
     log.cut(log.end)
+    logged.end_at(log.end)
     # A clean stop left nothing behind the queues' ends; a cut takes 0.5 ms for each queue.
     is_cut = was_closed and is_known and not count
     for key, queue in dispatch.queues.items():
@@ -302,6 +302,12 @@ def _replay_tables(
     logged.load_all()
     dispatch.levels = load_levels(logged, dispatch.levels.current)
     dispatch.deleted = load_deleted(logged)
+
+
+def load_levels(tables: LoggedTables, table: LevelTable) -> LevelHistory:
+    """The history of level tables; without one it begins with table.  Raises StoreDamaged."""
+    known = tables.load(LEVELS_TABLE, LevelsTable)
+    return LevelHistory.starting_with(table) if known is None else known.history()
 
 
 def _older(log: CommitLog, dispatch: Dispatch, known: ProgressTable | None) -> list[Logged]:

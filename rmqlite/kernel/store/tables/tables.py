@@ -2,7 +2,8 @@
 
 RocketMQ's serializer writes integer keys without quotes, on the line of their brace
 (reference §3.1); reading accepts both.  A table is replaced atomically and its previous
-content stays as `.bak`, which is read when the table itself is missing or unreadable.
+content stays as `.bak`, which is read when the table itself is missing or unreadable.  With the
+check point they are, beside the log, the state of a store (small_files).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any, Final, TypeVar
 
 from rmqlite.kernel.config.table_shapes import validated
 from rmqlite.kernel.store.disk.files import Files
+from rmqlite.kernel.store.disk.regular_file import REGULAR
 from rmqlite.kernel.words.errors import StoreDamaged
 from rmqlite.kernel.words.json_tree import WrongValue, position_of, read_json, shown
 
 BACKUP: Final = ".bak"
+_TEMPORARY: Final = ".tmp"
 Tree = dict[str, Any]
 Snapshot = Callable[[], Tree]
 """Makes a table from immutable values; it may be called in any thread."""
@@ -159,3 +162,15 @@ def _object(value: dict[Any, Any], depth: int) -> str:
     inner = "\n" + "\t" * (depth + 1)
     pairs = [f"{_scalar_text(key)}:{_text(each, depth + 1)}" for key, each in value.items()]
     return "{" + inner + ("," + inner).join(pairs) + close
+
+
+def small_files(files: Files, root: Path) -> dict[str, bytes]:
+    """Tables, check point, and the lock's content, which says whose the store was, by name."""
+    names = [f"config/{each}" for each in files.names(root / "config")]
+    found = {}
+    for name in (*names, "checkpoint", "lock"):
+        is_file = files.kind(root / name) == REGULAR
+        data = files.read_all(root / name) if is_file else None
+        if data is not None and not name.endswith(_TEMPORARY):
+            found[name] = data
+    return found

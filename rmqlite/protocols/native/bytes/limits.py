@@ -17,7 +17,7 @@ from rmqlite.kernel.words.errors import MessageTooLarge
 from rmqlite.kernel.words.retry_policy import TEXT_CHARS_MAX
 from rmqlite.protocols.native.bytes import rpcs
 from rmqlite.protocols.native.bytes.rpcs import rpc_of
-from rmqlite.protocols.shared.bounded import Bounds
+from rmqlite.protocols.shared.bounded import RequestLimits
 
 
 def all_rows() -> tuple[Row[Any, Any], ...]:
@@ -51,26 +51,7 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     return found
 
 
-class NativeLimits:
+def native_limits(config: BrokerConfig) -> RequestLimits[Row[Any, Any]]:
     """The limits of one broker, for the requests of all its calls."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        fields = limits_of(config)
-        beside = Limit(size=limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
-        whole = Limit(size=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
-        self._bounds: dict[Row[Any, Any], Bounds] = {}
-        for row in all_rows():
-            request = rpc_of(row).request
-            if row.bytes_max is None:
-                self._bounds[row] = Bounds(request, fields, size=whole, beside=beside)
-            else:
-                size = Limit(size=row.bytes_max, error=MessageTooLarge)
-                self._bounds[row] = Bounds(request, fields, size=size)
-
-    def check(self, row: Row[Any, Any], data: bytes) -> int:
-        """Check a request's bytes before they are parsed; how many stand beside the bodies.
-
-        Raises InvalidValue, InvalidName or MessageTooLarge, with the field, its length or count,
-        and the rule.
-        """
-        return self._bounds[row].check(data)
+    calls = {row: (rpc_of(row).request, row.bytes_max) for row in all_rows()}
+    return RequestLimits(config, limits_of(config), calls)

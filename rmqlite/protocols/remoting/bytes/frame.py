@@ -346,9 +346,9 @@ def encode_sent(
     msg_id: str,
     queue_id: int,
     queue_offset: int,
-    recall_handle: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The frame that answers a send whose message is stored.
+    """The frame that answers a send whose message is stored; more: fields that few answers have.
 
     It is what encode() makes of sending.SEND_MESSAGE.answer.write(SendAnswer(…)), for a quarter
     of the time: it saves 3 to 5 microseconds for each message.
@@ -360,14 +360,13 @@ def encode_sent(
             "MSG_REGION": "DefaultRegion",
             "msgId": msg_id,
             "queueOffset": str(queue_offset),
+            **(more or {}),
         }
-        if recall_handle:
-            ext["recallHandle"] = recall_handle
         return encode(request.answer(code, ext))
-    recall = f',"recallHandle":"{recall_handle}"' if recall_handle else ""
+    rest = "," + json.dumps(more, separators=(",", ":"))[1:-1] if more else ""
     header = (
         f'{{"code":{code},"extFields":{{"queueId":"{queue_id}","TRACE_ON":"true",'
-        f'"MSG_REGION":"DefaultRegion","msgId":"{msg_id}","queueOffset":"{queue_offset}"{recall}}},'
+        f'"MSG_REGION":"DefaultRegion","msgId":"{msg_id}","queueOffset":"{queue_offset}"{rest}}},'
         f'"flag":1,"language":"{SERVER_LANGUAGE}","opaque":{request.opaque},'
         f'"serializeTypeCurrentRPC":"JSON","version":{SERVER_VERSION}}}'
     ).encode("ascii")

@@ -11,10 +11,12 @@ stored, for people to look at: no consumer needs it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rmqlite.features.changes.requests import ChangeOutcome, RecallHandle
 from rmqlite.features.changes.service import ChangeCalls, why_not_recalled
+from rmqlite.kernel.admission import is_half
 from rmqlite.kernel.compiled import only_in_c
 from rmqlite.kernel.config.config import KEYS, BrokerConfig
 from rmqlite.kernel.records.drafts import Draft
@@ -174,15 +176,20 @@ class SendRequests:
     def _frame(self, send: _Send, code: int, outcome: Outcome, ids: str) -> bytes:
         if isinstance(outcome, Exception):
             return encode(refused(send.command, outcome, REFUSED_SEND_EXT))
-        handle = self._recall_handle(send.call, outcome) if outcome.timer_out_ms else ""
-        return encode_sent(send.command, code, ids, outcome.queue_id, outcome.queue_offset, handle)
+        more = self._more(send.call, outcome)
+        return encode_sent(send.command, code, ids, outcome.queue_id, outcome.queue_offset, more)
 
-    def _recall_handle(self, call: DraftCall, outcome: Stored) -> str:
-        """Of a timer; "" if it has no id that a handle can name."""
-        (draft,) = call.drafts
+    def _more(self, call: DraftCall, outcome: Stored) -> Mapping[str, str] | None:
+        """The handle of a timer, and for RocketMQ's proxy the id of a half message."""
+        draft, *others = call.drafts
+        if others or not (outcome.timer_out_ms or is_half(draft)):
+            return None
         message_id = PropertyString(draft.properties).text(UNIQ_KEY)
+        if not outcome.timer_out_ms:
+            return {"transactionId": message_id}
         to = draft.topic, self._broker_name
-        return RecallHandle(*to, outcome.timer_out_ms, message_id).text()
+        handle = RecallHandle(*to, outcome.timer_out_ms, message_id).text()
+        return {"recallHandle": handle} if handle else None
 
 
 class Recalls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from rmqlite.features.operating.service import DeletionCalls
@@ -41,6 +42,8 @@ _IN_FORCE: Final = {
 }
 """Attributes of RocketMQ 5 with the values that say what a topic does here: it takes messages of
 every type."""
+OF_EVERY_TYPE: Final = {"message.type": "MIXED"}
+"""What RocketMQ's proxy asks for, which refuses all sends to a topic that does not say it."""
 
 
 class Topics:
@@ -81,7 +84,7 @@ class Topics:
     @answers(codes.GET_TOPIC_CONFIG)
     async def one(self, call: Call[OfTopic]) -> Command:
         info, extras = await self._service.topics.settings_of(call.asked().topic)
-        return call.done(body=_config(info, extras))
+        return call.done(body=replace(_config(info, extras), attributes=OF_EVERY_TYPE))
 
     @answers(codes.GET_TOPIC_STATS_INFO)
     async def ranges(self, call: Call[OfTopic]) -> Command:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from google.protobuf.descriptor import Descriptor
+
 from rmqlite.features.rows import LIST_REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Limit
 from rmqlite.kernel.config.config import BrokerConfig
 from rmqlite.kernel.words import limits
@@ -17,7 +19,7 @@ from rmqlite.kernel.words.names import TOPIC_BYTES_MAX
 from rmqlite.protocols.rocketmq_v2.bytes import rpcs
 from rmqlite.protocols.rocketmq_v2.bytes.codes import Code, RocketmqRefusal, code_of
 from rmqlite.protocols.rocketmq_v2.bytes.rpcs import RocketmqRpc
-from rmqlite.protocols.shared.bounded import Bounds
+from rmqlite.protocols.shared.bounded import RequestLimits
 
 WAITS_MAX: Final = 64
 """So many waits are listed; a client repeats the last one."""
@@ -161,38 +163,19 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     }
 
 
-class RocketmqLimits:
-    """The limits of one broker, for the requests of all calls."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        fields = limits_of(config)
-        beside = Limit(size=limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
-        whole = Limit(size=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
-        self._bounds: dict[str, Bounds] = {}
-        for rpc in rpcs.ALL:
-            size = LIST_REQUEST_BYTES_MAX if rpc in _LISTS else SMALL_REQUEST_BYTES_MAX
-            bounds = Bounds(rpc.descriptor, fields, size=Limit(size=size, error=MessageTooLarge))
-            if rpc is rpcs.SEND_MESSAGE:
-                bounds = Bounds(rpc.descriptor, fields, size=whole, beside=beside)
-            self._bounds[rpc.name] = bounds
-
-    def check(self, rpc: RocketmqRpc[Any, Any], data: bytes) -> int:
-        """Check a request's bytes before they are parsed; how many stand beside the bodies.
-
-        Raises Refusal.
-        """
-        try:
-            return self._bounds[rpc.name].check(data)
-        except InvalidValue as error:
-            raise RocketmqRefusal(_code_of(error), str(error)) from None
-
-
 _LISTS: Final = (rpcs.ACK_MESSAGE, rpcs.TELEMETRY, rpcs.SYNC_LITE_SUBSCRIPTION)
 """Calls whose requests have long lists."""
 
 
-def _code_of(error: InvalidValue) -> Code:
-    for end, code in _CODES:
-        if f".{error.field}".endswith(f".{end}"):
-            return code
-    return code_of(error)
+def rocketmq_limits(config: BrokerConfig) -> RequestLimits[RocketmqRpc[Any, Any]]:
+    """The limits of one broker, for the requests of all calls; they raise RocketmqRefusal."""
+    calls: dict[RocketmqRpc[Any, Any], tuple[Descriptor, int | None]] = {}
+    for rpc in rpcs.ALL:
+        size = LIST_REQUEST_BYTES_MAX if rpc in _LISTS else SMALL_REQUEST_BYTES_MAX
+        calls[rpc] = rpc.descriptor, None if rpc is rpcs.SEND_MESSAGE else size
+    return RequestLimits(config, limits_of(config), calls, _refusal_of)
+
+
+def _refusal_of(error: InvalidValue) -> RocketmqRefusal:
+    codes = (code for end, code in _CODES if f".{error.field}".endswith(f".{end}"))
+    return RocketmqRefusal(next(codes, None) or code_of(error), str(error))

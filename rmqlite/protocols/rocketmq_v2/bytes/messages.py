@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from binascii import crc32
 from typing import Final, NamedTuple
 
@@ -20,15 +21,8 @@ from rmqlite.features.transactions.requests import TransactionEnd, TransactionQu
 from rmqlite.kernel.records.drafts import Draft
 from rmqlite.kernel.records.record import Head, read_head
 from rmqlite.kernel.records.stored import Record
-from rmqlite.kernel.words.compression import (
-    CODEC,
-    COMPRESSED,
-    GZIP_MAGIC,
-    check_zlib,
-    readable,
-    zlib_of_gzip,
-)
-from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.compression import CODEC, COMPRESSED, readable
+from rmqlite.kernel.words.errors import InvalidValue, MessageTooLarge
 from rmqlite.kernel.words.limits import INT32_MAX, INT64_MAX
 from rmqlite.kernel.words.message import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -61,6 +55,9 @@ from rmqlite.protocols.rocketmq_v2.bytes import rules
 from rmqlite.protocols.rocketmq_v2.bytes.codes import OK, Code, broken, refusal_of
 from rmqlite.protocols.rocketmq_v2.bytes.rules import BORN_HOST, RESERVED, TRACE_CONTEXT
 
+GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_TAIL_BYTES: Final = 8
+_ZLIB_HEAD: Final = b"\x78\x9c"
 INFLATED_BYTES_MAX: Final = 4 << 20
 """A body of more bytes is not inflated for a client: that takes 10 ms, and Node gets no more."""
 LONG_BODY_BYTES: Final = 256 << 10
@@ -369,3 +366,45 @@ def recover_command(question: TransactionQuestion) -> service.TelemetryCommand:
     asked.transaction_id = transaction_id(question.queue_offset, question.physical_offset)
     write_message(asked.message, Record(head, question.record), head.topic)
     return command
+
+
+def zlib_of_gzip(body: bytes, inflated_bytes_max: int) -> bytes:
+    """A body in gzip's format in that of zlib, which all of RocketMQ's clients read.
+
+    Only the frame changes: the compressed bytes stay.  Raises MessageTooLarge if it inflates to
+    more, and InvalidValue if it is no whole stream of gzip.
+    """
+    content = _content(body, "gzip", 16 + zlib.MAX_WBITS, inflated_bytes_max)
+    deflated = body[_gzip_head_bytes(body) : -_GZIP_TAIL_BYTES]
+    return _ZLIB_HEAD + deflated + zlib.adler32(content).to_bytes(4, "big")
+
+
+def check_zlib(body: bytes, inflated_bytes_max: int) -> None:
+    """The same rules for a body in zlib's format."""
+    _content(body, "zlib", zlib.MAX_WBITS, inflated_bytes_max)
+
+
+def _content(body: bytes, name: str, window_bits: int, bytes_max: int) -> bytes:
+    stream = zlib.decompressobj(window_bits)
+    try:
+        content = stream.decompress(body, bytes_max + 1)
+    except zlib.error as error:
+        raise InvalidValue("body", f"{len(body)} bytes", f"a stream of {name}: {error}") from None
+    if len(content) > bytes_max:
+        rule = f"at most {bytes_max} bytes when inflated"
+        raise MessageTooLarge("body", f"more than {bytes_max} bytes", rule)
+    if not stream.eof or stream.unused_data:
+        raise InvalidValue("body", f"{len(body)} bytes", f"one whole stream of {name}")
+    return content
+
+
+def _gzip_head_bytes(body: bytes) -> int:
+    """The length of a valid header: RFC 1952, section 2.3."""
+    flags, size = body[3], 10
+    if flags & 4:
+        size += 2 + int.from_bytes(body[size : size + 2], "little")
+    for text in (8, 16):
+        # The name of a file, and a comment; each ends with a zero.
+        if flags & text:
+            size = body.index(0, size) + 1
+    return size + (2 if flags & 2 else 0)

@@ -25,7 +25,7 @@ Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RocketmqRpc(Generic[Q, A]):
     """One call: Q is the class of its requests, A that of its answers.
 

@@ -41,7 +41,8 @@ RETRY_V2: Final = "2"
 """The topic types.  The last two differ in the sign between group and topic."""
 _BETWEEN: Final = {RETRY: "_", RETRY_V2: "+"}
 _RULE: Final = "the eight words of a popped message"
-_WORDS: Final = 8
+_WORDS: Final = (8, 9)
+"""RocketMQ's proxy adds the physical offset."""
 _WORDS_BYTES_MAX: Final = 512
 
 ExtraInfoText = Annotated[str, Bytes(_WORDS_BYTES_MAX)]
@@ -235,9 +236,9 @@ class ExtraInfo(NamedTuple):
         """Raises FieldError."""
         words = text.split(" ")
         numbers = [*words[:4], *words[6:]]
-        if len(words) != _WORDS or not all(map(_is_number, numbers)):
+        if len(words) not in _WORDS or not all(map(_is_number, numbers)):
             raise FieldError("extraInfo", text, _RULE)
-        start, pop_time, invisible, revive, queue_id, offset = map(int, numbers)
+        start, pop_time, invisible, revive, queue_id, offset = map(int, numbers[:6])
         return cls(start, pop_time, invisible, revive, words[4], words[5], queue_id, offset)
 
 

@@ -55,6 +55,8 @@ class TopicConfig:
     topic_filter_type: Name = "SINGLE_TAG"
     topic_sys_flag: I32 = 0
     order: bool = False
+    attributes: Annotated[dict[str, str], Count(ENTRIES_MAX)] | None = None
+    """Of RocketMQ 5; in an answer to 351 only."""
 
 
 @dataclass(frozen=True, slots=True)

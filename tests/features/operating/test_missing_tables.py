@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.features.operating.missing import missing_tables
 from rmqlite.kernel.requests.broker import LevelsChange
 from rmqlite.kernel.requests.topics import Queue
 from rmqlite.kernel.store.disk.files import SystemFiles
 from rmqlite.kernel.store.tables.logged_tables import LoggedTables
-from rmqlite.kernel.tables.missing import missing_tables
 from tests.support.brokers import BrokerUnderTest
 from tests.support.made_brokers import Make
 from tests.support.messages import GROUP, TOPIC, create_topic, delayed, plain, received, send_back
@@ -34,9 +34,8 @@ def told(broker: BrokerUnderTest, *gone: str) -> list[str]:
     folder = broker.config.store_path / "config"
     for name in gone:
         files.remove(folder / name)
-    names = files.names(folder)
     broker.open()
-    return list(missing_tables(broker.store, broker.config, names))
+    return list(missing_tables(broker.broker.parts))
 
 
 def both(name: str) -> tuple[str, str]:

@@ -1,16 +1,16 @@
 """What a store has lost if a table under config/ is not there, in sentences for the log.
 
-A store opens without its tables, and what they said is gone in silence: the topics of the log do
-not exist, groups begin anew.  Somebody who has lost a file can still restore it now.
+A store opens without its tables.  The log has those of this version; but the offsets of groups, and
+what RocketMQ or an older version had written, are gone in silence: topics of the log do not exist,
+groups begin anew.  Somebody who has lost a file can still restore it now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from rmqlite.kernel.config.config import BrokerConfig
-from rmqlite.kernel.config.table_shapes import ConsumerOffsetsTable, GroupsTable, TopicsTable
+from rmqlite.kernel.parts import BrokerParts
 from rmqlite.kernel.records.wait_queues import wait_queue_of
 from rmqlite.kernel.store.message_store import MessageStore
 from rmqlite.kernel.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
@@ -21,24 +21,23 @@ from rmqlite.kernel.words.names import group_of, is_retry, is_system, is_system_
 NAMED_MAX: Final = 20
 
 
-def missing_tables(
-    store: MessageStore, config: BrokerConfig, names: Collection[str]
-) -> Iterator[str]:
-    """A sentence for each loss; names: the files under config/ before the store was opened."""
+def missing_tables(parts: BrokerParts) -> Iterator[str]:
+    """A sentence for each loss that the opening of the store has met."""
+    store = parts.store
+    names = store.files_found
     for table in (topics.TABLE, groups.TABLE, offsets.TABLE, LEVELS_TABLE):
         if table not in names and table + BACKUP in names:
             yield f"config/{table} is missing, the one before it is used: config/{table}{BACKUP}"
-    yield from _topics(store, topics.TopicTable(store, config))
-    yield from _groups(store, names)
+    yield from _topics(store, parts.topics)
+    yield from _groups(parts)
     waits = any(wait_queue_of(*key) > 0 for key in store.queue_keys())
-    if waits and not {DELAY_OFFSET_TABLE, PROGRESS_TABLE} & {*names}:
+    if waits and not {DELAY_OFFSET_TABLE, PROGRESS_TABLE} & names:
         yield (
             f"config/{DELAY_OFFSET_TABLE} and {PROGRESS_TABLE} are missing: what RocketMQ has"
             " delivered from delay levels is delivered again"
         )
-    if PROGRESS_TABLE in names and not (
-        _has(names, LEVELS_TABLE) or store.tables.is_logged(LEVELS_TABLE)
-    ):
+    is_opened = PROGRESS_TABLE in names
+    if is_opened and not (_has(store, LEVELS_TABLE) or store.tables.is_logged(LEVELS_TABLE)):
         yield (
             f"config/{LEVELS_TABLE} is missing: the delay levels of broker.conf are in force,"
             " also if others were set since"
@@ -54,8 +53,7 @@ def _topics(store: MessageStore, table: topics.TopicTable) -> Iterator[str]:
         if has_messages and not (table.get(topic) or is_system(topic) or is_retry(topic)):
             last[topic] = max(last.get(topic, 0), queue_id)
     if last:
-        is_there = store.tables.load(topics.TABLE, TopicsTable) is not None
-        how = "lacks topics of the log" if is_there else "is missing"
+        how = "lacks topics of the log" if _has(store, topics.TABLE) else "is missing"
         named = [f"{topic} ({highest + 1})" for topic, highest in sorted(last.items())]
         yield (
             f"config/{topics.TABLE} {how}, so that nobody can read their messages: restore it,"
@@ -63,30 +61,30 @@ def _topics(store: MessageStore, table: topics.TopicTable) -> Iterator[str]:
         )
 
 
-def _groups(store: MessageStore, names: Collection[str]) -> Iterator[str]:
-    committed = store.load_table(offsets.TABLE, ConsumerOffsetsTable)
-    with_offsets = {each.partition("@")[2] for each in committed.offset_table} if committed else ()
+def _groups(parts: BrokerParts) -> Iterator[str]:
+    store = parts.store
     of_queues = {group_of(topic) for topic, _ in store.queue_keys()} - {None}
-    table = store.tables.load(groups.TABLE, GroupsTable)
-    known = set(table.subscription_group_table) if table else set()
+    known = {info.group for info in parts.groups.all()}
     lost = sorted(
-        each for each in {*with_offsets, *of_queues} - known if each and not is_system_group(each)
+        each
+        for each in {*parts.offsets.groups(), *of_queues} - known
+        if each and not is_system_group(each)
     )
-    if lost and not _has(names, groups.TABLE):
+    if lost and not _has(store, groups.TABLE):
         yield (
             f"config/{groups.TABLE} is missing, so that groups have lost their retry limits,"
             f" policies and order: {_list(lost)}"
         )
     began = sorted(each for each in known if not is_system_group(each))
-    if began and PROGRESS_TABLE in names and not _has(names, offsets.TABLE):
+    if began and PROGRESS_TABLE in store.files_found and not _has(store, offsets.TABLE):
         yield (
             f"config/{offsets.TABLE} is missing, so that groups begin anew where their consumers"
             f" say, and may get messages again or miss some: {_list(began)}"
         )
 
 
-def _has(names: Collection[str], table: str) -> bool:
-    return table in names or table + BACKUP in names
+def _has(store: MessageStore, table: str) -> bool:
+    return not {table, table + BACKUP}.isdisjoint(store.files_found)
 
 
 def _list(named: list[str]) -> str:
