@@ -330,9 +330,12 @@ class Leading:
 
     async def switch(self) -> str:
         """hand_over(), and go on as the standby."""
-        address = await self.hand_over()
-        asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
-        return address
+        try:
+            return await self.hand_over()
+        finally:
+            if self._is_handing_over:
+                # Whether or not the other one has said that it is the master: this one is no more.
+                asyncio.get_running_loop().call_later(0.05, self._service.serve_again)
 
     async def hand_over(self) -> str:
         """Let the standby be the master; its address.  From then on nothing is appended here.

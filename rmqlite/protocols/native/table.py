@@ -10,6 +10,8 @@ from functools import partial
 from types import NoneType
 from typing import Any, Final
 
+import grpc.aio
+
 from rmqlite.features.native import Answers, Talk, native_features
 from rmqlite.features.rows import A, Row
 from rmqlite.kernel.config.config import BrokerConfig
@@ -23,7 +25,7 @@ from rmqlite.kernel.service.service import Service
 from rmqlite.kernel.service.tables import TopicCalls
 from rmqlite.kernel.service.turns import let_others
 from rmqlite.kernel.words.clock import wall_ms
-from rmqlite.kernel.words.errors import InvalidValue
+from rmqlite.kernel.words.errors import BrokerUnreachable, InvalidValue
 from rmqlite.kernel.words.levels import check_not_long_ago
 from rmqlite.protocols.grpc.calls import (
     READ_BYTES_MAX,
@@ -109,7 +111,13 @@ def streams_of(service: Service, in_flight: InFlight, enter: Enter) -> Handlers:
 
     def talking(path: str, talk: Talk) -> Handler:
         async def answer(read: Read, context: Context) -> None:
-            await talk(read, context.write)
+            async def write(data: bytes) -> None:
+                try:
+                    await context.write(data)
+                except grpc.aio.BaseError as error:
+                    raise BrokerUnreachable("the caller has gone") from error
+
+            await talk(read, write)
 
         return many_answers(path, answer, in_flight, enter, is_slow=True)
 
