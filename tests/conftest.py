@@ -131,6 +131,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is read: its own settings begin with these."""
+    # Until all are read: each search for garbage would find nothing.
+    gc.disable()
     settings.load_profile(LONG if config.getoption("--long") else GATE)
     config.addinivalue_line("markers", "seeds(gate, long): how many seeds a test runs with")
     config.addinivalue_line("markers", "one_of(stride): one of so many cases runs without --long")
@@ -203,6 +205,7 @@ def pytest_collection_finish() -> None:
     """All modules and tests stay until the end: no search for garbage needs to look at them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ import environment  # noqa: E402 - found only after the line above
 
 from tests import chromium, java  # noqa: E402 - the same
 
-WORKERS = 3
-"""Processes that test: tests wait for brokers, clients and polls half of the time, so three keep
+WORKERS = 4
+"""Processes that test: tests wait for brokers, clients and polls half of the time, so four keep
 two cores busy.  With many more, brokers and clients would time each other out."""
 TESTS = ROOT / "tests"
 FEATURES = TESTS / "features"

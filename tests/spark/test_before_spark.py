@@ -68,14 +68,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         stdout=subprocess.PIPE,
         text=True,
     ) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
+        asked, answered = running.stdin, running.stdout
+        assert asked is not None
+        assert answered is not None
 
         def lines(folder: Path, *commands: tuple[str, ...]) -> list[str]:
-            running.stdin.write(json.dumps([str(folder), commands]) + "\n")
-            running.stdin.flush()
+            asked.write(json.dumps([str(folder), commands]) + "\n")
+            asked.flush()
             found = []
-            for code, output, error in json.loads(running.stdout.readline()):
+            for code, output, error in json.loads(answered.readline()):
                 assert (code, output) == (1, ""), error
                 assert error.startswith("error: "), error
                 assert error.count("\n") == 1, error

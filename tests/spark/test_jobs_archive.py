@@ -56,7 +56,7 @@ def both(spark: SparkSession, place: Path, store: Path) -> LogWithArchive:
 
 
 def rows(table: DataFrame) -> list[Any]:
-    return table.orderBy("physical_offset").collect()
+    return sorted(table.collect(), key=lambda row: row.physical_offset)
 
 
 def test_archive_and_live_log_are_one_table(

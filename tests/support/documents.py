@@ -6,6 +6,7 @@ links are read from the prose only.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -91,13 +92,11 @@ class Page:
 
 def pages() -> list[Page]:
     """Every page that is part of the repository."""
-    return [
-        Page.read(path)
-        for path in sorted(ROOT.rglob("*.md"))
-        if not any(
-            part.startswith(".") or part in MADE_BY_TOOLS for part in path.relative_to(ROOT).parts
-        )
-    ]
+    found: list[Path] = []
+    for folder, names, files in os.walk(ROOT):
+        names[:] = [name for name in names if name[0] != "." and name not in MADE_BY_TOOLS]
+        found += [Path(folder, name) for name in files if name.endswith(".md") and name[0] != "."]
+    return [Page.read(path) for path in sorted(found)]
 
 
 def spans_of(text: str) -> list[str]:

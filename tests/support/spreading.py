@@ -17,7 +17,7 @@ ALONE: Final = tuple(
 )
 
 
-class Spreading(LoadGroupScheduling):
+class Spreading(LoadGroupScheduling):  # type: ignore[misc]
     """--dist=loadgroup with modules; tests that wait come between those that compute."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -31,14 +31,17 @@ class Spreading(LoadGroupScheduling):
             self._mix()
 
     def _mix(self) -> None:
-        """xdist begins with the largest units; then nobody would compute while the last ones wait.
+        """Groups first, because some take minutes; then modules, with single tests among them.
 
-        So those of one test are spread evenly among the others.
+        xdist begins with the largest units: nobody would compute while the single tests wait.
         """
-        units = [*self.workqueue.items()]
         places: dict[str, float] = {}
         for is_one in (False, True):
-            scopes = [scope for scope, tests in units if (len(tests) == 1) is is_one]
+            scopes = [
+                scope
+                for scope, tests in self.workqueue.items()
+                if scope.startswith("tests/") and (len(tests) == 1) is is_one
+            ]
             places |= {scope: (at + 0.5) / len(scopes) for at, scope in enumerate(scopes)}
-        for scope, _ in sorted(units, key=lambda unit: places[unit[0]]):
+        for scope in sorted(self.workqueue, key=lambda scope: places.get(scope, 0)):
             self.workqueue.move_to_end(scope)

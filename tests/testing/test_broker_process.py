@@ -198,7 +198,7 @@ def test_a_template_has_the_modules_of_its_brokers(tmp_path: Path) -> None:
         + "".join([f"{port}=0\n" for port in broker_process.PORTS])
     )
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-c", IMPORTS, conf]
+    command = [sys.executable, "-c", IMPORTS, str(conf)]
     with theirs, subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.PIPE) as ran:
         theirs.close()
         with ours:
