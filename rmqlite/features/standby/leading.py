@@ -81,6 +81,7 @@ class Leading:
         """When the standby was last heard, and had something done, or nothing to do."""
         self._behind_since_ms = 0
         self._is_handing_over = False
+        self._is_followed = asyncio.Event()
         # What the standby had before the start is not known: readers go on where they were.
         if self._waits:
             store.copied_end = store.end
@@ -123,6 +124,8 @@ class Leading:
 
     async def watch(self) -> None:
         """Refuse messages while the standby that must have them is away."""
+        if not self._needs_copy:
+            await self._is_followed.wait()
         while True:
             await asyncio.sleep(LOOK_S)
             session = self._session
@@ -176,6 +179,7 @@ class Leading:
             self._session.wake.set()
         session = self._session = StandbyCall(first, begin, write)
         self._peer = first.address
+        self._is_followed.set()
         self._heard_s = elapsed_s()
         log.info("a standby follows peer=%s from=%d end=%d", self._peer, begin, self._store.end)
         self._commit.on_start = session.wake.set
