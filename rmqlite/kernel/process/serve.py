@@ -146,11 +146,14 @@ class _Server:
                 store.release()
         if drained is None:
             return EXIT_FAILED
+        code = _closed(drained, self._indexing)
+        # A signal that has come meanwhile counts.
+        await asyncio.sleep(SIGNAL_S if self._code else 0)
         if self._code == EXIT_AGAIN:
-            # A signal waits until the next run has its handlers; one that has come is handled here.
-            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-            await asyncio.sleep(SIGNAL_S)
-        return _closed(drained, self._indexing) or self._code
+            for number in STOP_SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, _exit)
+        return code or self._code
 
     async def _until_stopped(
         self,
@@ -215,7 +218,6 @@ class _Server:
     def _take_signals(self) -> None:
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._end_with, 0)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def _end_with(self, code: int) -> None:
         """Drain, then end with this code; a signal ends the process, whatever was asked before."""
@@ -274,6 +276,11 @@ def _give_memory_back() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, OWN_BLOCK_BYTES)
         mallopt(_M_TRIM_THRESHOLD, 2 * OWN_BLOCK_BYTES)
+
+
+def _exit(_number: int, _frame: object) -> None:
+    """Between two runs no store is open."""
+    raise SystemExit(0)
 
 
 def _event_of(number: signal.Signals) -> asyncio.Event:
